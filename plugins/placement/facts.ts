@@ -1,30 +1,8 @@
-import type { Clock, NodeReport, StateReader } from '../../kernel/index.js'
-import type { Instance, Instances } from '../runners/service.js'
-import type { Models } from '../staging/service.js'
+import type { NodeReport } from '../../kernel/index.js'
+import type { PlacementContext } from './manifest.js'
+import type { InstanceStates } from './progress/progress.js'
+import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
-
-/** A transfer of a model to a node: a one-key object such as `DownloadFailed`. */
-export type Download = Readonly<Record<string, Transfer>>
-interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string }
-
-/** Why an instance cannot serve. */
-export interface InstanceFailure {
-  instanceId: string
-  errorCode: string
-  errorMessage: string
-  affectedNodeIds: readonly string[]
-}
-
-/** How instances stand: what a node knows itself, and under the same keys what GET /state tells. */
-export interface InstanceStates {
-  instances: Readonly<Record<string, Instance>>
-  /** Runner id to its status, a one-key object. */
-  runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
-  downloads: Readonly<Record<string, readonly Download[]>>
-  instanceFailures: readonly InstanceFailure[]
-  /** What is to be placed as soon as that is possible; absent in the state of an older node. */
-  waitingInstances?: Readonly<Record<string, WaitingInstance>>
-}
 
 /** All that placing goes by. */
 export interface Facts extends InstanceStates {
@@ -33,45 +11,36 @@ export interface Facts extends InstanceStates {
   waitingInstances: Readonly<Record<string, WaitingInstance>>
 }
 
-export interface FactsParts {
-  clock: Pick<Clock, 'mono'>
-  state: Pick<StateReader, 'nodes'>
-  instances: Pick<Instances, 'placed'>
-  /** Absent where the plugin `staging` is off. */
-  models: Pick<Models, 'transfers'> | undefined
-  waiting (): Record<string, WaitingInstance>
-}
-
 /** Readings of nodes change without a sign: `recent` gives them again for so long at most, ms. */
-export const RECENT_MS = 2000
+const RECENT_MS = 2000
 
 /** Gathers what this node knows; nothing is waited for. */
 export class FactsReader {
-  readonly #parts: FactsParts
+  readonly #ctx: PlacementContext
   #last: Facts | null = null
   #at = -Infinity
 
-  constructor (parts: FactsParts) { this.#parts = parts }
+  constructor (ctx: PlacementContext) {
+    this.#ctx = ctx
+    ctx.effect('changes of the state', ctx.deps.state.onChange(() => { this.#last = null }))
+  }
 
   now (): Facts {
-    const { state, instances, models, waiting } = this.#parts
+    const { deps: { state, instances, models }, sections } = this.#ctx
     const { failures, ...placed } = instances.placed()
     return {
       ...placed, instanceFailures: failures, nodes: state.nodes(), downloads: models?.transfers() ?? {},
-      waitingInstances: waiting()
+      waitingInstances: waitingView(sections.waiting)
     }
   }
 
   /** The same for all that look again and again: read anew only after a change, and for the readings. */
   recent (): Facts {
-    const now = this.#parts.clock.mono()
+    const now = this.#ctx.clock.mono()
     if (this.#last === null || now - this.#at >= RECENT_MS) {
       this.#at = now
       this.#last = this.now()
     }
     return this.#last
   }
-
-  /** Something changed: whoever asks next gets what is there then. */
-  changed (): void { this.#last = null }
 }

@@ -1,7 +1,7 @@
 import {
   BundleService, ClusterService, durableEvent, SessionService, StateService
 } from '../../kernel/index.js'
-import type { EventDecl, Manifest } from '../../kernel/index.js'
+import type { Context, EventDecl, Manifest } from '../../kernel/index.js'
 import { InstanceService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { verbs } from './cli/verbs.js'
@@ -75,3 +75,6 @@ export const manifest = {
   config, sections, commands, routes, errors, events, verbs,
   state: { waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.' }
 } as const satisfies Manifest
+
+/** What the kernel gives to the plugin. */
+export type PlacementContext = Context<typeof manifest>

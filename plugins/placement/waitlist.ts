@@ -1,7 +1,6 @@
-import type { CommandDecl, Context, Section, SectionDecl } from '../../kernel/index.js'
+import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 import { placement } from '../runners/service.js'
 import type { PlacementIntent } from '../runners/service.js'
-import type { manifest } from './manifest.js'
 
 /** An instance that is to be there and is not. Its key is the id of the one that was lost, or a new one. */
 export type WaitingEntry = {
@@ -68,17 +67,10 @@ export const commands = {
   unstop: command('Lets a model be placed by itself again.', { modelId: text })
 }
 
-/** The sections by the types of this plugin, which their schemas stand for. */
-export interface WaitSections { waiting: Section<WaitingEntry>, stopped: Section<StoppedEntry> }
-
-export function sectionsOf (ctx: Context<typeof manifest>): WaitSections {
-  return {
-    waiting: ctx.sections.waiting,
-    stopped: ctx.sections.stopped
-  }
-}
-
-export interface CommandParts extends WaitSections {
+/** What the commands work on. */
+export interface CommandParts {
+  waiting: Section<WaitingEntry>
+  stopped: Section<StoppedEntry>
   /** True for an instance that something has taken the place of. */
   replaced (id: string): boolean
   /** An instance waits from now on. */
@@ -128,34 +120,6 @@ export function commandHandlers ({ waiting, stopped, replaced, waits }: CommandP
   }
 }
 
-/** What operators may say about what is to be there, on any node. */
-export interface WaitList {
-  /** The entry of an instance that waits for a place. */
-  get (instanceId: string): WaitingEntry | undefined
-  /** True for a model that an operator stopped. */
-  isStopped (modelId: string): boolean
-  /** Has an instance wait no more. */
-  unwait (instanceId: string): Promise<void>
-  /** Keeps a model from being placed by itself. */
-  stop (modelId: string): Promise<void>
-  /** Lets a model be placed by itself again. */
-  unstop (modelId: string): Promise<void>
-}
-
-export function createWaitList (
-  ctx: Pick<Context<typeof manifest>, 'clock' | 'command'>, { waiting, stopped }: WaitSections
-): WaitList {
-  return {
-    get: (instanceId) => waiting.get(instanceId),
-    isStopped: (modelId) => stopped.get(modelId) !== undefined,
-    async unwait (id) { await ctx.command('unwait', { id }) },
-    async stop (modelId) {
-      await ctx.command('stop', { modelId, since: new Date(ctx.clock.now()).toISOString() })
-    },
-    async unstop (modelId) { await ctx.command('unstop', { modelId }) }
-  }
-}
-
 /** An instance that waits for a place, as /state shows it. */
 export interface WaitingInstance extends WaitingEntry {
   instanceId: string
@@ -163,7 +127,7 @@ export interface WaitingInstance extends WaitingEntry {
 }
 
 /** The state view: id to what waits under it. */
-export function waitingView ({ waiting }: Pick<WaitSections, 'waiting'>): Record<string, WaitingInstance> {
+export function waitingView (waiting: Section<WaitingEntry>): Record<string, WaitingInstance> {
   return Object.fromEntries([...waiting.entries()].map(({ key, value }) =>
     [key, { instanceId: key, origin: value.intent.origin, ...value }]))
 }

@@ -1,25 +1,16 @@
-import { failedAttempts } from '../progress/progress.js'
+import { failedAttempts, Follower } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import type { Instance, StateCard } from '../../runners/service.js'
-import { ranksOf } from '../place/view.js'
+import { ranksOf } from '../place/instance.js'
 import { isVerbError, plain, readModelId, realPace } from '../../../kernel/cli/index.js'
-import { nameOf } from './api.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import type { SeenState } from './api.js'
+import { nameOf, rankText } from './state.js'
+import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
-import { watch } from './watch.js'
+import type { PreviewRow } from './sums.js'
 
 /** The body of POST /place_instance. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }
-
-/** A row of GET /instance/previews. */
-interface Row {
-  sharding: string
-  min_nodes: number
-  error: string | null
-  reason: string | null
-  details: Record<string, unknown> | null
-}
 
 /** What is asked for, as the routes take it. */
 interface Ask {
@@ -79,7 +70,8 @@ function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean)
 
 /** Shows the sums of what would be placed; for people only. */
 async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
-  const { previews } = await ctx.client.json<{ previews: Row[] }>(`/instance/previews?${queryOf(ask, false)}`)
+  const { previews } = await ctx.client.json<{ previews: PreviewRow[] }>(
+    `/instance/previews?${queryOf(ask, false)}`)
   const row = rowFor(previews, ask)
   if (row === undefined || row.error !== null) return
   const { why } = row.details as { why: string }
@@ -89,12 +81,12 @@ async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<v
 }
 
 /** Plans with equal parts are shown once, under the least number of nodes. */
-function rowFor (rows: readonly Row[], ask: Ask): Row | undefined {
+function rowFor (rows: readonly PreviewRow[], ask: Ask): PreviewRow | undefined {
   return rows.filter((row) => (ask.min_nodes === 1 || row.sharding === ask.sharding) &&
     row.min_nodes <= ask.min_nodes && ranks(row) >= ask.min_nodes)[0]
 }
 
-const ranks = ({ details }: Row): number => ((details?.['ranks'] ?? []) as unknown[]).length
+const ranks = ({ details }: PreviewRow): number => ((details?.['ranks'] ?? []) as unknown[]).length
 
 /** Shows where the model would go. */
 async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
@@ -129,13 +121,65 @@ async function place (
   }
   const limitMs = typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
   try {
-    const attempts = failedAttempts(before)
-    const watched = { instanceId: placed.instance_id, attempts, limitMs }
-    const { progress, instanceId } = await watch(ctx, pace, watched)
-    return finish(ctx, { ...placed, instance_id: instanceId }, progress)
+    const follower = new Follower(placed.instance_id, failedAttempts(before), pace.mono())
+    const progress = await watch(ctx, pace, follower, limitMs)
+    return finish(ctx, { ...placed, instance_id: follower.instanceId }, progress)
   } catch (error) {
     if (!ctx.signal.aborted) throw error
     return interrupted(ctx)
+  }
+}
+
+/** Pause between two looks at the state, ms. */
+const POLL_MS = 500
+/** How long a node that went away in the middle of a wait is asked again, seconds. */
+const RETURN_SECONDS = 60
+
+/**
+ * Shows how far the instance is until it is ready, has failed for good or is gone, or the time is up. Where
+ * it is lost and placed anew it goes on with the one in its place.
+ */
+async function watch (
+  ctx: VerbContext, pace: Pace, follower: Follower, limitMs: number
+): Promise<Progress> {
+  const began = pace.mono()
+  let shown = ''
+  let at = follower.instanceId
+  for (;;) {
+    const state = await ctx.retry({
+      seconds: RETURN_SECONDS,
+      again: ctx.notYet,
+      onWait: (error) => { ctx.err.update(`${error.message.split('\n')[0]!}; asking again`) }
+    }, () => ctx.client.json<SeenState>('/state'))
+    const now = pace.mono()
+    const { progress, over } = follower.look(state, now)
+    if (over || now - began >= limitMs || ctx.signal.aborted) {
+      ctx.err.end()
+      return progress
+    }
+    if (follower.instanceId !== at && progress.kind !== 'waiting' && progress.kind !== 'gone') {
+      at = follower.instanceId
+      ctx.err.line(`it is placed anew, as ${at}`)
+    }
+    const text = progressText(state, progress)
+    if (text !== shown) {
+      shown = text
+      if (ctx.io.stderr.isTTY === true) ctx.err.update(text)
+      else ctx.err.line(text)
+    }
+    await pace.pause(POLL_MS, ctx.signal)
+  }
+}
+
+function progressText (state: SeenState, progress: Progress): string {
+  switch (progress.kind) {
+    case 'starting':
+      return progress.ranks.map((rank) => `${nameOf(state, rank.nodeId)}: ${rankText(rank)}`).join('; ')
+    case 'failed': return plain(`failed: ${progress.message}`)
+    case 'waiting': return plain(`waits for a node: ${progress.entry.message}`)
+    case 'draining': return 'is being stopped'
+    case 'ready': return 'ready'
+    case 'gone': return 'waiting for the cluster'
   }
 }
 

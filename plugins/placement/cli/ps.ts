@@ -1,12 +1,11 @@
-import { progressOf } from '../progress/progress.js'
-import { partOf, ranksOf } from '../place/view.js'
+import { progressOf, runnerKind, SERVING } from '../progress/progress.js'
+import { partOf, ranksOf } from '../place/instance.js'
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
-import { nameOf } from './api.js'
-import type { SeenState } from './api.js'
-import { stateText } from './watch.js'
+import { nameOf, rankText } from './state.js'
+import type { SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** A node of an instance as `svc ps` shows it. */
@@ -78,10 +77,9 @@ function waitingRow ({ instanceId, modelId, message, intent, replaces }: Waiting
 function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow {
   const progress = progressOf(state, instanceId)
   const ranks = ranksOf(instance)
-  const runner = (runnerId: string): string => Object.keys(state.runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
-  const shown = progress.kind === 'starting'
-    ? new Map(progress.ranks.map((rank) => [rank.nodeId, rank.state]))
-    : null
+  const starting = new Map(progress.kind === 'starting'
+    ? progress.ranks.map(({ nodeId, state }) => [nodeId, state])
+    : [])
   const { shardAssignments: { modelId }, placement, drainUntil } = bodyOf(instance)
   return {
     instanceId,
@@ -97,17 +95,17 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
     }, 0),
     nodes: ranks.map(({ nodeId, runnerId }) => ({
-      nodeId, name: nameOf(state, nodeId), runnerId, state: shown?.get(nodeId) ?? runner(runnerId)
+      nodeId, name: nameOf(state, nodeId), runnerId,
+      state: starting.get(nodeId) ?? runnerKind(state, runnerId)
     }))
   }
 }
 
-function stateOf (state: SeenState, { state: kind, error, nodes, modelId, drainUntil }: PsRow): string {
+function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil }: PsRow): string {
   if (kind === 'failed') return `failed: ${error!}`
   if (kind === 'waiting') return `WAITING: ${error!}`
   if (kind === 'draining') return `draining until ${drainUntil!}`
-  if (kind === 'ready') return 'ready'
-  const open = nodes.filter((node) => node.state !== 'RunnerReady' && node.state !== 'RunnerRunning')
-  return [...new Set(open.map((node) =>
-    stateText(state, node, state.runners[node.runnerId], modelId)))].join(', ')
+  const progress = progressOf(state, instanceId)
+  if (progress.kind !== 'starting') return kind
+  return [...new Set(progress.ranks.filter((rank) => !SERVING.has(rank.state)).map(rankText))].join(', ')
 }

@@ -1,6 +1,6 @@
 import { canAsk, confirm, isModelId, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
-import { count } from './api.js'
-import type { SeenState } from './api.js'
+import { count } from './state.js'
+import type { SeenState } from './state.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'

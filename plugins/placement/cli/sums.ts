@@ -1,45 +1,28 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { count } from './api.js'
+import type { Need, Usable } from '../planner/memory.js'
+import type { PlanRank, Suggestion } from '../planner/types.js'
+import { count } from './state.js'
 
-/** The sums of one node, of a placement that fits or of one that does not. */
-export interface NodeSums {
-  nodeId: string
-  name?: string
-  backend: string
-  startLayer: number
-  endLayer: number
-  shareBytes: number
-  neededBytes: number
-  usableBytes: number
-  overhead?: number
-  cacheBytes?: number
-  fixedBytes?: number
-  availableBytes?: number
-  limitBytes?: number
-  reservedBytes?: number
+/** A row of GET /instance/previews. */
+export interface PreviewRow {
+  sharding: string
+  min_nodes: number
+  error: string | null
+  details: Record<string, unknown> | null
 }
 
-/** A change that would make it fit. */
-interface Suggestion {
-  kind: string
-  text: string
-  instanceId?: string
-  minNodes?: number
-  sharding?: string
-  instanceMeta?: string
-}
+/** The sums of one node: of a placement that fits, or with every term of one that does not. */
+type NodeSums = Omit<PlanRank, 'freeAfterBytes'> & { name?: string } &
+  Partial<Need & Usable> & { availableBytes?: number }
 
 /** One line per node: what it needs and what it can use, with every term that is told. */
-export function sumLines (nodes: readonly NodeSums[], nameOf: (nodeId: string) => string): string[] {
-  return nodes.map((node) => {
-    const { startLayer, endLayer, neededBytes, usableBytes } = node
-    const layers = endLayer > startLayer ? `, layers ${startLayer} to ${endLayer}` : ''
-    const fits = neededBytes < usableBytes
-    return plain(`${node.name ?? nameOf(node.nodeId)} (${node.backend}${layers}): ` +
-      `needs ${showBytes(neededBytes)}${needTerms(node)}, ` +
-      `can use ${showBytes(usableBytes)}${useTerms(node)}` +
-      `${fits ? '' : `: ${showBytes(neededBytes - usableBytes)} too little`}`)
-  })
+function sumLine (node: NodeSums, name: string): string {
+  const { backend, startLayer, endLayer, neededBytes, usableBytes } = node
+  const layers = endLayer > startLayer ? `, layers ${startLayer} to ${endLayer}` : ''
+  const fits = neededBytes < usableBytes
+  return plain(`${name} (${backend}${layers}): needs ${showBytes(neededBytes)}${needTerms(node)}, ` +
+    `can use ${showBytes(usableBytes)}${useTerms(node)}` +
+    `${fits ? '' : `: ${showBytes(neededBytes - usableBytes)} too little`}`)
 }
 
 function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: NodeSums): string {
@@ -48,35 +31,27 @@ function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: No
     `runner ${showBytes(fixedBytes)}`
 }
 
-function useTerms ({ availableBytes, limitBytes, reservedBytes }: NodeSums): string {
+function useTerms ({ availableBytes, limitBytes, reservedBytes = 0 }: NodeSums): string {
   if (availableBytes === undefined || limitBytes === undefined) return ''
-  const reserved = reservedBytes === undefined || reservedBytes === 0
-    ? ''
-    : `, less ${showBytes(reservedBytes)} of models that load`
-  return ` (the lesser of ${showBytes(availableBytes)} free and ${showBytes(limitBytes)} allowed${reserved})`
+  const reserved = reservedBytes === 0 ? '' : `, less ${showBytes(reservedBytes)} of models that load`
+  return ` (the lesser of ${showBytes(availableBytes)} free and ${showBytes(limitBytes)} ` +
+    `allowed${reserved})`
 }
 
-/** What would make it fit, each with the command where there is one. */
-export function suggestionLines (modelId: string, suggestions: readonly Suggestion[]): string[] {
-  if (suggestions.length === 0) return []
-  return [`${count(suggestions.length, 'way')} to make it fit:`, ...suggestions.map((suggestion) => {
-    const command = commandOf(modelId, suggestion)
-    return plain(`  ${suggestion.text}${command === undefined ? '' : `: ${command}`}`)
-  })]
+/** The change in words, and the command that makes it where there is one. */
+function suggestionLine (modelId: string, suggestion: Suggestion): string {
+  const command = commandOf(modelId, suggestion)
+  return plain(`  ${suggestion.text}${command === null ? '' : `: ${command}`}`)
 }
 
-function commandOf (
-  modelId: string, { kind, instanceId, minNodes, sharding, instanceMeta }: Suggestion
-): string | undefined {
-  if (kind === 'stop' && instanceId !== undefined) return `svc stop ${instanceId}`
-  if (kind === 'min_nodes' && minNodes !== undefined) return `svc place ${modelId} --min-nodes ${minNodes}`
-  if (kind === 'sharding' && sharding !== undefined) {
-    return `svc place ${modelId} --sharding ${sharding.toLowerCase()}`
+function commandOf (modelId: string, change: Suggestion): string | null {
+  switch (change.kind) {
+    case 'stop': return `svc stop ${change.instanceId}`
+    case 'min_nodes': return `svc place ${modelId} --min-nodes ${change.minNodes}`
+    case 'sharding': return `svc place ${modelId} --sharding ${change.sharding.toLowerCase()}`
+    case 'instance_meta': return `svc place ${modelId} --meta ${change.instanceMeta}`
+    default: return null
   }
-  if (kind === 'instance_meta' && instanceMeta !== undefined) {
-    return `svc place ${modelId} --meta ${instanceMeta}`
-  }
-  return undefined
 }
 
 /** The sums and the ways out that an error or a preview tells. */
@@ -84,8 +59,12 @@ export function linesOf (
   modelId: string, details: Record<string, unknown> | null | undefined, nameOf: (nodeId: string) => string
 ): string[] {
   const nodes = (details?.['ranks'] ?? details?.['nodes'] ?? []) as NodeSums[]
-  const sums = nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
+  const suggestions = (details?.['suggestions'] ?? []) as Suggestion[]
   return [
-    ...sumLines(sums, nameOf), ...suggestionLines(modelId, (details?.['suggestions'] ?? []) as Suggestion[])
+    // What a client gave as an instance is refused with other terms.
+    ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
+      .map((node) => sumLine(node, node.name ?? nameOf(node.nodeId))),
+    ...suggestions.length === 0 ? [] : [`${count(suggestions.length, 'way')} to make it fit:`],
+    ...suggestions.map((suggestion) => suggestionLine(modelId, suggestion))
   ]
 }

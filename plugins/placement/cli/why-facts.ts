@@ -1,4 +1,8 @@
-import type { SeenState } from './api.js'
+import { systemClock } from '../../../kernel/index.js'
+import { isVerbError, plain } from '../../../kernel/cli/index.js'
+import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import { bodyOf } from '../../runners/service.js'
+import type { SeenState } from './state.js'
 
 /** A task as GET /state shows it. */
 export interface SeenTask {
@@ -12,12 +16,7 @@ export interface SeenTask {
 }
 
 /** An event of GET /events. */
-export interface SeenEvent {
-  idx: number
-  at: string
-  origin: string
-  event: Record<string, Record<string, unknown>>
-}
+export interface SeenEvent { at: string, origin: string, event: Record<string, Record<string, unknown>> }
 
 /** A span of GET /v1/traces/cluster/{id}. */
 export interface SeenSpan {
@@ -43,28 +42,21 @@ export interface TraceHead {
 }
 
 /** A line of GET /v1/logs/cluster. */
-export interface SeenLine {
-  nodeId: string
-  node: string
-  at: string
-  level: string
-  message: string
-  fields: Record<string, unknown>
-}
+export interface SeenLine { node: string, at: string, message: string, fields: Record<string, unknown> }
 
 /** The parts of GET /state that tell about requests. */
 export interface WhyState extends SeenState {
   masterNodeId?: string | null
   tasks?: Record<string, { Inference?: SeenTask }>
-  nodeHealth?: Record<string, { level: string, reasons: { code: string, message: string }[] }>
-  cluster?: { knownNodes: number, liveNodes: number, quorum: string }
+  nodeHealth?: Record<string, { level: string, reasons: { code: string }[] }>
+  cluster?: { knownNodes: number, liveNodes: number }
 }
 
 /** GET /state?at=. */
-export interface StateThen { at: string | number, snapshot: { at: string }, state: Partial<WhyState> }
+export interface StateThen { snapshot: { at: string }, state: Partial<WhyState> }
 
 /** Everything that was found about a request. */
-export interface Facts {
+export interface RequestFacts {
   id: string
   /** Now, ms since 1970. */
   nowMs: number
@@ -98,37 +90,134 @@ export function partsOf ({ event }: SeenEvent): [kind: string, payload: Record<s
 }
 
 /** The task of that id, or of the command of that id. */
-export function taskIn (state: Partial<WhyState> | undefined, id: string): SeenTask | null {
-  const all = Object.values(state?.tasks ?? {}).map(({ Inference: task }) => task)
-  return all.find((task) => task !== undefined && (task.taskId === id || task.commandId === id)) ?? null
-}
-
-/** True for the event that says of this task or command that it failed. */
-export function tellsFailure (event: SeenEvent, id: string): boolean {
-  const [kind, { taskId, commandId }] = partsOf(event)
-  return kind === 'TaskFailed' && (taskId === id || commandId === id)
+export function taskIn (state: Partial<WhyState> | undefined, id: string): SeenTask | undefined {
+  return Object.values(state?.tasks ?? {}).map(({ Inference: task }) => task)
+    .find((task) => task?.taskId === id || task?.commandId === id)
 }
 
 /** What is known of the request itself, from whichever source has it. Pure. */
-export function aboutOf ({ id, state, trace, failed, then }: Facts): About {
+export function aboutOf ({ id, state, trace, failed, then, events }: RequestFacts): About {
   const head = trace?.head ?? null
   const task = taskIn(state, id) ?? taskIn(then?.state, id)
-  const [, told] = failed === null ? ['', {}] : partsOf(failed)
+  const told = failed === null ? {} : partsOf(failed)[1]
   const root = trace?.spans.find(({ category }) => category === 'request')
-  const failedMs = failed === null ? null : Date.parse(failed.at)
+  const createdAt = head?.createdAt ?? task?.createdAt
   const startMs = root !== undefined ? root.startUs / 1000
-    : head !== null ? Date.parse(head.createdAt) : task !== null ? Date.parse(task.createdAt) : null
+    : createdAt === undefined ? null : Date.parse(createdAt)
   const tookUs = root?.durationUs ?? head?.durationUs
+  const failedMs = failed === null ? null : Date.parse(failed.at)
+  const modelId = nonEmpty(head?.modelId) ?? task?.modelId ?? null
   return {
-    taskId: head?.taskId ?? task?.taskId ?? textOf(told['taskId']),
-    commandId: head?.commandId ?? task?.commandId ?? textOf(told['commandId']),
-    kind: head?.taskKind ?? task?.capability ?? textOf(root?.attrs['call']),
-    modelId: filled(head?.modelId) ?? task?.modelId ?? null,
-    instanceId: task?.instanceId ?? null,
+    taskId: head?.taskId ?? task?.taskId ?? nonEmpty(told['taskId']),
+    commandId: head?.commandId ?? task?.commandId ?? nonEmpty(told['commandId']),
+    kind: head?.taskKind ?? task?.capability ?? nonEmpty(root?.attrs['call']),
+    modelId,
+    instanceId: task?.instanceId ?? instanceIn(events, modelId),
     startMs: startMs ?? failedMs,
     endMs: startMs !== null && tookUs !== undefined ? startMs + tookUs / 1000 : failedMs
   }
 }
 
-const textOf = (value: unknown): string | null => typeof value === 'string' ? value : null
-const filled = (text: string | undefined): string | null => text === undefined || text === '' ? null : text
+const nonEmpty = (value: unknown): string | null => typeof value === 'string' && value !== '' ? value : null
+
+/** The instance of the model that the events name, where they name only one. */
+function instanceIn (events: readonly SeenEvent[], modelId: string | null): string | null {
+  const own = events.map((event) => partsOf(event)[1]).filter((payload) => payload['modelId'] === modelId)
+  const ids = new Set(own.flatMap(({ instanceId }) => nonEmpty(instanceId) ?? []))
+  return modelId !== null && ids.size === 1 ? [...ids][0]! : null
+}
+
+/** How far around the request events and log lines are looked at, ms. */
+const AROUND_MS = 60_000
+/** Most events, and most log lines, that are asked for. */
+const MOST = 1000
+
+/** Asks the node; null for what it does not give, which is noted unless `what` is null or it is expected. */
+type Look = <T>(what: string | null, path: string, absent?: string) => Promise<T | null>
+
+/** Asks the node for all that it knows of a request. Throws VerbError (3) when nothing is known of it. */
+export async function gather (ctx: VerbContext, id: string): Promise<RequestFacts> {
+  const unseen: string[] = []
+  const look: Look = async <T>(what: string | null, path: string, absent?: string) => {
+    try {
+      return await ctx.client.json<T>(path)
+    } catch (error) {
+      if (!isVerbError(error) || error.status === undefined) throw error
+      const expected = what === null || (absent !== undefined && error.api?.reason === absent)
+      if (!expected) unseen.push(`${what}: ${causeOf(error)}`)
+      return null
+    }
+  }
+  const state = await ctx.client.json<WhyState>('/state')
+  const [tracing, spans, raw, failures] = await Promise.all([
+    look<{ enabled: boolean }>('whether requests are traced', '/v1/tracing'),
+    look<{ traces: SeenSpan[] }>('the traces', `/v1/traces/cluster/${id}`, 'trace_not_found'),
+    look<{ otherData: TraceHead }>(null, `/v1/traces/cluster/${id}/raw`),
+    look<{ events: SeenEvent[] }>('the tasks that failed', `/events?kinds=TaskFailed&limit=${MOST}`)
+  ])
+  const facts: RequestFacts = {
+    id, state, unseen,
+    nowMs: systemClock.now(),
+    tracing: tracing?.enabled ?? null,
+    trace: spans === null ? null : { head: raw?.otherData ?? null, spans: spans.traces },
+    failed: failures?.events.findLast((event) => {
+      const [kind, { taskId, commandId }] = partsOf(event)
+      return kind === 'TaskFailed' && (taskId === id || commandId === id)
+    }) ?? null,
+    events: [], then: null, lines: []
+  }
+  if (facts.trace === null && facts.failed === null && taskIn(state, id) === undefined) {
+    throw ctx.fail(3, unknown(facts))
+  }
+  return await lookAround(facts, look)
+}
+
+/** Adds what happened at the time of the request, where that is known. */
+async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFacts> {
+  const { startMs, endMs, taskId, commandId } = aboutOf(facts)
+  if (startMs === null) return facts
+  const momentMs = Math.min(endMs ?? facts.nowMs, facts.nowMs)
+  const at = new URLSearchParams({ at: new Date(momentMs).toISOString() }).toString()
+  const since = new URLSearchParams({
+    since: new Date(startMs - AROUND_MS).toISOString(), limit: String(MOST)
+  }).toString()
+  const [events, then, logs] = await Promise.all([
+    look<{ events: SeenEvent[] }>('the events', `/events?${since}`),
+    look<StateThen>('the state at that moment', `/state?${at}`),
+    look<{ lines: SeenLine[] }>('the logs', `/v1/logs/cluster?${since}`)
+  ])
+  const ids = [facts.id, taskId, commandId].filter((id) => id !== null)
+  return {
+    ...facts, then,
+    events: (events?.events ?? []).filter(({ at }) => Date.parse(at) <= momentMs + AROUND_MS),
+    lines: (logs?.lines ?? []).filter(({ fields }) => {
+      const text = JSON.stringify(fields)
+      return ids.some((id) => text.includes(id))
+    })
+  }
+}
+
+/** Why something could not be looked at, on one line. */
+function causeOf ({ message, status, api }: VerbError): string {
+  if (status === 401 || status === 403) return 'that needs the authority "operator" (--token)'
+  if (api === undefined || api.reason === 'not_found') return 'this node does not have that'
+  return plain(message.split('\n')[0]!)
+}
+
+function unknown ({ id, state, tracing, unseen }: RequestFacts): string {
+  const instance = state.instances[id]
+  if (instance !== undefined) {
+    const modelId = plain(bodyOf(instance).shardAssignments.modelId)
+    return `${id} is an instance of ${modelId}, no request; svc why ${modelId} tells of it`
+  }
+  return [
+    `nothing is known of a command or task ${id}`,
+    '  looked at: the tasks under way or just over (GET /state), the tasks that failed (GET /events), ' +
+    'the traces of all nodes (GET /v1/traces/cluster)',
+    ...unseen.map((text) => `  not looked at: ${text}`),
+    ...tracing === false
+      ? ['  requests are not traced now, so one that ended well leaves nothing behind: svc traces on']
+      : [],
+    '  its id is in the header x-svc-command-id of the answer; svc traces and svc events list some'
+  ].join('\n')
+}

@@ -1,9 +1,9 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
-import { SERVING } from '../progress/progress.js'
-import { nameOf } from './api.js'
+import { serves } from '../progress/progress.js'
+import { nameOf } from './state.js'
 import { aboutOf, partsOf, taskIn } from './why-facts.js'
-import type { About, Facts, SeenSpan, StateThen, WhyState } from './why-facts.js'
+import type { About, RequestFacts, SeenSpan, StateThen } from './why-facts.js'
 import { eventText, partWords } from './why-words.js'
 
 /** A part of the time a request took; one line for all steps of one kind at one node. */
@@ -53,62 +53,48 @@ const BEFORE_MS = 5000
 const AFTER_MS = 10_000
 const AROUND_MOST = 12
 const LOGS_MOST = 10
-const OPEN = ['Pending', 'Running']
 
 /** Joins what was found into one account. `remedyOf` says what to do about the reason of an error. Pure. */
-export function storyOf (facts: Facts, remedyOf: (reason: string) => string | null): Story {
-  const { id, state, trace, lines } = facts
-  const about = withInstance(aboutOf(facts), facts)
-  const { taskId, commandId, kind, modelId, instanceId, startMs, endMs } = about
-  const spans = trace?.spans ?? []
+export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => string | null): Story {
+  const about = aboutOf(facts)
+  const { startMs, endMs, ...asked } = about
   const name = (nodeId: string): string => nodeName(facts, nodeId)
   const ended = endOf(facts)
   const open = ended.how === 'open'
   const over = open ? facts.nowMs : endMs
-  const story: Story = {
-    id,
-    asked: { taskId, commandId, kind, modelId, instanceId, at: iso(startMs) },
+  const story = {
+    id: facts.id,
+    asked: { ...asked, at: startMs === null ? null : new Date(startMs).toISOString() },
     entered: enteredAt(facts, name),
     ran: ranOn(facts, about).map(name),
     tookMs: startMs === null || over === null || over <= startMs ? null : over - startMs,
-    parts: partsOfSpans(spans, name),
+    parts: partsOfSpans(facts.trace?.spans ?? [], name),
     ended,
     around: around(facts, about, name),
-    logs: lines.slice(-LOGS_MOST)
+    logs: facts.lines.slice(-LOGS_MOST)
       .map(({ at, node, message }) => ({ at, node: plain(node), text: plain(message) })),
     then: facts.then === null ? [] : thenWords(facts.then, about, name),
-    open, unseen: facts.unseen, next: []
+    open,
+    unseen: facts.unseen
   }
-  const known = { remedyOf, traced: trace !== null, tracing: facts.tracing }
-  return { ...story, next: nextSteps(story, state, known) }
+  return { ...story, next: nextSteps(story, facts, remedyOf) }
 }
 
-const iso = (ms: number | null): string | null => ms === null ? null : new Date(ms).toISOString()
-
-function nodeName ({ state, trace }: Facts, nodeId: string): string {
+function nodeName ({ state, trace }: RequestFacts, nodeId: string): string {
   const place = trace?.head?.places.find((one) => one.nodeId === nodeId)
   // An id changes with each start; a name of then is better than none of now.
   const gone = state.nodeIdentities[nodeId] === undefined
   return gone && place !== undefined ? plain(place.name) : nameOf(state, nodeId)
 }
 
-/** The instance may be told by an event only. */
-function withInstance (about: About, { events }: Facts): About {
-  if (about.instanceId !== null || about.modelId === null) return about
-  const own = events.map((event) => partsOf(event)[1])
-    .filter(({ modelId, instanceId }) => modelId === about.modelId && typeof instanceId === 'string')
-  const ids = new Set(own.map(({ instanceId }) => instanceId as string))
-  return ids.size === 1 ? { ...about, instanceId: [...ids][0]! } : about
-}
-
-function enteredAt ({ trace, failed }: Facts, name: (id: string) => string): string | null {
+function enteredAt ({ trace, failed }: RequestFacts, name: (id: string) => string): string | null {
   const root = trace?.spans.find(({ category }) => category === 'request')
   const nodeId = root?.nodeId ?? failed?.origin
   return nodeId === undefined ? null : name(nodeId)
 }
 
 /** The nodes whose runners worked on it; else those its instance is on. */
-function ranOn ({ trace, state, then }: Facts, { instanceId }: About): string[] {
+function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: About): string[] {
   const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
   if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
   if (instanceId === null) return []
@@ -116,9 +102,9 @@ function ranOn ({ trace, state, then }: Facts, { instanceId }: About): string[] 
   return instance === undefined ? [] : Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
 }
 
-function endOf ({ id, state, trace, failed, then }: Facts): Ended {
-  const status = taskIn(state, id)?.status ?? null
-  if (status !== null && OPEN.includes(status)) {
+function endOf ({ id, state, trace, failed, then }: RequestFacts): Ended {
+  const status = taskIn(state, id)?.status
+  if (status === 'Pending' || status === 'Running') {
     const message = status === 'Pending' ? 'it waits for its turn' : 'it is worked on'
     return { how: 'open', reason: null, message }
   }
@@ -156,7 +142,7 @@ function partsOfSpans (spans: readonly SeenSpan[], name: (id: string) => string)
   return [...parts.values()].sort((a, b) => a.startMs - b.startMs)
 }
 
-function around (facts: Facts, about: About, name: (id: string) => string): Story['around'] {
+function around (facts: RequestFacts, about: About, name: (id: string) => string): Story['around'] {
   const { startMs, endMs } = about
   if (startMs === null) return []
   const [from, to] = [startMs - BEFORE_MS, (endMs ?? facts.nowMs) + AFTER_MS]
@@ -187,30 +173,27 @@ function thenWords (
   return [`${first} (recorded ${snapshot.at})`, ...unwell].map(plain)
 }
 
-interface Known { remedyOf: (reason: string) => string | null, traced: boolean, tracing: boolean | null }
-
-function nextSteps ({ asked, ended, open, id, tookMs }: Story, state: WhyState, known: Known): string[] {
+function nextSteps (
+  { asked, ended, open, id, tookMs }: Omit<Story, 'next'>, { state, trace, tracing }: RequestFacts,
+  remedyOf: (reason: string) => string | null
+): string[] {
   const { at } = asked
   const model = asked.modelId === null ? null : plain(asked.modelId)
   const failed = ended.how === 'failed'
-  const remedy = failed && ended.reason !== null ? known.remedyOf(ended.reason) : null
+  const remedy = failed && ended.reason !== null ? remedyOf(ended.reason) : null
   const of = model === null ? '' : ` --model ${model}`
-  const dead = !open && model !== null && !isReady(state, model)
+  const answers = Object.values(state.instances).some((one) =>
+    bodyOf(one).shardAssignments.modelId === asked.modelId && serves(state, one))
   return [
     ...remedy === null ? [] : [plain(remedy)],
     ...open ? [`follow it: svc logs -f${of}`] : [],
-    ...dead ? [`${model} does not answer now: svc why ${model}`] : [],
+    ...open || model === null || answers ? [] : [`${model} does not answer now: svc why ${model}`],
     ...failed && at !== null ? [`what the nodes said then: svc logs --since ${at}${of}`] : [],
-    ...known.traced && tookMs !== null ? [`every step with its time: svc traces ${asked.taskId ?? id}`] : [],
-    ...!known.traced && known.tracing === false
+    ...trace !== null && tookMs !== null
+      ? [`every step with its time: svc traces ${asked.taskId ?? id}`]
+      : [],
+    ...trace === null && tracing === false
       ? ['nobody noted how long each part took; for the next request: svc traces on']
       : []
   ]
-}
-
-/** An instance of the model has all its runners ready. */
-function isReady ({ instances, runners }: WhyState, modelId: string): boolean {
-  const ready = (runnerId: string): boolean => SERVING.has(Object.keys(runners[runnerId] ?? {})[0] ?? '')
-  return Object.values(instances).map((one) => bodyOf(one).shardAssignments)
-    .some((assigned) => assigned.modelId === modelId && Object.values(assigned.nodeToRunner).every(ready))
 }

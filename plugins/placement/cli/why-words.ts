@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { partsOf } from './why-facts.js'
-import type { SeenEvent, SeenSpan } from './why-facts.js'
+import type { About, SeenEvent, SeenSpan } from './why-facts.js'
 
 /** Steps of a trace in plain words, by the first word or words of their name. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
@@ -26,35 +26,44 @@ export function partWords ({ name }: Pick<SeenSpan, 'name'>): string {
 }
 
 /** What a request has to do with. */
-export interface Concern {
-  readonly taskId: string | null
-  readonly commandId: string | null
-  readonly modelId: string | null
-  readonly instanceId: string | null
+export interface Concern extends Pick<About, 'taskId' | 'commandId' | 'modelId' | 'instanceId'> {
   /** Ids of the nodes where it ran; empty when nobody knows. */
   readonly nodes: ReadonlySet<string>
   readonly name: (nodeId: string) => string
 }
 
-type Payload = Record<string, unknown>
-type Tell = (payload: Payload, concern: Concern) => string | null
+type Payload = Readonly<Record<string, unknown>>
 
-const text = (value: unknown): string => typeof value === 'string' ? value : JSON.stringify(value) ?? ''
-const list = (value: unknown): string[] => Array.isArray(value) ? value.map(text) : []
-
-/** Of the instance where it is known, else of the model. */
-function concerns ({ instanceId, modelId }: Payload, concern: Concern): boolean {
-  if (concern.instanceId !== null && typeof instanceId === 'string') return concern.instanceId === instanceId
-  return concern.modelId !== null && modelId === concern.modelId
+/** Whether an event has to do with the request, by what the event is about. */
+const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
+  (payload: Payload, concern: Concern) => boolean>> = {
+  cluster: () => true,
+  // A node matters where the request ran there, or where nobody knows.
+  node: ({ nodeId }, { nodes }) => nodes.size === 0 || nodes.has(nodeId as string),
+  // Of the instance where it is known, else of the model.
+  instance: ({ instanceId, modelId }, concern) =>
+    concern.instanceId !== null && typeof instanceId === 'string'
+      ? concern.instanceId === instanceId
+      : concern.modelId !== null && modelId === concern.modelId,
+  request: ({ taskId, commandId }, concern) => taskId === concern.taskId || commandId === concern.commandId
 }
 
-const own = (tell: (payload: Payload, concern: Concern) => string): Tell => (payload, concern) =>
-  concerns(payload, concern) ? tell(payload, concern) : null
-
-/** A node matters where the request ran there, or where nobody knows. */
-const there = (tell: (payload: Payload, name: string) => string): Tell => (payload, { nodes, name }) => {
-  const nodeId = text(payload['nodeId'])
-  return nodes.size === 0 || nodes.has(nodeId) ? tell(payload, name(nodeId)) : null
+/** Events by their name: what they are about, and words with the fields that fill them in. */
+const EVENTS: Readonly<Record<string, readonly [about: keyof typeof CONCERNS, words: string]>> = {
+  ProtocolViolation: ['node', '{nodeId} broke the protocol: {reason}'],
+  NodeTimedOut: ['node', '{nodeId} was lost: {evidence}'],
+  NodeRestarted: ['node', '{nodeId} was told to restart'],
+  NodeRemoved: ['node', '{nodeId} was removed from the cluster'],
+  SessionChanged: ['cluster',
+    'the cluster began another session (term {term}, master {masterNodeId}); what was open then ended'],
+  RunnerFailed: ['instance', 'its runner was given up after {attempts} attempts: {errorMessage}'],
+  RunnerStatusUpdated: ['instance', '{status}'],
+  InstanceCreated: ['instance', 'the model was placed on {nodeIds}'],
+  InstanceDeleted: ['instance', 'its instance was removed'],
+  InstanceUnloaded: ['instance', 'its instance was unloaded: unused for {idleSeconds} s'],
+  InstanceFailureRecorded: ['instance', 'its instance cannot serve ({errorCode}): {errorMessage}'],
+  DownloadFailed: ['instance', 'its files could not be brought: {errorMessage}'],
+  TaskFailed: ['request', 'it failed with {errorType}: {errorMessage}']
 }
 
 const MOVES: Readonly<Record<string, string>> = {
@@ -65,33 +74,18 @@ const MOVES: Readonly<Record<string, string>> = {
   RunnerReady: 'its runner became ready'
 }
 
-const TELLS: Readonly<Record<string, Tell>> = {
-  ProtocolViolation: there(({ reason }, node) => `${node} broke the protocol: ${text(reason)}`),
-  NodeTimedOut: there(({ evidence }, node) => `${node} was lost: ${text(evidence)}`),
-  NodeRestarted: there((_, node) => `${node} was told to restart`),
-  NodeRemoved: there((_, node) => `${node} was removed from the cluster`),
-  SessionChanged: ({ term, masterNodeId }, { name }) =>
-    `the cluster began another session (term ${text(term)}, master ${name(text(masterNodeId))}); ` +
-    'what was open then ended',
-  RunnerFailed: own(({ errorMessage, attempts }) =>
-    `its runner was given up after ${text(attempts)} attempts: ${text(errorMessage)}`),
-  RunnerStatusUpdated: own(({ status }) => MOVES[Object.keys(status as object)[0] ?? ''] ?? ''),
-  InstanceCreated: own(({ nodeIds }, { name }) =>
-    `the model was placed on ${list(nodeIds).map(name).join(', ')}`),
-  InstanceDeleted: own(() => 'its instance was removed'),
-  InstanceUnloaded: own(({ idleSeconds }) => `its instance was unloaded: unused for ${text(idleSeconds)} s`),
-  InstanceFailureRecorded: own(({ errorCode, errorMessage }) =>
-    `its instance cannot serve (${text(errorCode)}): ${text(errorMessage)}`),
-  DownloadFailed: own(({ errorMessage }) => `its files could not be brought: ${text(errorMessage)}`),
-  TaskFailed: ({ taskId, commandId, errorType, errorMessage }, concern) =>
-    taskId === concern.taskId || commandId === concern.commandId
-      ? `it failed with ${text(errorType)}: ${text(errorMessage)}`
-      : null
-}
-
 /** An event in plain words, where it may have to do with the request; else null. */
 export function eventText (event: SeenEvent, concern: Concern): string | null {
   const [kind, payload] = partsOf(event)
-  const words = TELLS[kind]?.(payload, concern) ?? ''
-  return words === '' ? null : plain(words)
+  const [about, words] = EVENTS[kind] ?? ['cluster', '']
+  if (!CONCERNS[about](payload, concern)) return null
+  const text = words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], concern))
+  return text === '' ? null : plain(text)
+}
+
+/** A field of an event in words; of a status that says nothing it is none. */
+function fieldText (field: string, value: unknown, { name }: Concern): string {
+  if (field === 'status') return MOVES[Object.keys(value as object)[0] ?? ''] ?? ''
+  if (/nodeIds?$/i.test(field)) return [value].flat().map((id) => name(String(id))).join(', ')
+  return typeof value === 'string' ? value : JSON.stringify(value) ?? ''
 }

@@ -1,13 +1,14 @@
 import type { RouteRequest } from '../../../kernel/index.js'
-import type { PlacementDeps } from '../place/enter.js'
+import { randomUUID } from 'node:crypto'
 import { instanceOf, shownTo } from '../place/instance.js'
+import type { Planning } from '../place/planning.js'
 import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
 import type { routes } from '../routes.js'
 
 /** GET /instance/placement. */
 export async function placement (
-  { planning, newId }: PlacementDeps, request: RouteRequest<typeof routes.placement>
+  planning: Planning, request: RouteRequest<typeof routes.placement>
 ): Promise<unknown> {
   const { query, caller, signal } = request
   const { plan, card, facts } = await planning.plan({
@@ -18,15 +19,15 @@ export async function placement (
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
-  return shownTo(caller, instanceOf(plan, card, facts, newId))
+  return shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }
 
 /** GET /instance/previews. */
 export async function previews (
-  { planning, facts: reader, newId }: PlacementDeps, { query, caller }: RouteRequest<typeof routes.previews>
+  planning: Planning, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
-  const facts = reader.now()
+  const facts = planning.facts.now()
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)
   const rows = combinations(card, planning.view(facts, card.modelId), {
@@ -35,7 +36,7 @@ export async function previews (
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
-      shownTo(caller, instanceOf(plan, card, facts, newId))))
+      shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))))
   }
 }
 

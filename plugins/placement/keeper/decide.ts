@@ -1,10 +1,10 @@
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
-import type { InstanceFailure } from '../facts.js'
-import { SERVING } from '../progress/progress.js'
+import { serves } from '../progress/progress.js'
+import type { InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
-import { AUTOPLACE, intentOf, modelOf, nodesOf } from '../place/instance.js'
+import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
 
 /** So often an instance moves because it failed on a live node. */
 export const MOVES_MAX = 2
@@ -99,8 +99,6 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-const idOf = (instance: Instance): string => bodyOf(instance).instanceId
-
 /** What becomes of an instance: nothing, unless its node is gone or it failed and can move. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
   const id = idOf(instance)
@@ -138,12 +136,6 @@ const nameOf = ({ nodes }: Situation, nodeId: string): string =>
 function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, instance: Instance): string[] {
   const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
-}
-
-/** Whether every runner of the instance takes requests. */
-export function serves ({ runners }: Pick<Situation, 'runners'>, instance: Instance): boolean {
-  return Object.values(bodyOf(instance).shardAssignments.nodeToRunner).every((runnerId) =>
-    Object.keys(runners[runnerId] ?? {}).some((kind) => SERVING.has(kind)))
 }
 
 function entryOf (

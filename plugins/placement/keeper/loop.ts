@@ -1,49 +1,58 @@
+import { createHash, randomUUID } from 'node:crypto'
 import { SvcError } from '../../../kernel/index.js'
-import type { Clock, Cluster, Logger, NodeView, Section, Session } from '../../../kernel/index.js'
+import type { NodeView } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
-import type { Instance, Instances } from '../../runners/service.js'
-import type { Facts, FactsReader, InstanceFailure } from '../facts.js'
+import type { Instance } from '../../runners/service.js'
+import type { Facts } from '../facts.js'
+import type { PlacementContext } from '../manifest.js'
+import { idOf } from '../place/instance.js'
+import type { Planning } from '../place/planning.js'
+import { serves } from '../progress/progress.js'
+import type { InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
-import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
-import { decide, serves } from './decide.js'
+import type { WaitingEntry } from '../waitlist.js'
+import { decide } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
 import type { Losses } from './lost-nodes.js'
 import { isLater, Placing } from './placing.js'
-import type { PlacingParts } from './placing.js'
 import { Stalls } from './stalls.js'
 
 /** How often it is looked where something goes on or has changed without a sign of its own, ms. */
-export const LOOK_EVERY_MS = 1000
+const LOOK_EVERY_MS = 1000
 /** Signs that come within this time are one, ms. */
-export const GATHER_MS = 50
+const GATHER_MS = 50
 /** So long an instance may go on with what it has while its node stops, which ends it before, seconds. */
 const LEAVE_SECONDS = 30
 /** Error code of an instance that stands still. */
 const NO_PROGRESS = 'no_progress'
 
-export interface KeeperParts extends PlacingParts {
-  clock: Clock
-  log: Logger
-  session: Session
-  cluster: Pick<Cluster, 'nodes' | 'self'>
-  facts: Pick<FactsReader, 'now'>
-  instances: Pick<Instances, 'place' | 'remove' | 'drain' | 'recordFailure'>
-  waiting: Pick<Section<WaitingEntry>, 'entries' | 'get'>
-  stopped: Pick<Section<StoppedEntry>, 'entries'>
-  /** Models the cluster places by itself. Throws when a card cannot be read. */
-  autoplace (): readonly string[]
-  wait (id: string, entry: WaitingEntry): Promise<unknown>
-  note (id: string, reason: string, message: string): Promise<unknown>
-  unwait (id: string): Promise<unknown>
+/** Events after which something may have to be done. */
+const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
+
+/** Has the master keep in place what was placed, from now until the plugin stops. */
+export function startKeeper (planning: Planning): void {
+  const { ctx } = planning
+  const { session, cluster, state } = ctx.deps
+  const keeper = new Keeper(planning)
+  const poke = (): void => { keeper.poke() }
+  ctx.effect('keeper', () => { keeper.close() })
+  ctx.effect('new session', session.onChange(() => { keeper.sessionChanged() }))
+  ctx.effect('nodes that come and go', cluster.onPeers(poke))
+  ctx.sections.waiting.observe(poke)
+  for (const kind of SIGNS) ctx.on(kind, poke)
+  ctx.effect('changes of what is placed', state.onChange(() => { keeper.stateChanged() }))
+  ctx.every('look at what is placed', LOOK_EVERY_MS, () => { keeper.tick() })
+  keeper.sessionChanged()
 }
 
 /**
  * Keeps what was placed in place: on the master it looks at what is there, decides, and does it. One look at
  * a time. On other nodes it only notes who is missing.
  */
-export class Keeper {
-  readonly #parts: KeeperParts
+class Keeper {
+  readonly #planning: Planning
+  readonly #ctx: PlacementContext
   readonly #placing: Placing
   readonly #lost = new LostNodes()
   readonly #stalls = new Stalls()
@@ -57,37 +66,36 @@ export class Keeper {
   #closed = false
   /** The list of models that are placed by themselves could not be read. */
   #unread = false
-  /** Something changed since the last look. */
-  #changed = true
-  /** Something is not as it is to be, so that time alone may bring something to do. */
-  #unsettled = true
+  /** At the last look all was as it is to be, and nothing has changed since. */
+  #atRest = false
   /** The nodes as they were at the last look. */
   #nodesSeen = ''
 
-  constructor (parts: KeeperParts) {
-    this.#parts = parts
-    this.#placing = new Placing(parts)
-    this.#sessionSince = parts.clock.mono()
+  constructor (planning: Planning) {
+    this.#planning = planning
+    this.#ctx = planning.ctx
+    this.#placing = new Placing(planning)
+    this.#sessionSince = planning.ctx.clock.mono()
   }
 
   /** Something changed: looks soon, after a pause at once. */
   poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
   /** Something changed that need not be seen at once: the next tick looks. */
-  stateChanged (): void { this.#changed = true }
+  stateChanged (): void { this.#atRest = false }
 
   /**
-   * Looks unless all is as it was and as it is to be. What a node that is not the master notes costs nothing.
+   * Looks unless all is as it was and as it is to be: that a node leaves is told without a sign. What a node
+   * that is not the master notes costs nothing.
    */
   tick (): void {
-    const { session } = this.#parts
-    const quiet = session.isMaster && !this.#changed && !this.#unsettled && this.#nodesSeen === this.#nodes()
-    if (!quiet) this.poke()
+    const { isMaster } = this.#ctx.deps.session
+    if (!isMaster || !this.#atRest || this.#nodesSeen !== this.#nodes()) this.poke()
   }
 
   /** The session changed, or its master is lost. */
   sessionChanged (): void {
-    const { session, clock } = this.#parts
+    const { clock, deps: { session } } = this.#ctx
     if (session.sessionId !== this.#session) this.#sessionSince = clock.mono()
     this.#session = session.sessionId
     this.poke()
@@ -102,7 +110,7 @@ export class Keeper {
   /** Looks at that time, unless it looks earlier anyway. */
   #lookBy (at: number): void {
     if (this.#closed || at >= this.#dueAt) return
-    const { clock } = this.#parts
+    const { clock } = this.#ctx
     this.#cancel()
     this.#dueAt = at
     if (this.#looking) return
@@ -112,7 +120,8 @@ export class Keeper {
   async #lookNow (): Promise<void> {
     this.#dueAt = Infinity
     this.#looking = true
-    this.#lookedAt = this.#parts.clock.mono()
+    this.#lookedAt = this.#ctx.clock.mono()
+    this.#atRest = true
     await this.#look().catch((error: unknown) => { this.#failed(error) })
     this.#looking = false
     // What was asked for meanwhile.
@@ -122,26 +131,26 @@ export class Keeper {
   }
 
   #failed (error: unknown): void {
-    const { log } = this.#parts
+    this.#atRest = false
+    const { log } = this.#ctx
     if (isLater(error)) log.debug({ err: error }, 'the placements are looked at again')
     else log.warn({ err: error }, 'the placements could not be brought in line')
   }
 
   async #look (): Promise<void> {
-    const { session, facts: reader, cluster } = this.#parts
+    const { session, cluster } = this.#ctx.deps
     if (!session.isMaster) {
       this.#losses([], cluster.nodes(), new Set())
       return
     }
     const sessionId = session.sessionId
     const still = (): boolean => session.isMaster && session.sessionId === sessionId && !this.#closed
-    this.#changed = false
-    this.#unsettled = true
     this.#nodesSeen = this.#nodes()
-    const facts = reader.now()
+    const facts = this.#planning.facts.now()
     const losses = this.#losses(Object.values(facts.instances), facts.nodes.map(({ view }) => view),
       reachedByOthers(facts, cluster.self.nodeId))
     const steps = this.#decide(facts, losses)
+    if (steps.length > 0 || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
       if (!still()) return
       try {
@@ -152,7 +161,6 @@ export class Keeper {
         this.#failed(error)
       }
     }
-    this.#unsettled = steps.length > 0 || this.#goesOn(facts, losses)
     this.#wake(losses)
   }
 
@@ -164,22 +172,22 @@ export class Keeper {
   }
 
   #nodes (): string {
-    return this.#parts.cluster.nodes().map(({ nodeId, live, leaving }) =>
+    return this.#ctx.deps.cluster.nodes().map(({ nodeId, live, leaving }) =>
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
   #losses (
     instances: readonly Instance[], nodes: readonly NodeView[], reached: ReadonlySet<string>
   ): Losses {
-    const now = this.#parts.clock.mono()
+    const now = this.#ctx.clock.mono()
     return this.#lost.look(instances, nodes, now, now - this.#sessionSince, reached)
   }
 
   #decide (facts: Facts, losses: Losses): Step[] {
-    const { clock, waiting, stopped, newId } = this.#parts
+    const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
-    const entries = new Map([...waiting.entries()].map(({ key, value }) => [key, value]))
-    this.#placing.notice(facts, new Set(entries.keys()))
+    const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
+    this.#placing.notice(facts, waiting)
     return decide({
       now: clock.now(),
       instances: Object.values(facts.instances),
@@ -189,19 +197,19 @@ export class Keeper {
       gone: losses.gone,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
       autoplace: this.#autoplace(),
-      waiting: entries,
-      stopped: new Set([...stopped.entries()].map(({ key }) => key))
-    }, { newId, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
+      waiting,
+      stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
+    }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 
   /** None while a card among them cannot be read: what is placed is kept all the same. */
   #autoplace (): readonly string[] {
     try {
-      const models = this.#parts.autoplace()
+      const models = this.#planning.placedAlways()
       this.#unread = false
       return models
     } catch (error) {
-      if (!this.#unread) this.#parts.log.error({ err: error }, 'nothing is placed by itself')
+      if (!this.#unread) this.#ctx.log.error({ err: error }, 'nothing is placed by itself')
       this.#unread = true
       return []
     }
@@ -209,66 +217,71 @@ export class Keeper {
 
   /** Carries out a step. `still` says whether the session goes on. */
   async #do (step: Step, still: () => boolean): Promise<void> {
-    const { log, instances, wait, unwait } = this.#parts
+    const { log, command, deps: { instances } } = this.#ctx
+    const { id } = step
+    // A runner here that is slow to end keeps nobody else waiting for a place.
+    const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
+    // A `wait` of a master that stops may be repeated to the next one after that has placed what waited, and
+    // would enter it again: so it is the same command, whoever gives it.
+    const wait = async (entry: WaitingEntry): Promise<void> => {
+      await command('wait', { id, entry }, onceFor('wait', id))
+    }
     switch (step.do) {
       case 'forget':
-        log.info({ instanceId: step.id, why: step.why }, 'an instance waits no more')
-        await unwait(step.id)
+        log.info({ instanceId: id, why: step.why }, 'an instance waits no more')
+        await command('unwait', { id })
         return
       case 'wait':
-        await wait(step.id, step.entry)
+        await wait(step.entry)
         return
       case 'lose': {
         const { modelId, reason, message } = step.entry
-        log.warn({ instanceId: step.id, modelId, reason, message }, 'an instance is to be placed anew')
-        await wait(step.id, step.entry)
+        log.warn({ instanceId: id, modelId, reason, message }, 'an instance is to be placed anew')
+        await wait(step.entry)
         // Somebody removed it at the same moment: then it is not wanted any more. Where the session has
         // ended, it was the next master, which goes by the entry.
-        if (!await this.#remove(step.id) && still()) await unwait(step.id)
+        if (!await remove() && still()) await command('unwait', { id })
         return
       }
-      case 'move':
-        log.info({ instanceId: step.id }, 'an instance is placed elsewhere: its node stops')
-        await wait(step.id, step.entry)
-        if (!await wasThere(instances.drain(step.id, { seconds: LEAVE_SECONDS })) && still()) {
-          await unwait(step.id)
-        }
+      case 'move': {
+        log.info({ instanceId: id }, 'an instance is placed elsewhere: its node stops')
+        await wait(step.entry)
+        const drained = await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
+        if (!drained && still()) await command('unwait', { id })
         return
+      }
       case 'remove':
-        await this.#remove(step.id)
+        await remove()
         return
       case 'place':
-        await this.#place(step.id, step.entry)
+        await this.#place(id, step.entry)
     }
   }
 
-  /** False when it was gone. A runner here that is slow to end keeps nobody else waiting for a place. */
-  async #remove (id: string): Promise<boolean> {
-    return await wasThere(this.#parts.instances.remove(id, { ended: false }))
-  }
-
   async #place (id: string, entry: WaitingEntry): Promise<void> {
-    const { clock, log, waiting, facts: reader, note, unwait } = this.#parts
-    const facts = reader.now()
+    const { clock, log, command, sections } = this.#ctx
+    const facts = this.#planning.facts.now()
     // First what it is to take the place of must be gone, or take no new requests.
     const before = facts.instances[id]
-    if (waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
     if (before !== undefined && bodyOf(before).drainUntil === undefined) return
+    if (sections.waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
     const tried = await this.#placing.place(id, entry, facts, clock.mono())
     if (tried.ok) {
-      const { instanceId } = bodyOf(tried.instance)
+      const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, replaces: id }, 'an instance was placed')
-      await unwait(id)
+      // Without an id of its own: one that a late repetition entered again is ended again.
+      await command('unwait', { id })
       return
     }
     const { reason, message } = tried
     // Numbers in a message change all the time, and each change would grow the document.
-    if (reason !== entry.reason) await note(id, reason, message.slice(0, MESSAGE_CHARS_MAX))
+    if (reason === entry.reason) return
+    await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
   }
 
   /** Why instances have failed; those of which nothing moves count as failed, and are recorded. */
   #failures (facts: Facts, { gone }: Losses): readonly InstanceFailure[] {
-    const { instances, clock } = this.#parts
+    const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
     const stalled = new Set(stalls.map(({ instanceId }) => instanceId))
     const known = new Set(facts.instanceFailures.map(({ instanceId }) => instanceId))
@@ -287,9 +300,9 @@ export class Keeper {
 
   /** Looks again when a node may be gone, or a place is to be looked for again. */
   #wake ({ nextMs }: Losses): void {
-    const { clock, waiting } = this.#parts
+    const { clock, sections } = this.#ctx
     const now = clock.mono()
-    const pauses = [...waiting.entries()].map(({ key }) => this.#placing.pause(key, now))
+    const pauses = [...sections.waiting.entries()].map(({ key }) => this.#placing.pause(key, now))
     const next = Math.min(...pauses.filter((ms) => ms > 0), nextMs ?? Infinity)
     if (next < LOOK_EVERY_MS) this.#lookBy(now + Math.max(next, GATHER_MS))
   }
@@ -309,4 +322,10 @@ async function wasThere (work: Promise<void>): Promise<boolean> {
     if (error instanceof SvcError && error.reason === 'instance_not_found') return false
     throw error
   }
+}
+
+/** The id of a command that is given once for an entry, by whichever master: a repeated one is the same. */
+export function onceFor (what: string, id: string): string {
+  const hex = createHash('sha256').update(`placement ${what} ${id}`).digest('hex')
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, '$1-$2-8$3-8$4-$5')
 }

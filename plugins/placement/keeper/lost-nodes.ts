@@ -1,5 +1,5 @@
 import type { NodeView } from '../../../kernel/index.js'
-import { bodyOf } from '../../runners/service.js'
+import { nodesOf } from '../place/instance.js'
 import type { Instance } from '../../runners/service.js'
 
 /** A node must be missing for so long before its instances are placed elsewhere, ms. */
@@ -30,13 +30,12 @@ export class LostNodes {
    * session; `reached` are ids of nodes that others reach.
    */
   look (
-    instances: Iterable<Instance>, nodes: readonly NodeView[], now: number, sessionAgeMs: number,
+    instances: readonly Instance[], nodes: readonly NodeView[], now: number, sessionAgeMs: number,
     reached: ReadonlySet<string> = new Set()
   ): Losses {
     const live = new Set(nodes.filter((n) => n.live).map((n) => n.nodeId))
     const known = new Set(nodes.map((n) => n.nodeId))
-    const named = new Set([...instances].flatMap((one) =>
-      Object.keys(bodyOf(one).shardAssignments.nodeToRunner)))
+    const named = instances.flatMap(nodesOf)
     const absent = new Set([...known, ...named].filter((id) => !live.has(id)))
     for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
     for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)

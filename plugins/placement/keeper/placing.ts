@@ -1,26 +1,20 @@
+import { randomUUID } from 'node:crypto'
 import { backoffMs, SvcError } from '../../../kernel/index.js'
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, Instances, PlacementIntent } from '../../runners/service.js'
+import type { Instance, PlacementIntent } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
-import { instanceOf, modelOf, nodesOf } from '../place/instance.js'
-import type { Ask, Outcome, Planning } from '../place/planning.js'
+import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
+import type { Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 /** First and longest pause before a place is looked for again, ms. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
 /** The master cannot act now; what is to be done stays to be done. */
-export const LATER: ReadonlySet<string> =
+const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
 /** Whether an error only says that the master cannot act now. */
 export const isLater = (error: unknown): boolean => error instanceof SvcError && LATER.has(error.reason)
-
-export interface PlacingParts {
-  planning: Planning
-  instances: Pick<Instances, 'place'>
-  newId (): string
-}
 
 /** What came of one try: the instance, or why there is none. */
 export type Tried =
@@ -29,14 +23,14 @@ export type Tried =
 
 /** Finds places for what waits, and remembers for how long not to look again. */
 export class Placing {
-  readonly #parts: PlacingParts
+  readonly #planning: Planning
   readonly #pauses = new Map<string, { until: number, tries: number }>()
   #seen = ''
 
-  constructor (parts: PlacingParts) { this.#parts = parts }
+  constructor (planning: Planning) { this.#planning = planning }
 
   /** Takes in what is there now: where that changed, what was refused is looked at again at once. */
-  notice (facts: Facts, waiting: ReadonlySet<string>): void {
+  notice (facts: Facts, waiting: ReadonlyMap<string, unknown>): void {
     const seen = signature(facts)
     if (seen !== this.#seen) this.#pauses.clear()
     this.#seen = seen
@@ -46,15 +40,9 @@ export class Placing {
   /** Ms until the entry is looked at again; 0 for now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
-  /** Whether there is a place for it by these facts. */
+  /** Whether there is a place for it by these facts, on a node that does not run the model already. */
   fits (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
-    try {
-      this.#parts.planning.look(askOf(modelId, intent, taken(facts, modelId)), facts)
-      return true
-    } catch (error) {
-      if (error instanceof SvcError) return false
-      throw error
-    }
+    return !(this.#plan(modelId, intent, facts) instanceof SvcError)
   }
 
   /**
@@ -72,47 +60,45 @@ export class Placing {
   }
 
   async #tryTo (id: string, { modelId, intent }: WaitingEntry, facts: Facts): Promise<Tried> {
-    const { planning, instances, newId } = this.#parts
+    const planning = this.#planning
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
-      const found = this.#plan(modelId, intent, facts)
+      // Away from the nodes on which it failed, if that can be: where only those are left, one is better
+      // than none.
+      const anywhere = { ...intent, failedOn: [] }
+      let found = this.#plan(modelId, intent, facts)
+      if (found instanceof SvcError && intent.failedOn.length > 0) {
+        found = this.#plan(modelId, anywhere, facts)
+      }
+      if (found instanceof SvcError) throw found
       const placement = { ...intent, instanceMeta: found.instanceMeta, replaces: id }
-      const instance = instanceOf(found.plan, found.card, facts, newId, placement)
-      const entered = await instances.place(instance)
-      return entered === bodyOf(instance).instanceId
-        ? { ok: true, instance }
-        : alreadyThere(modelId)
+      const instance = instanceOf(found.plan, found.card, facts.nodes, randomUUID, placement)
+      const entered = await planning.ctx.deps.instances.place(instance)
+      return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      if (this.#onlyThere(modelId, intent, facts)) return alreadyThere(modelId)
+      // Only the nodes that run the model already may have a place for it.
+      const there = runningOn(facts, modelId).length > 0
+      const beside = there ? this.#plan(modelId, { ...intent, failedOn: [] }, facts, []) : error
+      if (!(beside instanceof SvcError)) return alreadyThere(modelId)
       return { ok: false, reason: error.reason, message: error.message }
     }
   }
 
-  /** Whether only the nodes that run the model already have a place for it. */
-  #onlyThere (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
-    if (taken(facts, modelId).length === 0) return false
+  /** A plan for another instance of the model, or why there is none; without the nodes in `taken`. */
+  #plan (
+    modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
+  ): Outcome | SvcError {
+    const { origin, sharding, minNodes, excluded, failedOn } = intent
     try {
-      this.#parts.planning.look(askOf(modelId, { ...intent, failedOn: [] }, []), facts)
-      return true
-    } catch { return false }
-  }
-
-  /**
-   * Away from the nodes on which it failed, if that can be: where only those are left, one of them is better
-   * than none. Never where the model runs already: that would be no other instance.
-   */
-  #plan (modelId: string, intent: PlacementIntent, facts: Facts): Outcome {
-    const { planning } = this.#parts
-    const there = taken(facts, modelId)
-    const anywhere = { ...intent, failedOn: [] }
-    const look = (what: PlacementIntent, nodes: readonly string[]): Outcome =>
-      planning.look(askOf(modelId, what, nodes), facts)
-    try {
-      return look(intent, there)
+      return this.#planning.look({
+        modelId, sharding, minNodes, force: false, excluded: [...excluded, ...failedOn, ...taken],
+        // Nobody chose the way of a model that is placed by itself: its engine's counts.
+        instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta
+      }, facts)
     } catch (error) {
-      if (intent.failedOn.length === 0 || !(error instanceof SvcError)) throw error
-      return look(anywhere, there)
+      if (error instanceof SvcError) return error
+      throw error
     }
   }
 }
@@ -122,19 +108,8 @@ const alreadyThere = (modelId: string): Tried => ({
 })
 
 /** The nodes that run the model. */
-const taken = ({ instances }: Facts, modelId: string): string[] =>
+const runningOn = ({ instances }: Facts, modelId: string): string[] =>
   Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
-
-function askOf (
-  modelId: string, { origin, sharding, instanceMeta, minNodes, excluded, failedOn }: PlacementIntent,
-  there: readonly string[]
-): Ask {
-  return {
-    // Nobody chose the way of a model that is placed by itself: its engine's counts.
-    instanceMeta: origin === 'autoplace' ? undefined : instanceMeta,
-    modelId, sharding, minNodes, force: false, excluded: [...excluded, ...failedOn, ...there]
-  }
-}
 
 /** Free memory is looked at in steps of this, bytes: it changes a little all the time. */
 const STEP_BYTES = 256 * 1024 * 1024

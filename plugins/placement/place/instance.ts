@@ -1,8 +1,8 @@
-import type { Caller, ModelCard } from '../../../kernel/index.js'
-import type { Plan } from '../planner/index.js'
+import type { Caller, ModelCard, NodeReport } from '../../../kernel/index.js'
+import type { Part } from '../planner/memory.js'
+import type { Plan } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
-import type { Facts } from '../facts.js'
 
 /**
  * The instance that a plan gives. `newId` names it and its runners; `placement` is what was asked for, so
@@ -10,23 +10,20 @@ import type { Facts } from '../facts.js'
  */
 export function instanceOf (
   plan: Pick<Plan, 'ranks' | 'sharding' | 'instanceMeta'>, card: ModelCard,
-  { nodes }: Pick<Facts, 'nodes'>, newId: () => string, placement?: PlacementIntent
+  nodes: readonly NodeReport[], newId: () => string, placement?: PlacementIntent
 ): Instance {
+  const tag = plan.sharding === 'Tensor' && plan.ranks.length > 1
+    ? 'TensorShardMetadata'
+    : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  // Every node is told of the card, and it may name thousands of files.
-  const modelCard = stateCard({ ...card, files: [] })
+  const modelCard = shardCard(card)
   plan.ranks.forEach(({ nodeId, startLayer, endLayer }, deviceRank) => {
     const runnerId = newId()
     nodeToRunner[nodeId] = runnerId
-    runnerToShard[runnerId] = shardOf(plan.sharding === 'Tensor' && plan.ranks.length > 1, {
-      modelCard,
-      deviceRank,
-      worldSize: plan.ranks.length,
-      startLayer,
-      endLayer,
-      nLayers: card.nLayers
-    })
+    const worldSize = plan.ranks.length
+    const shard = { modelCard, deviceRank, worldSize, startLayer, endLayer, nLayers: card.nLayers }
+    runnerToShard[runnerId] = { [tag]: shard } as Shard
   })
   const body: RingInstance = {
     instanceId: newId(),
@@ -37,20 +34,17 @@ export function instanceOf (
     hostsByNode: {},
     ...placement === undefined ? {} : { placement }
   }
-  const nodeIds = plan.ranks.map(({ nodeId }) => nodeId)
-  const tagged: Instance = plan.instanceMeta === 'LlamaRpc' ? starOf(body, nodeIds) : { RingInstance: body }
-  return withHosts(tagged, nodeIds, nodes)
+  return withHosts(plan.instanceMeta === 'LlamaRpc'
+    ? { LlamaRpcInstance: { ...body, driverNode: plan.ranks[0]!.nodeId, donorEndpoints: {} } }
+    : { RingInstance: body }, nodes)
 }
 
-/** The instance of a driver, which is the first node, and its donors. */
-function starOf (body: RingInstance, nodeIds: readonly string[]): Instance {
-  return { LlamaRpcInstance: { ...body, driverNode: nodeIds[0]!, donorEndpoints: {} } }
-}
+/** The card as shards carry it: every node is told of it, and it may name thousands of files. */
+export const shardCard = (card: ModelCard): ShardBody['modelCard'] => stateCard({ ...card, files: [] })
 
-/** The instance with where its nodes, named by rank, reach each other. */
-export function withHosts (
-  instance: Instance, nodeIds: readonly string[], nodes: Facts['nodes']
-): Instance {
+/** The instance with where its nodes reach each other: each the next one, or the driver its donors. */
+export function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
+  const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
   // Where a node reaches another one; nothing where there is no link, such as from a node to itself.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
     nodes.filter(({ view }) => view.nodeId === from)
@@ -74,9 +68,6 @@ export function withHosts (
   }
 }
 
-const shardOf = (tensor: boolean, body: ShardBody): Shard =>
-  tensor ? { TensorShardMetadata: body } : { PipelineShardMetadata: body }
-
 /** The instance as this caller may see it: addresses are for the operator. */
 export function shownTo (caller: Caller, instance: Instance): unknown {
   if (caller.authorities.has('operator')) return instance
@@ -85,9 +76,9 @@ export function shownTo (caller: Caller, instance: Instance): unknown {
   return { [tag]: { ...body, hostsByNode: null, ...endpoints } }
 }
 
-/** A model somewhere, on one node or more, for as long as nobody stops it. */
-const ANYWHERE: PlacementIntent = {
-  origin: 'request',
+/** The intent behind a model that the cluster places by itself: anywhere, for as long as nobody stops it. */
+export const AUTOPLACE: PlacementIntent = {
+  origin: 'autoplace',
   sharding: 'Pipeline',
   instanceMeta: 'Ring',
   minNodes: 1,
@@ -97,23 +88,24 @@ const ANYWHERE: PlacementIntent = {
   replaces: null
 }
 
-/** The intent behind a model that the cluster places by itself. */
-export const AUTOPLACE: PlacementIntent = { ...ANYWHERE, origin: 'autoplace' }
-
 /** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
 export const intentOf = (instance: Instance): PlacementIntent =>
   bodyOf(instance).placement ?? intentShownBy(instance)
 
 /** What somebody asks for who gives an instance as it is. */
 export function intentShownBy (instance: Instance): PlacementIntent {
-  const shards = Object.values(bodyOf(instance).shardAssignments.runnerToShard)
+  const ranks = ranksOf(instance)
   return {
-    ...ANYWHERE,
-    sharding: shards.some((shard) => 'TensorShardMetadata' in shard) ? 'Tensor' : 'Pipeline',
+    ...AUTOPLACE,
+    origin: 'request',
+    sharding: ranks.some(({ tensor }) => tensor) ? 'Tensor' : 'Pipeline',
     instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
-    minNodes: shards.length
+    minNodes: ranks.length
   }
 }
+
+/** The id of an instance. */
+export const idOf = (instance: Instance): string => bodyOf(instance).instanceId
 
 /** The model of an instance. */
 export const modelOf = (instance: Instance): string => bodyOf(instance).shardAssignments.modelId
@@ -121,3 +113,31 @@ export const modelOf = (instance: Instance): string => bodyOf(instance).shardAss
 /** The ids of the nodes of an instance. */
 export const nodesOf = (instance: Instance): string[] =>
   Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
+
+/** One rank of an instance. */
+export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
+
+/** The ranks of an instance by their number; a runner without a shard is left out. */
+export function ranksOf (instance: Instance): Rank[] {
+  const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
+  return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): Rank[] => {
+    const [tag, shard] = Object.entries(runnerToShard[runnerId] ?? {})[0] ?? []
+    return shard === undefined ? [] : [{ nodeId, runnerId, shard, tensor: tag === 'TensorShardMetadata' }]
+  }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
+}
+
+/** The part of the model that a shard is: a tensor rank has every layer, so its part is one of all ranks. */
+export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
+  const whole = endLayer - startLayer === nLayers
+  return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
+}
+
+/** The card of a shard, with plain bytes. */
+export function cardOf ({ modelCard }: ShardBody): ModelCard {
+  const { storageSize, files, ...rest } = modelCard
+  return {
+    ...rest,
+    totalBytes: storageSize.inBytes,
+    files: files.map(({ size, ...file }) => ({ ...file, bytes: size.inBytes }))
+  }
+}

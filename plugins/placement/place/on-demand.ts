@@ -1,6 +1,7 @@
+import { once } from 'node:events'
 import { delay, kernelError, SvcError } from '../../../kernel/index.js'
 import { planAndEnter } from './enter.js'
-import type { For, PlacementDeps, Wish } from './enter.js'
+import type { Planning } from './planning.js'
 import { untilReady, WATCH_MS } from '../progress/follow.js'
 import { failedAttempts, instancesOf } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
@@ -11,101 +12,88 @@ export const WAIT_SECONDS = 120
 /** So long after a model was unloaded the readings of a node may still show its memory in use, ms. */
 export const STALE_MS = 3000
 
-export interface OnDemandParts {
-  deps: PlacementDeps
-  /** What was placed by a request is unloaded after so long without another one, seconds. */
-  ttlSeconds: number
-}
-
 /**
  * Places models when a request names them; to be given to `Instances.onMissing`. A request waits until the
  * model is ready; those that name the same one share a placement, and one that goes away does not end it.
  * A model that nobody knows, or that an operator stopped, is not placed: false.
  */
-export function createOnDemand (parts: OnDemandParts): (query: RouteQuery) => Promise<boolean> {
-  const { deps } = parts
+export function createOnDemand (planning: Planning): (query: RouteQuery) => Promise<boolean> {
   const placing = new Map<string, Promise<string>>()
   const placed = (query: RouteQuery): Promise<string> => {
     const { modelId } = query
-    const under = placing.get(modelId) ?? place(parts, query).finally(() => { placing.delete(modelId) })
+    const under = placing.get(modelId) ?? place(planning, query).finally(() => { placing.delete(modelId) })
     placing.set(modelId, under)
     return under
   }
   return async (query) => {
     const { modelId } = query
-    if (deps.planning.known(modelId) === undefined || deps.waitList.isStopped(modelId)) return false
+    if (planning.known(modelId) === undefined || planning.isStopped(modelId)) return false
     const signal = query.signal ?? new AbortController().signal
-    const instanceId = await unlessOver(placed(query), modelId, signal)
-    await unlessOver(ready(deps, instanceId, signal), modelId, signal)
+    const served = placed(query).then(async (instanceId) => { await ready(planning, instanceId, signal) })
+    await unlessOver(served, modelId, signal)
     return true
   }
 }
 
-/** The instance that is there or waits already, else a new one. Throws the typed reasons of the planner. */
-async function place (
-  { deps, ttlSeconds }: OnDemandParts, { modelId, caller }: RouteQuery
-): Promise<string> {
-  const facts = deps.facts.now()
-  const waits = Object.entries(facts.waitingInstances).find(([, entry]) => entry.modelId === modelId)
-  const there = instancesOf(facts, modelId)[0] ?? waits?.[0]
+/**
+ * The instance that is there or waits already, else a new one. Too little memory is no refusal while models
+ * are being unloaded: they give theirs back in a moment. Throws the typed reasons of the planner.
+ */
+async function place (planning: Planning, { modelId, caller }: RouteQuery): Promise<string> {
+  const { ctx: { clock, config }, facts } = planning
+  const now = facts.now()
+  const waits = Object.entries(now.waitingInstances).find(([, entry]) => entry.modelId === modelId)
+  const there = instancesOf(now, modelId)[0] ?? waits?.[0]
   if (there !== undefined) return there
+  const wish = {
+    modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand',
+    ttlSeconds: config.on_demand_ttl_seconds
+  } as const
   // The others that share it must not lose it with the request that came first.
   const { signal } = new AbortController()
-  return await enterWhenFree(deps, {
-    modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand', ttlSeconds
-  }, { caller, signal })
-}
-
-/** Too little memory is no refusal while models are being unloaded: they give theirs back in a moment. */
-async function enterWhenFree (deps: PlacementDeps, wish: Wish, whom: For): Promise<string> {
-  const { clock, facts } = deps
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {
     const unloading = Object.values(facts.now().instances).some((one) => bodyOf(one).drainUntil !== undefined)
     if (unloading) until = Math.min(end, clock.mono() + STALE_MS)
     try {
-      return (await planAndEnter(deps, wish, whom)).entered.instanceId
+      return (await planAndEnter(planning, wish, { caller, signal })).entered.instanceId
     } catch (error) {
       const tooLittle = error instanceof SvcError && error.reason === 'insufficient_memory'
       if (!tooLittle || clock.mono() >= until) throw error
     }
-    await delay(clock, WATCH_MS, whom.signal)
+    await delay(clock, WATCH_MS, signal)
   }
 }
 
-async function ready (deps: PlacementDeps, instanceId: string, signal: AbortSignal): Promise<void> {
-  const { clock, facts } = deps
-  const attempts = failedAttempts(facts.recent())
+async function ready (planning: Planning, instanceId: string, signal: AbortSignal): Promise<void> {
+  const attempts = failedAttempts(planning.facts.recent())
   try {
-    await untilReady({ clock, facts, instanceId, attempts, seconds: WAIT_SECONDS, signal })
+    await untilReady(planning, { instanceId, attempts, seconds: WAIT_SECONDS, signal })
   } catch (error) {
     throw error instanceof SvcError && error.reason === 'not_ready_yet' ? loading(error.message) : error
   }
 }
 
-/** What comes first: the outcome, or the end of the request; its deadline is told as "not ready yet". */
-async function unlessOver<T> (work: Promise<T>, modelId: string, signal: AbortSignal): Promise<T> {
-  let stop = (): void => {}
-  const over = new Promise<never>((_resolve, reject) => {
-    const end = (): void => { reject(endOf(modelId, signal.reason)) }
-    if (signal.aborted) end()
-    signal.addEventListener('abort', end, { once: true })
-    stop = () => { signal.removeEventListener('abort', end) }
-  })
+/** Resolves with the work, or throws at the end of the request; its deadline is told as "not ready yet". */
+async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSignal): Promise<void> {
+  const done = new AbortController()
+  const over = signal.aborted ? null : once(signal, 'abort', { signal: done.signal })
   // Only the first end counts: the other must not become an unhandled rejection.
   work.catch(() => {})
-  over.catch(() => {})
+  over?.catch(() => {})
   try {
-    return await Promise.race([work, over])
+    await Promise.race([work, over])
+  } catch (error) {
+    if (!signal.aborted) throw error
   } finally {
-    stop()
+    done.abort()
   }
-}
-
-function endOf (modelId: string, reason: unknown): Error {
-  if (reason instanceof SvcError && reason.reason !== 'timeout') return reason
-  if (reason instanceof SvcError) return loading(`${modelId} is placed for this request and not ready yet.`)
-  return kernelError('cancelled')
+  if (!signal.aborted) return
+  const reason: unknown = signal.reason
+  if (!(reason instanceof SvcError)) throw kernelError('cancelled')
+  throw reason.reason === 'timeout'
+    ? loading(`${modelId} is placed for this request and not ready yet.`)
+    : reason
 }
 
 /** 503 with a Retry-After: the next try finds it further. */

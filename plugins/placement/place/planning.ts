@@ -1,13 +1,10 @@
 import { delay, SvcError } from '../../../kernel/index.js'
-import type { Bundle, Clock, Cluster, ModelCard, NodeView } from '../../../kernel/index.js'
-import type { Models } from '../../staging/service.js'
+import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type {
-  ClusterView, InstanceMeta, Plan, Refusal, RefusalReason, Sharding
-} from '../planner/index.js'
+import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
-import type { Instances } from '../../runners/service.js'
+import type { PlacementContext } from '../manifest.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not told of themselves yet, ms. */
@@ -27,28 +24,22 @@ export interface Ask {
   force: boolean
 }
 
-export interface PlanningParts {
-  clock: Clock
-  bundle: Bundle
-  cluster: Cluster
-  /** Absent where the plugin `staging` is off. */
-  models: Models | undefined
-  instances: Pick<Instances, 'releasing' | 'settling'>
-  facts: Pick<FactsReader, 'now'>
-}
-
 /** What came out, the facts it was made of, and the way of spreading that counted. */
 export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
 /** Everything that turns a question about a placement into an answer; nothing is placed here. */
 export class Planning {
-  readonly #parts: PlanningParts
+  readonly ctx: PlacementContext
+  readonly facts: FactsReader
 
-  constructor (parts: PlanningParts) { this.#parts = parts }
+  constructor (ctx: PlacementContext, facts: FactsReader) {
+    this.ctx = ctx
+    this.facts = facts
+  }
 
   /** The card of a model. Throws `model_unknown`; `info_pending` while a store that may know it is away. */
   async card (modelId: string): Promise<ModelCard> {
-    const { models, bundle } = this.#parts
+    const { models, bundle } = this.ctx.deps
     await models?.opened
     const card = this.known(modelId)
     if (card !== undefined) return card
@@ -60,20 +51,40 @@ export class Planning {
 
   /** The card of a model, or undefined. */
   known (modelId: string): ModelCard | undefined {
-    const { models, bundle } = this.#parts
+    const { models, bundle } = this.ctx.deps
     return models?.card(modelId) ?? bundle.model(modelId)?.card
   }
 
+  /** Models the cluster places by itself. Throws where a card cannot be read. */
+  placedAlways (): readonly string[] {
+    const { config: { autoplace }, deps: { bundle } } = this.ctx
+    return autoplace ?? bundle.models().map(({ card }) => card.modelId)
+  }
+
+  /** True for a model that is placed without anybody asking for it: by itself, or by the next request. */
+  returns (modelId: string): boolean {
+    const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
+    return onDemand || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
+  }
+
+  /** True for a model that an operator stopped. */
+  isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
+
   /** The cluster as the planner sees it. */
   view (facts: Facts, modelId: string): ClusterView {
-    const { bundle, models, instances } = this.#parts
-    const stagedBytes = (id: string): ReadonlyMap<string, number> => models?.stagedBytes(id) ?? new Map()
-    return viewOf({ bundle, stagedBytes, releasing: instances.releasing() }, facts, modelId)
+    const { bundle, models, instances } = this.ctx.deps
+    return viewOf({
+      engines: bundle.engines(), staged: models?.stagedBytes(modelId) ?? new Map(),
+      releasing: instances.releasing()
+    }, facts, modelId)
   }
+
+  /** What people call the node; its id when no node is called so. */
+  nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
   /** What nodes are called, in one list; several in one text have commas between them. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
-    const { cluster } = this.#parts
+    const { cluster } = this.ctx.deps
     const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
       cluster.resolve(ref) === undefined ? ref.split(',').map((part) => part.trim()) : [ref])
     return [...new Set(all)].filter((ref) => ref !== '')
@@ -81,12 +92,12 @@ export class Planning {
 
   /** Node ids for what nodes are called; what no node is called stays as it is. */
   nodeIds (refs: readonly string[]): string[] {
-    return refs.map((ref) => this.#parts.cluster.resolve(ref)?.nodeId ?? ref)
+    return refs.map((ref) => this.ctx.deps.cluster.resolve(ref)?.nodeId ?? ref)
   }
 
   /** Those of the names that no node has. */
   unknownNodes (refs: readonly string[]): string[] {
-    return refs.filter((ref) => this.#parts.cluster.resolve(ref) === undefined)
+    return refs.filter((ref) => this.ctx.deps.cluster.resolve(ref) === undefined)
   }
 
   /**
@@ -95,12 +106,13 @@ export class Planning {
    * `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
-    const { clock, facts } = this.#parts
+    const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
     for (;;) {
       try {
         const now = facts.now()
-        return this.#planOf(ask, await this.card(ask.modelId), now)
+        await this.card(ask.modelId)
+        return this.look(ask, now)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
@@ -109,25 +121,21 @@ export class Planning {
   }
 
   /** Plans a placement by these facts, without any wait. Throws as `plan` does. */
-  look (ask: Ask, facts: Facts): Outcome {
-    const card = this.known(ask.modelId)
-    if (card === undefined) throw modelUnknown(ask.modelId, [])
-    return this.#planOf(ask, card, facts)
+  look ({ modelId, excluded, ...ask }: Ask, facts: Facts): Outcome {
+    const card = this.known(modelId)
+    if (card === undefined) throw modelUnknown(modelId, [])
+    const view = this.view(facts, modelId)
+    const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
+    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
+    if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
+    throw unlinked(result, view) ?? refusalError(result)
   }
 
   /** A refusal that may be gone in a moment. */
   #passing (error: unknown): boolean {
     if (!(error instanceof SvcError)) return false
     return error.reason === 'info_pending' ||
-      (error.reason === 'insufficient_memory' && this.#parts.instances.settling())
-  }
-
-  #planOf ({ modelId: _, excluded, ...ask }: Ask, card: ModelCard, facts: Facts): Outcome {
-    const view = this.view(facts, card.modelId)
-    const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
-    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
-    if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
-    throw unlinked(result, view) ?? refusalError(result)
+      (error.reason === 'insufficient_memory' && this.ctx.deps.instances.settling())
   }
 }
 
@@ -138,12 +146,13 @@ function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
     { param: 'model_id', pendingNodes: [{ nodeId, name, missing: ['store'] }] })
 }
 
-/** Refusals that would not stand if nodes had told of connections. */
-const BY_LINKS: ReadonlySet<RefusalReason> = new Set(['no_connected_cycle', 'insufficient_memory'])
-
-/** Among several live nodes each has a connection: one that names none has not told of it yet. */
+/**
+ * The error in place of a refusal that would not stand if all nodes had told of connections: among several
+ * live nodes each has one.
+ */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
-  if (!BY_LINKS.has(reason) || nodes.length < 2) return undefined
+  const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
+  if (!byLinks || nodes.length < 2) return undefined
   const told = new Set(edges.map(({ from }) => from))
   const silent = nodes.filter(({ nodeId, participation }) => participation === 'full' && !told.has(nodeId))
   if (silent.length === 0) return undefined

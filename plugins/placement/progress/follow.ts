@@ -1,20 +1,16 @@
 import { delay, kernelError } from '../../../kernel/index.js'
-import type { Clock } from '../../../kernel/index.js'
-import { progressOf, successorOf } from './progress.js'
-import type { Progress, RankProgress } from './progress.js'
+import type { ReadyCheck } from '../../../kernel/index.js'
+import type { Absence } from '../../runners/service.js'
 import { refuse } from '../errors.js'
-import type { FactsReader, InstanceStates } from '../facts.js'
+import type { Facts } from '../facts.js'
+import type { Planning } from '../place/planning.js'
+import { Follower, instancesOf, progressOf } from './progress.js'
+import type { Progress, RankProgress } from './progress.js'
 
 /** How often it is looked how far an instance is, ms. */
 export const WATCH_MS = 250
-/** So long an instance that was just placed may be missing in what this node knows, ms. */
-export const APPEAR_MS = 5000
-/** An instance that has failed for so long is not placed elsewhere any more, ms. */
-export const SETTLED_MS = 5000
 
 export interface Waiting {
-  clock: Clock
-  facts: Pick<FactsReader, 'recent'>
   instanceId: string
   /** Transfers that had failed before it was placed. */
   attempts: ReadonlySet<string>
@@ -23,81 +19,92 @@ export interface Waiting {
 }
 
 /**
- * Follows an instance from look to look: where it was lost or has failed and was placed anew, it goes on with
- * the one in its place. Time is an argument, monotonic ms. Pure otherwise.
- */
-export class Follower {
-  readonly #attempts: ReadonlySet<string>
-  readonly #began: number
-  #instanceId: string
-  #seen = false
-  #failedSince: number | null = null
-
-  constructor (instanceId: string, attempts: ReadonlySet<string>, now: number) {
-    this.#instanceId = instanceId
-    this.#attempts = attempts
-    this.#began = now
-  }
-
-  /** The instance that counts at the moment. */
-  get instanceId (): string { return this.#instanceId }
-
-  /** How it stands, and whether that is how it stays. */
-  look (state: InstanceStates, now: number): { progress: Progress, over: boolean } {
-    const id = successorOf(state, this.#instanceId)
-    if (id !== this.#instanceId) this.#failedSince = null
-    this.#instanceId = id
-    const progress = progressOf(state, id, this.#attempts)
-    const { kind } = progress
-    this.#failedSince = kind === 'failed' ? this.#failedSince ?? now : null
-    const late = this.#seen || now - this.#began >= APPEAR_MS
-    this.#seen ||= kind !== 'gone'
-    const over = kind === 'ready' || (kind === 'gone' && late) ||
-      (this.#failedSince !== null && now - this.#failedSince >= SETTLED_MS)
-    return { progress, over }
-  }
-}
-
-/**
  * Resolves when every runner of the instance, or of the one in its place, is ready; to the id of that one.
  * Throws `instance_failed` when it has failed and is not placed elsewhere, `instance_lost` when it was
  * removed meanwhile, or `not_ready_yet` when the time is up.
  */
-export async function untilReady (waiting: Waiting): Promise<string> {
-  const { clock, seconds } = waiting
+export async function untilReady (
+  { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal }: Waiting
+): Promise<string> {
   const began = clock.mono()
-  const follower = new Follower(waiting.instanceId, waiting.attempts, began)
+  const follower = new Follower(instanceId, attempts, began)
   for (;;) {
     const now = clock.mono()
-    const { progress, over } = follower.look(waiting.facts.recent(), now)
-    const { instanceId } = follower
-    if (over && progress.kind === 'ready') return instanceId
+    const { progress, over } = follower.look(facts.recent(), now)
+    const { instanceId: id } = follower
+    if (over && progress.kind === 'ready') return id
     const late = now - began >= seconds * 1000
-    if ((over || late) && progress.kind === 'failed') throw failedError(instanceId, progress)
-    if (over) throw goneError(instanceId)
-    if (late) throw lateError(instanceId, seconds, progress)
-    await delay(clock, WATCH_MS, waiting.signal)
+    if ((over || late) && progress.kind === 'failed') {
+      const { nodeIds, code, message } = progress
+      throw refuse('instance_failed', `Instance ${id} cannot start: ${message}`,
+        { instance_id: id, node_ids: nodeIds, error_code: code })
+    }
+    if (over) throw kernelError('instance_lost', `Instance ${id} was removed before it was ready.`)
+    if (late) throw lateError(id, seconds, progress)
+    await delay(clock, WATCH_MS, signal)
   }
 }
 
-function failedError (instanceId: string, failed: Progress & { kind: 'failed' }): Error {
-  const { nodeIds, code, message } = failed
-  return refuse('instance_failed', `Instance ${instanceId} cannot start: ${message}`,
-    { instance_id: instanceId, node_ids: nodeIds, error_code: code })
-}
-
-const goneError = (instanceId: string): Error =>
-  kernelError('instance_lost', `Instance ${instanceId} was removed before it was ready.`)
-
-/** How far a node is; where its runner waits for something, for what. */
-export const rankText = ({ state, waitsFor }: RankProgress): string =>
-  waitsFor === null ? state : `${state}, which waits: ${waitsFor.message.replace(/\.$/, '')}`
+/** How far nodes are, each way once; where a runner waits for something, for what. */
+const ranksText = (ranks: readonly RankProgress[]): string[] => ranks.map(({ state, waitsFor }) =>
+  waitsFor === null ? state : `${state}, which waits: ${waitsFor.message.replace(/\.$/, '')}`)
 
 function lateError (instanceId: string, seconds: number, progress: Progress): Error {
   const ranks = progress.kind === 'starting' ? progress.ranks : []
   const states = progress.kind === 'waiting'
     ? `it waits for a node: ${progress.entry.message}`
-    : `${[...new Set(ranks.map(rankText))].join(', ') || progress.kind}.`
+    : `${[...new Set(ranksText(ranks))].join(', ') || progress.kind}.`
   return refuse('not_ready_yet', `Instance ${instanceId} is not ready after ${seconds} s: ${states}`,
     { instance_id: instanceId, nodes: ranks.map(({ nodeId, state }) => ({ node_id: nodeId, state })) })
+}
+
+/**
+ * The check behind GET /readyz without a model: of everything that the cluster places by itself an instance
+ * is ready, on whichever node.
+ */
+export function checkReady (planning: Planning, model?: string): ReadyCheck {
+  if (model !== undefined) return { ok: null, detail: '' }
+  const models = planning.placedAlways().filter((modelId) => !planning.isStopped(modelId))
+  if (models.length === 0) return { ok: true, detail: 'no model is placed by itself' }
+  const facts = planning.facts.now()
+  const missing = models.flatMap((modelId) => {
+    const problem = problemOf(facts, modelId)
+    return problem === null ? [] : [`${modelId}: ${problem}`]
+  })
+  return missing.length === 0
+    ? { ok: true, detail: `ready: ${models.join(', ')}` }
+    : { ok: false, detail: missing.join('; ') }
+}
+
+/** Why no instance of the model is ready; null when one is. */
+function problemOf (facts: Facts, modelId: string): string | null {
+  const all = instancesOf(facts, modelId).map((id) => progressOf(facts, id))
+  if (all.some(({ kind }) => kind === 'ready')) return null
+  const starting = all.find((one) => one.kind === 'starting')
+  if (starting !== undefined) return `its runner is starting (${ranksText(starting.ranks).join(', ')})`
+  const failed = all.find((one) => one.kind === 'failed')
+  if (failed !== undefined) return `its runner failed: ${failed.message}`
+  const entry = Object.values(facts.waitingInstances).find((one) => one.modelId === modelId)
+  return entry === undefined ? 'it is not placed yet' : `${entry.message} (${entry.reason})`
+}
+
+/** Why a model is not placed: it waits for a node, or somebody stopped it. Null where neither is known. */
+export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): Absence | null {
+  const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
+  if (waiting !== undefined) {
+    return {
+      problem: `it waits for a node: ${waiting.value.message.replace(/\.$/, '')}`,
+      remedy: 'It is placed as soon as it fits; ' +
+        `\`svc place ${modelId} --dry-run --explain\` shows the sums.`,
+      waits: true
+    }
+  }
+  const stopped = sections.stopped.get(modelId)
+  return stopped === undefined
+    ? null
+    : {
+        problem: `it was stopped at ${stopped.since}`,
+        remedy: `Place it: \`svc place ${modelId}\`.`,
+        waits: false
+      }
 }

@@ -1,30 +1,64 @@
 import { bodyOf } from '../../runners/service.js'
 import type { Instance, WaitsFor } from '../../runners/service.js'
-import type { Download, InstanceStates } from '../facts.js'
-import { ranksOf } from '../place/view.js'
+import { nodesOf, ranksOf } from '../place/instance.js'
 import type { WaitingInstance } from '../waitlist.js'
+
+/** A transfer of a model to a node: a one-key object such as `DownloadFailed`. */
+export type Download = Readonly<Record<string, Transfer>>
+interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string }
+
+/** Why an instance cannot serve. */
+export interface InstanceFailure {
+  instanceId: string
+  errorCode: string
+  errorMessage: string
+  affectedNodeIds: readonly string[]
+}
+
+/** How instances stand: what a node knows itself, and under the same keys what GET /state tells. */
+export interface InstanceStates {
+  instances: Readonly<Record<string, Instance>>
+  /** Runner id to its status, a one-key object. */
+  runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  downloads: Readonly<Record<string, readonly Download[]>>
+  instanceFailures: readonly InstanceFailure[]
+  /** What is to be placed as soon as that is possible; absent in the state of an older node. */
+  waitingInstances?: Readonly<Record<string, WaitingInstance>>
+}
 
 /** How far a node is with its part of an instance. */
 export interface RankProgress {
   nodeId: string
+  /** The state of its runner, or of the transfer that its runner waits for, and what that state tells. */
   state: string
+  detail: Readonly<Record<string, unknown>>
   /** What its runner waits for before it can start; null when it does not. */
   waitsFor: WaitsFor | null
 }
 
 /** How an instance stands. */
 export type Progress =
-  | { kind: 'ready', instance: Instance }
-  | { kind: 'starting', instance: Instance, ranks: RankProgress[] }
-  | { kind: 'failed', instance: Instance, nodeIds: readonly string[], code: string, message: string }
-  /** It is being stopped; `until` is ISO-8601. */
-  | { kind: 'draining', instance: Instance, until: string }
+  | { kind: 'ready' }
+  | { kind: 'starting', ranks: RankProgress[] }
+  | { kind: 'failed', nodeIds: readonly string[], code: string, message: string }
+  /** It is being stopped. */
+  | { kind: 'draining' }
   /** It has lost its place and waits for another. */
   | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
 /** A runner in one of these takes requests. */
 export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunning'])
+
+/** The state of a runner; one that has told nothing has not begun. */
+export const runnerKind = ({ runners }: Pick<InstanceStates, 'runners'>, runnerId: string): string =>
+  Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
+
+/** Whether every runner of the instance takes requests. */
+export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instance): boolean {
+  return Object.values(bodyOf(instance).shardAssignments.nodeToRunner)
+    .every((runnerId) => SERVING.has(runnerKind(state, runnerId)))
+}
 
 /** How an instance stands, by the state. `attempts`: transfers that had failed before it was placed. */
 export function progressOf (
@@ -35,33 +69,81 @@ export function progressOf (
     const entry = own(state.waitingInstances ?? {}, instanceId)
     return entry === undefined ? { kind: 'gone' } : { kind: 'waiting', entry }
   }
-  const { drainUntil } = bodyOf(instance)
-  if (drainUntil !== undefined) return { kind: 'draining', instance, until: drainUntil }
-  const ranks = ranksOf(instance).map(({ nodeId, runnerId }) =>
-    ({ nodeId, kind: kindOf(state, runnerId), waitsFor: waitsFor(state.runners[runnerId]) }))
-  if (ranks.length > 0 && ranks.every(({ kind }) => SERVING.has(kind))) return { kind: 'ready', instance }
+  if (bodyOf(instance).drainUntil !== undefined) return { kind: 'draining' }
+  if (nodesOf(instance).length > 0 && serves(state, instance)) return { kind: 'ready' }
   const failed = failureOf(state, instance, attempts)
-  if (failed !== undefined) return { kind: 'failed', instance, ...failed }
-  const { modelId } = bodyOf(instance).shardAssignments
-  return {
-    kind: 'starting',
-    instance,
-    ranks: ranks.map(({ nodeId, kind, waitsFor }) =>
-      ({ nodeId, state: copying(state, nodeId, modelId) ?? kind, waitsFor }))
-  }
+  return failed === undefined
+    ? { kind: 'starting', ranks: rankProgress(state, instance) }
+    : { kind: 'failed', ...failed }
 }
 
 const own = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
   Object.hasOwn(map, key) ? map[key] : undefined
 
+function rankProgress (state: InstanceStates, instance: Instance): RankProgress[] {
+  const { modelId } = bodyOf(instance).shardAssignments
+  return ranksOf(instance).map(({ nodeId, runnerId }) => {
+    const status = copying(state, nodeId, modelId) ?? state.runners[runnerId] ?? {}
+    const [kind = 'RunnerIdle', detail = {}] = Object.entries(status)[0] ?? []
+    return {
+      nodeId, state: kind, detail: detail as Record<string, unknown>,
+      waitsFor: waitsFor(state.runners[runnerId])
+    }
+  })
+}
+
+/** What a runner waits for before it can start; null when it does not. */
+function waitsFor (status: Readonly<Record<string, unknown>> | undefined): WaitsFor | null {
+  return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
+}
+
+/** The transfer that brings the model to the node; undefined when there is none. */
+function copying ({ downloads }: InstanceStates, nodeId: string, modelId: string): Download | undefined {
+  return downloads[nodeId]?.find((download) => ['DownloadPending', 'DownloadOngoing']
+    .some((tag) => download[tag]?.modelId === modelId))
+}
+
+function failureOf (
+  state: InstanceStates, instance: Instance, attempts: ReadonlySet<string>
+): { nodeIds: readonly string[], code: string, message: string } | undefined {
+  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
+  const recorded = state.instanceFailures.find((failure) => failure.instanceId === instanceId)
+  if (recorded !== undefined) {
+    const { affectedNodeIds: nodeIds, errorCode: code, errorMessage: message } = recorded
+    return { nodeIds, code, message }
+  }
+  for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
+    // A runner that waits for its files asks again by itself.
+    if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
+    const failed = failedTransfers(state.downloads[nodeId]).find((one) =>
+      one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
+    if (failed !== undefined) {
+      return { nodeIds: [nodeId], code: 'download_failed', message: failed.errorMessage ?? 'unknown' }
+    }
+  }
+  return undefined
+}
+
+const failedTransfers = (list: readonly Download[] = []): Transfer[] =>
+  list.flatMap((one) => one['DownloadFailed'] ?? [])
+
+/** Ids of the transfers that have failed so far. */
+export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
+  return new Set(Object.values(downloads).flatMap(failedTransfers).map(({ attemptId }) => attemptId ?? ''))
+}
+
+/** The instances of a model that take requests or will. */
+export function instancesOf ({ instances }: InstanceStates, modelId: string): string[] {
+  return Object.values(instances).map(bodyOf)
+    .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
+    .map(({ instanceId }) => instanceId)
+}
+
 /**
  * The id under which an instance goes on after it was placed anew, or waits for that; its own while nothing
  * has taken its place.
  */
-export function successorOf (
-  { instances, waitingInstances = {} }: Pick<InstanceStates, 'instances' | 'waitingInstances'>,
-  instanceId: string
-): string {
+function successorOf ({ instances, waitingInstances = {} }: InstanceStates, instanceId: string): string {
   const next = new Map<string, string>()
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
     if (replaces !== null) next.set(replaces, id)
@@ -79,56 +161,43 @@ export function successorOf (
   return id
 }
 
-/** What a runner waits for before it can start; null when it does not. */
-export function waitsFor (status: Readonly<Record<string, unknown>> | undefined): WaitsFor | null {
-  return (status?.['RunnerIdle'] as { waitsFor?: WaitsFor } | undefined)?.waitsFor ?? null
-}
+/** So long an instance that was just placed may be missing in what a node knows, ms. */
+const APPEAR_MS = 5000
+/** An instance that has failed for so long is not placed elsewhere any more, ms. */
+const SETTLED_MS = 5000
 
-const kindOf = ({ runners }: InstanceStates, runnerId: string): string =>
-  Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
+/**
+ * Follows an instance from look to look: where it was lost or has failed and was placed anew, it goes on with
+ * the one in its place. Time is an argument, monotonic ms. Pure otherwise.
+ */
+export class Follower {
+  readonly #attempts: ReadonlySet<string>
+  readonly #began: number
+  #instanceId: string
+  #seen = false
+  #failedSince: number | null = null
 
-function failureOf (
-  state: InstanceStates, instance: Instance, attempts: ReadonlySet<string>
-): { nodeIds: readonly string[], code: string, message: string } | undefined {
-  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
-  const recorded = state.instanceFailures.find((failure) => failure.instanceId === instanceId)
-  if (recorded !== undefined) {
-    const { affectedNodeIds: nodeIds, errorCode: code, errorMessage: message } = recorded
-    return { nodeIds, code, message }
+  constructor (instanceId: string, attempts: ReadonlySet<string>, now: number) {
+    this.#instanceId = instanceId
+    this.#attempts = attempts
+    this.#began = now
   }
-  for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
-    // A runner that waits for its files asks again by itself.
-    if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
-    const failed = failedDownloads(state.downloads[nodeId]).find((one) =>
-      one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
-    if (failed !== undefined) {
-      return { nodeIds: [nodeId], code: 'download_failed', message: failed.errorMessage ?? 'unknown' }
-    }
+
+  /** The instance that counts at the moment. */
+  get instanceId (): string { return this.#instanceId }
+
+  /** How it stands, and whether that is how it stays. */
+  look (state: InstanceStates, now: number): { progress: Progress, over: boolean } {
+    const id = successorOf(state, this.#instanceId)
+    if (id !== this.#instanceId) this.#failedSince = null
+    this.#instanceId = id
+    const progress = progressOf(state, id, this.#attempts)
+    const { kind } = progress
+    this.#failedSince = kind === 'failed' ? this.#failedSince ?? now : null
+    const late = this.#seen || now - this.#began >= APPEAR_MS
+    this.#seen ||= kind !== 'gone'
+    const over = kind === 'ready' || (kind === 'gone' && late) ||
+      (this.#failedSince !== null && now - this.#failedSince >= SETTLED_MS)
+    return { progress, over }
   }
-  return undefined
-}
-
-type Failed = { modelId?: string, attemptId?: string, errorMessage?: string }
-
-const failedDownloads = (list: readonly Download[] = []): Failed[] =>
-  list.flatMap((one): Failed[] => one['DownloadFailed'] === undefined ? [] : [one['DownloadFailed']])
-
-/** Ids of the transfers that have failed so far. */
-export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
-  return new Set(Object.values(downloads).flatMap(failedDownloads).map(({ attemptId }) => attemptId ?? ''))
-}
-
-/** How it is told that the model is on its way to the node; undefined when it is not. */
-function copying ({ downloads }: InstanceStates, nodeId: string, modelId: string): string | undefined {
-  const under = ['DownloadPending', 'DownloadOngoing']
-  const one = (downloads[nodeId] ?? []).find((download) =>
-    under.some((tag) => download[tag]?.modelId === modelId))
-  return one === undefined ? undefined : Object.keys(one)[0]
-}
-
-/** The instances of a model that take requests or will. */
-export function instancesOf ({ instances }: InstanceStates, modelId: string): string[] {
-  return Object.values(instances).map(bodyOf)
-    .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
-    .map(({ instanceId }) => instanceId)
 }

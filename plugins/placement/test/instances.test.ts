@@ -1,7 +1,7 @@
 import t from 'tap'
 import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
-import type { PlacementDeps } from '../place/enter.js'
+import type { Planning } from '../place/planning.js'
 import { remove } from '../handlers/instances.js'
 import { refuse } from '../errors.js'
 import type { WaitingEntry } from '../waitlist.js'
@@ -364,23 +364,22 @@ t.test('what is lost while it is deleted is not placed again', async (t) => {
   for (const gone of [true, false]) {
     const waiting = new Map<string, WaitingEntry>()
     const there: Record<string, Instance> = { [ID]: instanceOn(ID, 'acme/chat', ['id-n2']) }
-    const deps = {
-      facts: { now: () => ({ instances: there, waitingInstances: {} }) }, newId: () => 'c',
-      drainSeconds: 30, returns: () => false,
-      waitList: {
-        get: (id: string) => waiting.get(id), async unwait (id: string) { waiting.delete(id) },
-        async stop () {}
-      },
-      instances: {
-        async drain () {
-          waiting.set(ID, entry())
-          delete there[ID]
-          if (gone) throw refuse('instance_not_found', 'No instance.')
-        }
+    const instances = {
+      async drain () {
+        waiting.set(ID, entry())
+        delete there[ID]
+        if (gone) throw refuse('instance_not_found', 'No instance.')
       }
-    } as unknown as PlacementDeps
+    }
+    const planning = {
+      facts: { now: () => ({ instances: there, waitingInstances: {} }) }, returns: () => false,
+      ctx: {
+        config: { drain_seconds: 30 }, deps: { instances }, sections: { waiting },
+        async command (name: string, { id }: { id: string }) { if (name === 'unwait') waiting.delete(id) }
+      }
+    } as unknown as Planning
     const request = { params: { instance_id: ID }, query: {} } as Parameters<typeof remove>[1]
-    t.match(await remove(deps, request), { message: /is removed/ })
+    t.match(await remove(planning, request), { message: /is removed/ })
     t.equal(waiting.size, 0)
   }
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Section } from '../../../kernel/index.js'
 import { commandHandlers, commands } from '../waitlist.js'
-import { entryCommands, onceFor } from '../keeper/index.js'
+import { onceFor } from '../keeper/loop.js'
 import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 
@@ -57,19 +57,4 @@ t.test('the id of a command that is given once', (t) => {
   t.equal(new Set([onceFor('wait', 'a'), onceFor('wait', 'b'), onceFor('other', 'a')]).size, 3)
   t.match(onceFor('wait', 'a'), /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
   t.end()
-})
-
-t.test('an entry is made once, and ended as often as it is there', async (t) => {
-  const sent: unknown[] = []
-  const { wait, unwait } = entryCommands(async (name, _args, id?: string) => {
-    sent.push([name, id])
-    return {} as never
-  })
-  for (let n = 0; n < 2; n++) {
-    await wait('a', {} as never)
-    await unwait('a')
-  }
-  const once = ['wait', onceFor('wait', 'a')]
-  t.strictSame(sent, [once, ['unwait', undefined], once, ['unwait', undefined]],
-    'one that a late repetition entered again is not taken for the first one')
 })

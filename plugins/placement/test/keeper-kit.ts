@@ -21,7 +21,7 @@ export function instance (
   let n = 0
   const plan = { ranks, sharding: 'Pipeline' } as never
   const newId = (): string => `${instanceId}-r${n++}`
-  const made = instanceOf(plan, card(modelId, { totalBytes: bytes }), { nodes: [] }, newId)
+  const made = instanceOf(plan, card(modelId, { totalBytes: bytes }), [], newId)
   return { RingInstance: { ...bodyOf(made), instanceId, placement: intent(), ...over } }
 }
 

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { SLOWEST_BYTES_PER_SECOND, STALL_SECONDS, Stalls, WARMUP_SECONDS } from '../keeper/stalls.js'
+import { onceFor } from '../keeper/loop.js'
 import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { refuse } from '../errors.js'
 import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
@@ -60,6 +61,8 @@ t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
   t.strictSame(rig.removed, ['a'])
   await rig.clock.advance(2000)
   t.strictSame([await waiting(rig), rig.placed.length], [{}, 1])
+  t.strictSame(rig.commands, [['wait', onceFor('wait', 'a')], ['unwait', undefined]],
+    'an entry is made once; one that a late repetition enters again is ended again')
   t.match(rig.events.find(({ kind }) => kind === 'InstanceWaiting')?.payload,
     { instanceId: 'a', modelId: 'acme/chat', reason: 'node_lost', message: 'Its node n2 is gone.' })
 })

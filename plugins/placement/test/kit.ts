@@ -5,7 +5,7 @@ import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/inde
 import { ModelsService } from '../../staging/service.js'
 import type { Models } from '../../staging/service.js'
 import { errors, refuse } from '../errors.js'
-import type { InstanceStates } from '../facts.js'
+import type { InstanceStates } from '../progress/progress.js'
 import placement from '../index.js'
 import type { commands } from '../waitlist.js'
 import { bodyOf, InstanceService, runnerErrors } from '../../runners/service.js'
@@ -103,6 +103,8 @@ export interface PlacementRig extends Rig {
   /** What was entered, in order. */
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
   removed: string[]
+  /** The names and ids of the commands that the plugin gave, in order. */
+  commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
   /** What the plugin had requests for models that are not placed ask; null where it did not. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
@@ -150,6 +152,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
       ...Object.keys(nodes).map((name) => nodeView(name)),
       ...lost.map((name) => nodeView(name, { live: false }))
     ],
+    commands: [] as PlacementRig['commands'],
     failed: [] as PlacementRig['failed'], releasing: [] as Releasing[], settling: false,
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
@@ -160,7 +163,11 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } },
     start (ctx) {
       command = ctx.command as never
-      return placement.start(ctx)
+      const recorded = async (name: string, args: object, id?: string): Promise<unknown> => {
+        made.commands.push([name, id])
+        return await (ctx.command as never as typeof recorded)(name, args, id)
+      }
+      return placement.start(Object.create(ctx, { command: { value: recorded } }) as typeof ctx)
     }
   }
   const rig = await startPlugin(t, alone, {

@@ -12,7 +12,7 @@ import { card, stateOf } from './kit.js'
 import type { StateView } from './kit.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import type { Pace } from '../../../kernel/cli/index.js'
-import type { SeenState } from '../cli/api.js'
+import type { SeenState } from '../cli/state.js'
 
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
@@ -92,7 +92,7 @@ export async function nodeOf (
 /** GET /state of the nodes n1 and n2, nothing placed. */
 export function seenState (): SeenState & StateView {
   return {
-    ...stateOf({ n1: 64, n2: 64 }), localNodeId: 'id-n1',
+    ...stateOf({ n1: 64, n2: 64 }),
     nodeIdentities: { 'id-n1': { friendlyName: 'n1' }, 'id-n2': { friendlyName: 'n2' } }
   }
 }
@@ -106,7 +106,7 @@ export function instanceOn (instanceId: string, modelId: string, nodeIds: string
     neededBytes: 0, usableBytes: 0, freeAfterBytes: 0
   }))
   const made = instanceOf(
-    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), { nodes: [] },
+    { ranks, sharding: 'Pipeline', instanceMeta: 'Ring' }, card(modelId), [],
     () => `${instanceId}-${named++}`)
   return changed(made, { instanceId })
 }

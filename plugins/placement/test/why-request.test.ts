@@ -1,9 +1,9 @@
 import t from 'tap'
-import { requestIdIn } from '../cli/why-request.js'
+import { requestIdIn } from '../cli/why.js'
 import { partWords, eventText } from '../cli/why-words.js'
 import { aboutOf } from '../cli/why-facts.js'
 import { storyOf } from '../cli/why-story.js'
-import type { Facts, SeenEvent, SeenSpan, SeenTask } from '../cli/why-facts.js'
+import type { RequestFacts, SeenEvent, SeenSpan, SeenTask } from '../cli/why-facts.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const TASK = '11111111-2222-5333-8444-555555555555'
@@ -16,7 +16,7 @@ const task = (status: string): SeenTask => ({
   createdAt: at(0)
 })
 const event = (ms: number, kind: string, payload: Record<string, unknown>, origin = 'id-n1'): SeenEvent =>
-  ({ idx: 1, at: at(ms), origin, event: { [kind]: payload } })
+  ({ at: at(ms), origin, event: { [kind]: payload } })
 const failure = event(3000, 'TaskFailed', {
   taskId: TASK, commandId: COMMAND, errorType: 'instance_lost', errorMessage: 'The task of acme/chat failed.'
 })
@@ -40,7 +40,7 @@ const head = {
   ]
 }
 
-const facts = (more: Partial<Facts> = {}): Facts => ({
+const facts = (more: Partial<RequestFacts> = {}): RequestFacts => ({
   id: TASK, nowMs: START + 60_000, state: seenState(), tracing: false, trace: null, failed: null, events: [],
   then: null, lines: [], unseen: [], ...more
 })
@@ -75,9 +75,9 @@ t.test('a traced request: where it went and what took how long', (t) => {
 })
 
 t.test('how it ended, from whatever is known', (t) => {
-  const state = (status: string): Facts['state'] =>
+  const state = (status: string): RequestFacts['state'] =>
     ({ ...seenState(), tasks: { [TASK]: { Inference: task(status) } } })
-  const rows: [string, Partial<Facts>, object][] = [
+  const rows: [string, Partial<RequestFacts>, object][] = [
     ['waits', { state: state('Pending') }, { how: 'open', message: 'it waits for its turn' }],
     ['runs', { state: state('Running') }, { how: 'open', message: 'it is worked on' }],
     ['by its command', { id: COMMAND, state: state('Running') }, { how: 'open' }],

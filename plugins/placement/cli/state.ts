@@ -1,0 +1,46 @@
+import { plain } from '../../../kernel/cli/index.js'
+import type { InstanceStates, RankProgress } from '../progress/progress.js'
+
+/** GET /state, as far as the verbs about instances read it. */
+export interface SeenState extends InstanceStates {
+  nodeIdentities: Record<string, { friendlyName: string | null }>
+}
+
+/** What people call the node; its id when it has no name or is gone. */
+export function nameOf ({ nodeIdentities }: SeenState, nodeId: string): string {
+  return plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+}
+
+/** `1 instance`, `2 instances`. */
+export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
+
+const WORDS: Readonly<Record<string, string>> = {
+  RunnerIdle: 'waits for its runner',
+  RunnerConnecting: 'connects',
+  RunnerConnected: 'connected',
+  RunnerLoading: 'loads',
+  RunnerLoaded: 'loaded',
+  RunnerWarmingUp: 'warms up',
+  RunnerReady: 'ready',
+  RunnerRunning: 'ready',
+  RunnerShuttingDown: 'shuts down',
+  RunnerShutdown: 'shut down',
+  RunnerFailed: 'failed; it is tried again',
+  DownloadPending: 'waits for its files',
+  DownloadOngoing: 'copies its files'
+}
+
+/** The state of a rank in words, with how far it is. */
+export function rankText ({ state, detail, waitsFor }: RankProgress): string {
+  if (state === 'RunnerIdle' && waitsFor !== null) {
+    const { message, since, tries, nextTryAt } = waitsFor
+    const told = `waits since ${since}: ${message}`
+    return plain(nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next at ${nextTryAt}`)
+  }
+  const words = plain(WORDS[state] ?? state)
+  const { layersLoaded, totalLayers, downloadProgress } = detail as
+    { layersLoaded?: number, totalLayers?: number, downloadProgress?: Record<string, number> }
+  if (layersLoaded !== undefined) return `${words} (${layersLoaded} of ${totalLayers})`
+  const { total = 0, downloaded = 0 } = downloadProgress ?? {}
+  return total > 0 ? `${words} (${Math.floor(downloaded / total * 100)}%)` : words
+}
