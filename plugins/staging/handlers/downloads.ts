@@ -109,9 +109,6 @@ async function cancelTransfers (
   return answers.includes(true)
 }
 
-/** What a start without options goes on with. */
-const BROKEN_OFF: ReadonlySet<DownloadStatus['status']> = new Set(['paused', 'failed', 'cancelled'])
-
 /** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
   manager: ModelManager, request: Request & { body: StartOptions | null | undefined }
@@ -131,10 +128,7 @@ export async function startDownload (
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options)
   try {
-    const again = Object.keys(options).length === 0 && BROKEN_OFF.has(store.status(modelId).status)
-    if (again) store.resume(modelId)
-    else if (source === undefined) store.start(modelId, options)
-    else store.start(modelId, { ...options, source: nodeSource(manager, source) })
+    store.start(modelId, source === undefined ? options : { ...options, source: nodeSource(manager, source) })
     return shownTo(request, store.status(modelId))
   } catch (error) {
     throw told(manager, error)

@@ -1,3 +1,4 @@
+import { schemaChecker } from '../../../kernel/cards/index.js'
 import { filePathProblem } from '../files/names.js'
 import { putOwn, readOwn } from '../files/open.js'
 import { MOST_FILES } from '../files/record.js'
@@ -68,21 +69,14 @@ export function statusOf (job: Download): DownloadStatus {
 
 /** The status of a model without a download, which the store has or has not. */
 export function statusOfEntry (modelId: string, entry: StoreEntry | undefined): DownloadStatus {
-  const totalBytes = entry?.manifest.totalBytes ?? 0
-  return {
-    modelId,
-    status: entry === undefined ? 'not_found' : 'complete',
-    progress: entry === undefined ? 0 : 1,
-    error: null,
-    reason: null,
-    downloadedBytes: totalBytes,
-    totalBytes,
-    bytesPerSecond: 0,
-    etaMs: null,
-    source: entry?.source ?? null,
-    revision: entry?.manifest.revision ?? null,
-    startedAt: null
+  const none: DownloadStatus = {
+    modelId, status: 'not_found', progress: 0, error: null, reason: null, downloadedBytes: 0, totalBytes: 0,
+    bytesPerSecond: 0, etaMs: null, source: null, revision: null, startedAt: null
   }
+  if (entry === undefined) return none
+  const { source, manifest: { totalBytes, revision } } = entry
+  const done = { progress: 1, downloadedBytes: totalBytes, totalBytes }
+  return { ...none, ...done, status: 'complete', source, revision }
 }
 
 /** Whether a download goes on by itself when the store opens (`active`), or waits to be told. */
@@ -129,44 +123,43 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-type Fields = Record<string, unknown>
+const bytes = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+const text = { type: 'string' }
+const textOrNull = { type: ['string', 'null'] }
+const hex = (digits: number, type: string | string[] = 'string') =>
+  ({ type, pattern: `^[0-9a-f]{${digits}}$` })
+const all = (properties: object) => ({ type: 'object', required: Object.keys(properties), properties })
 
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-const isText = (value: unknown): value is string => typeof value === 'string'
-const isBytes = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
-const isTexts = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText)
-const orNull = <T>(value: unknown, is: (value: unknown) => value is T): value is T | null =>
-  value === null || is(value)
-const isHex = (value: unknown, length: number): boolean =>
-  value === null || (isText(value) && value.length === length && /^[0-9a-f]+$/.test(value))
-
-/** The download in a parsed file, or undefined when anything about it is wrong. Pure. */
-export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
-  if (!isFields(value) || value['format'] !== 1) return undefined
-  const { source, revision, allow, variant, state, error, reason, startedAt, totalBytes } = value
-  const { selection } = value
-  if (!isText(source) || !isText(startedAt) || !isBytes(totalBytes)) return undefined
-  if (!orNull(revision, isText) || !orNull(variant, isText) || !orNull(allow, isTexts)) return undefined
-  if (!orNull(error, isText) || !orNull(reason, isText)) return undefined
-  if (!['active', 'paused', 'cancelled', 'failed'].includes(state as string)) return undefined
-  if (selection !== null && !isSelection(selection, modelId)) return undefined
-  return {
-    format: 1, source, revision, allow, variant, state: state as RecordState, error, reason, startedAt,
-    totalBytes, selection
+const problemOf = schemaChecker(all({
+  format: { const: 1 },
+  source: text, revision: textOrNull, variant: textOrNull,
+  allow: { type: ['array', 'null'], items: text },
+  state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
+  error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: bytes,
+  selection: {
+    ...all({
+      modelId: text, commit: hex(40), totalBytes: bytes,
+      files: {
+        type: 'array', minItems: 1, maxItems: MOST_FILES,
+        items: {
+          ...all({ path: text, size: bytes, sha256: hex(64, ['string', 'null']),
+            gitSha1: hex(40, ['string', 'null']) }),
+          anyOf: [{ properties: { sha256: text } }, { properties: { gitSha1: text } }]
+        }
+      }
+    }),
+    type: ['object', 'null']
   }
-}
+}))
 
-function isSelection (value: unknown, modelId: string): value is HubSelection {
-  if (!isFields(value) || value['modelId'] !== modelId || !Array.isArray(value['files'])) return false
-  const { commit, files, totalBytes } = value
-  if (commit === null || !isHex(commit, 40) || files.length === 0 || files.length > MOST_FILES) return false
-  return files.every(isSelected) && totalBytes === files.reduce((sum, file) => sum + file.size, 0)
-}
-
-function isSelected (file: unknown): file is HubSelection['files'][number] {
-  if (!isFields(file)) return false
-  const { path, size, sha256, gitSha1 } = file
-  return isText(path) && filePathProblem(path) === null && isBytes(size) &&
-    isHex(sha256, 64) && isHex(gitSha1, 40) && (sha256 !== null || gitSha1 !== null)
+/** The download in a parsed file, or undefined when anything about it is wrong. */
+export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
+  if (problemOf(value) !== null) return undefined
+  const record = value as DownloadRecord
+  const { selection } = record
+  if (selection === null) return record
+  const { files, totalBytes } = selection
+  const fits = selection.modelId === modelId && files.every(({ path }) => filePathProblem(path) === null) &&
+    totalBytes === files.reduce((sum, { size }) => sum + size, 0)
+  return fits ? record : undefined
 }

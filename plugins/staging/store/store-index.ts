@@ -25,11 +25,10 @@ export class StoreIndex {
   readonly #options: StoreIndexOptions
   readonly #entries = new Map<string, StoreEntry>()
   readonly #problems = new Map<string, string>()
-  /** Folders that are hashed now. */
-  readonly #adoptions = new Map<string, AbortController>()
+  /** The folder that is hashed now. */
+  #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
   #looking: Promise<void> = Promise.resolve()
-  #next: Promise<void> | null = null
 
   constructor (options: StoreIndexOptions) {
     this.#options = options
@@ -58,46 +57,38 @@ export class StoreIndex {
     if (this.#problems.delete(modelId) || known) this.#options.changed(modelId)
   }
 
-  /** Takes up what has a record; what has none is for `refresh`. */
+  /** Takes up what has a record. */
   async load (): Promise<void> {
     for (const copy of await this.#options.root.list()) {
       if (copy.record !== null) this.put(copy, copy.record)
     }
   }
 
-  /**
-   * Looks at the disk again: what is gone is dropped, a folder without a record is hashed and taken in.
-   * Calls at the same time share one look that begins after all of them.
-   */
-  async refresh (): Promise<void> {
-    this.#next ??= this.#looking.then(async () => {
-      this.#next = null
-      this.#looking = this.#look()
-      await this.#looking
-    })
-    await this.#next
+  /** Hashes the folders that lie there without a record and takes them in, one after the other. */
+  async takeIn (): Promise<void> {
+    this.#looking = this.#look()
+    await this.#looking
   }
 
   /** Ends the hashing of a folder that is to go away. */
   interrupt (modelId: string): void {
-    this.#adoptions.get(modelId)?.abort(new StoreError('cancelled', 'it is to be removed'))
+    if (this.#adoption?.modelId !== modelId) return
+    this.#adoption.abort.abort(new StoreError('cancelled', 'it is to be removed'))
   }
 
   /** Ends all hashing. */
   async close (): Promise<void> {
     this.#closed = true
-    const why = new StoreError('closed', 'the store closes')
-    for (const adoption of this.#adoptions.values()) adoption.abort(why)
-    await (this.#next ?? this.#looking)
+    this.#adoption?.abort.abort(new StoreError('closed', 'the store closes'))
+    await this.#looking
   }
 
   async #look (): Promise<void> {
     const { root, turns, log } = this.#options
     try {
-      const ids = new Set([...(await root.list()).map(({ modelId }) => modelId), ...this.#entries.keys()])
-      for (const modelId of [...ids, ...this.#problems.keys()]) {
+      for (const { modelId, record } of await root.list()) {
         // A download publishes by itself.
-        if (this.#closed || turns.busy(modelId)) continue
+        if (record !== null || this.#closed || turns.busy(modelId)) continue
         await turns.run(modelId, async () => { await this.#lookAt(modelId) })
       }
     } catch (error) {
@@ -106,18 +97,17 @@ export class StoreIndex {
   }
 
   async #lookAt (modelId: string): Promise<void> {
+    const { root, log, changed } = this.#options
     try {
-      const copy = await this.#options.root.read(modelId)
-      if (copy === undefined) this.drop(modelId)
-      else if (copy.record === null) await this.#vouch(copy)
-      else if (!this.#knows(copy.record)) this.put(copy, copy.record)
+      const copy = await root.read(modelId)
+      if (copy?.record === null) await this.#vouch(copy)
     } catch (error) {
-      if (!this.#closed) this.#refuse(modelId, error instanceof Error ? error.message : String(error))
+      if (this.#closed) return
+      const problem = error instanceof Error ? error.message : String(error)
+      this.#problems.set(modelId, problem)
+      log.warn({ modelId, problem }, 'a folder in the store is not offered')
+      changed(modelId)
     }
-  }
-
-  #knows ({ manifest: { modelId }, publishedAt }: CopyRecord): boolean {
-    return this.#entries.get(modelId)?.downloadedAt === publishedAt
   }
 
   /** Takes a folder in, unless it has a record that is damaged: what was pulled is not vouched for anew. */
@@ -137,9 +127,9 @@ export class StoreIndex {
     const { root, clock, derive, log } = this.#options
     const { modelId, directory } = copy
     const abort = new AbortController()
-    this.#adoptions.set(modelId, abort)
+    this.#adoption = { modelId, abort }
     try {
-      // Before hashing, which takes minutes: what cannot be told is refused at once, at each look.
+      // Before hashing, which takes minutes: what cannot be told is refused at once.
       await derive(directory, { modelId, revision: 'local', files: await walkModel(directory) })
       log.info({ modelId, bytes: copy.sizeBytes }, 'a folder without a record is hashed')
       const manifest = await hashTree(directory, { modelId, revision: 'local', signal: abort.signal })
@@ -152,16 +142,7 @@ export class StoreIndex {
       this.put(copy, record)
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
     } finally {
-      this.#adoptions.delete(modelId)
-    }
-  }
-
-  #refuse (modelId: string, problem: string): void {
-    const known = this.#problems.get(modelId) === problem
-    if (this.#entries.delete(modelId) || !known) {
-      this.#problems.set(modelId, problem)
-      this.#options.log.warn({ modelId, problem }, 'a folder in the store is not offered')
-      this.#options.changed(modelId)
+      this.#adoption = null
     }
   }
 }

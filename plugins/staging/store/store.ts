@@ -23,6 +23,8 @@ export class Store {
   readonly #turns = new KeyedLock()
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
+  /** Resolves when the folders that somebody put there are hashed and taken in. */
+  lookedAt: Promise<void> = Promise.resolve()
   #closed = false
 
   constructor (options: StoreOptions) {
@@ -40,38 +42,39 @@ export class Store {
     await this.#options.root.prepare()
     await this.#index.load()
     await this.#restore()
-    void this.refresh()
+    this.lookedAt = this.#index.takeIn()
   }
 
   entries (): readonly StoreEntry[] { return this.#index.entries() }
   get (modelId: string): StoreEntry | undefined { return this.#index.get(modelId) }
   /** Folders in the store that are not offered, and why. */
   problems (): readonly StoreProblem[] { return this.#index.problems() }
-  /** Looks at the disk again; resolves when folders that somebody put there are hashed and taken in. */
-  async refresh (): Promise<void> { await this.#index.refresh() }
 
   /**
    * Starts a download, or joins the one that does the same. It is complete at once when the store has the
-   * same commit or the same bytes. Throws StoreError `invalid_model_id`, `bad_source`, `no_hub`,
-   * `download_running` (with other options), `closed`.
+   * same commit or the same bytes. Without options one that was broken off goes on as it was asked for; what
+   * was paused with the very files it began with. Throws StoreError `invalid_model_id`, `bad_source`,
+   * `no_hub`, `download_running` (with other options), `closed`.
    */
   start (modelId: string, options: StartOptions = {}): Download {
     this.#check(modelId)
-    const request = requestOf(options)
-    const { kind } = parseSource(request.source)
     const job = this.#jobs.get(modelId)
-    if (this.#isEnough(modelId, options)) {
+    const plain = Object.values(options).every((option) => option === undefined)
+    const again = plain && job !== undefined && job.over && job.state !== 'completed'
+    const request = again ? job.ask.request : requestOf(options)
+    const { kind } = parseSource(request.source)
+    if (plain && !again && this.#isEnough(modelId)) {
       this.#jobs.delete(modelId)
       return this.#settled(modelId, request)
     }
-    if (kind === 'hub' && this.#options.hub === null) throw new StoreError('no_hub', NO_HUB)
-    if (job === undefined || !isSame(job.ask.request, request)) {
-      if (job === undefined || !isRunning(job)) return this.#begin(modelId, { request })
+    if (kind === 'hub' && this.#options.hub === null && !again) throw new StoreError('no_hub', NO_HUB)
+    const same = job !== undefined && isSame(job.ask.request, request)
+    if (job !== undefined && isRunning(job)) {
+      if (same) return job
       throw new StoreError('download_running', `${modelId} is being downloaded from ` +
         `${job.ask.request.source} with other options; wait for it, or cancel it first`)
     }
-    if (isRunning(job)) return job
-    return this.#begin(modelId, job.state === 'paused' ? sequel(job) : { request })
+    return this.#begin(modelId, same && job.state === 'paused' ? sequel(job) : { request })
   }
 
   /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
@@ -79,20 +82,6 @@ export class Store {
 
   /** Ends a download; its bytes stay for a day and serve a later start. Throws StoreError `no_download`. */
   async cancel (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'cancelled') }
-
-  /**
-   * Goes on with a download that was paused, with the very files it began with, or starts one that failed or
-   * was cancelled again as it was asked for. Throws StoreError `no_download`.
-   */
-  resume (modelId: string): Download {
-    this.#check(modelId)
-    const job = this.#jobs.get(modelId)
-    if (job !== undefined && isRunning(job)) return job
-    if (job?.over !== true || job.state === 'completed') {
-      throw new StoreError('no_download', `no download of ${modelId} was broken off; start it instead`)
-    }
-    return this.#begin(modelId, job.state === 'paused' ? sequel(job) : { request: job.ask.request })
-  }
 
   /** How far the download of a model is; `complete` when there is none and the store has it. */
   status (modelId: string): DownloadStatus {
@@ -145,11 +134,10 @@ export class Store {
   }
 
   /** Whether what the store has answers a start that asks for nothing in particular as it is. */
-  #isEnough (modelId: string, { source, revision, allow, variant }: StartOptions): boolean {
+  #isEnough (modelId: string): boolean {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
     if (entry === undefined || (job !== undefined && goesOn(job))) return false
-    if ([source, revision, allow, variant].some((option) => option !== undefined)) return false
     return this.#options.hub === null || !entry.source.startsWith('hub:')
   }
 
