@@ -1,6 +1,6 @@
 /** What a detector finds out about a model, and how that becomes a card. */
 import { checkCard } from '../../../kernel/cards/index.js'
-import type { CardFile, CardVoice, ModelCard } from '../../../kernel/index.js'
+import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import type { Folder, FolderFile } from './folder.js'
 import { CardError } from './reader.js'
 
@@ -14,27 +14,15 @@ export interface DeriveOptions {
   languages?: string[]
 }
 
-/** Facts of one kind of model. Sizes that a kind does not have are left out and become 0. */
-export interface Found {
-  description: string
-  tasks: string[]
-  family: string
-  engine: string
-  backends: string[]
+type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLayers' | 'contextLength' |
+  'quantization'
+type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'licence' | 'languages' | 'voices' |
+  'defaults' | 'support'
+
+/** Facts of one kind of model for its card. Sizes that a kind does not have are left out and become 0. */
+export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
   /** Roles of the files that make the model; all others are named by their paths. */
   roles: Map<string, string>
-  nLayers: number
-  hiddenSize?: number
-  heads?: number
-  kvHeads?: number
-  headSize?: number
-  contextLength: number
-  quantization: string | null
-  licence?: string
-  languages?: string[]
-  voices?: CardVoice[]
-  defaults?: ModelCard['defaults']
-  support?: ModelCard['support']
 }
 
 /** Roles of files, by their names. */
@@ -78,32 +66,16 @@ function licenceOf (folder: Folder, found: Found): string {
 /** The card. @throws CardError when a fact or a path does not fit into one */
 export function toCard (found: Found, folder: Folder, options: DeriveOptions): ModelCard {
   const { modelId, revision } = options
-  const { files, totalBytes } = cardFiles(folder.files, found.roles)
+  const { roles, ...facts } = found
   return checked({
-    modelId,
-    revision,
     title: modelId.slice(modelId.indexOf('/') + 1),
-    description: found.description,
-    tasks: found.tasks,
-    family: found.family,
-    engine: found.engine,
-    backends: found.backends,
-    files,
-    totalBytes,
-    nLayers: found.nLayers,
-    hiddenSize: found.hiddenSize ?? 0,
-    heads: found.heads ?? 0,
-    kvHeads: found.kvHeads ?? 0,
-    headSize: found.headSize ?? 0,
-    contextLength: found.contextLength,
-    supportsTensor: false,
-    companions: [],
+    hiddenSize: 0, heads: 0, kvHeads: 0, headSize: 0,
+    supportsTensor: false, companions: [], voices: [], defaults: {}, support: {},
+    ...facts,
+    modelId, revision,
+    ...cardFiles(folder.files, roles),
     licence: options.licence ?? licenceOf(folder, found),
-    languages: options.languages ?? found.languages ?? [],
-    quantization: found.quantization,
-    voices: found.voices ?? [],
-    defaults: found.defaults ?? {},
-    support: found.support ?? {}
+    languages: options.languages ?? facts.languages ?? []
   })
 }
 

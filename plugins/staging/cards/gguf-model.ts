@@ -1,50 +1,27 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
+import { ggufModels } from './gguf-parts.js'
 import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
 import { languageWords } from './language.js'
 import { CardError } from './reader.js'
 
-/** `name-00001-of-00003.gguf`: a part of a model. */
-const PART = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i
-
-/** A model among GGUF files: its files in order. */
-interface Candidate { parts: string[], bytes: number }
-
 /** A GGUF file, alone, in parts or among others. Undefined: there is none. @throws CardError */
 export async function findGguf (folder: Folder): Promise<Found | undefined> {
-  // A projector of pictures lies beside some models and is none itself.
-  const paths = folder.matching(/\.gguf$/i).filter((path) => !/(^|\/)mmproj[^/]*$/i.test(path))
-  if (paths.length === 0) return undefined
-  const models = candidates(folder, paths)
-  const preferred = models.find(({ parts }) => /q4_k_m/i.test(parts[0]!))
-  const chosen = preferred ?? models.sort((a, b) => a.bytes - b.bytes)[0]!
-  const header = await folder.gguf(chosen.parts[0]!)
-  await checkParts(folder, header, chosen.parts)
-  return facts(header, chosen.parts)
-}
-
-function candidates (folder: Folder, paths: readonly string[]): Candidate[] {
-  const groups = new Map<string, string[]>()
-  for (const path of [...paths].sort()) {
-    const [, stem, , of] = PART.exec(path) ?? []
-    const group = of === undefined ? path : `${stem}-of-${of}`
-    groups.set(group, [...groups.get(group) ?? [], path])
-  }
-  return [...groups.values()].map((parts) => (
-    { parts, bytes: parts.reduce((sum, path) => sum + folder.size(path), 0) }
-  ))
-}
-
-/** All parts are there, and each is a whole file. */
-async function checkParts (folder: Folder, header: GgufHeader, parts: readonly string[]): Promise<void> {
-  const expected = Number(PART.exec(parts[0]!)?.[3] ?? 1)
+  const models = ggufModels(folder.files)
+  if (models.length === 0) return undefined
+  const preferred = models.find(({ files }) => /q4_k_m/i.test(files[0]!.path))
+  const { files, parts } = preferred ?? models.sort((a, b) => a.bytes - b.bytes)[0]!
+  const paths = files.map(({ path }) => path)
+  const header = await folder.gguf(paths[0]!)
   const split = header.metadata.get('split.count')
-  const count = Math.max(expected, typeof split === 'number' ? split : 1)
-  if (count !== parts.length) {
-    throw new CardError(`${parts[0]} is one of ${count} parts, of which ${parts.length} are among the files`)
+  const count = Math.max(parts, typeof split === 'number' ? split : 1)
+  if (count !== paths.length) {
+    throw new CardError(`${paths[0]} is one of ${count} parts, of which ${paths.length} are among the files`)
   }
-  for (const part of parts.slice(1)) await folder.gguf(part)
+  // Each of the others is a whole file, too.
+  for (const path of paths.slice(1)) await folder.gguf(path)
+  return facts(header, paths)
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>

@@ -18,13 +18,9 @@ export type GgufValue = number | boolean | string | GgufArray | null
 
 /** What a GGUF file says before its weights. */
 export interface GgufHeader {
-  version: number
   metadata: Map<string, GgufValue>
-  tensorCount: number
   /** Bytes of the weights per type of tensor; types unknown here count 0. */
   bytesByType: Map<string, number>
-  /** Where the weights begin in the file. */
-  dataOffset: number
 }
 
 /** Bytes of metadata values of fixed size; 8 is a string and 9 an array. */
@@ -46,8 +42,7 @@ export async function readGguf (path: string): Promise<GgufHeader> {
     const tensorCount = entries(r, 'tensors', 24)
     const pairs = entries(r, 'metadata entries', 13)
     const metadata = await readMetadata(r, pairs)
-    const { bytesByType, dataOffset } = await readTensors(r, tensorCount, alignment(r, metadata))
-    return { version, metadata, tensorCount, bytesByType, dataOffset }
+    return { metadata, bytesByType: await readTensors(r, tensorCount, alignment(r, metadata)) }
   })
 }
 
@@ -174,8 +169,7 @@ function alignment (r: HeaderReader, metadata: Map<string, GgufValue>): number {
 /** A tensor: its bytes (0 for a type that is unknown here) and where they begin behind the header. */
 interface TensorPlace { type: string, bytes: bigint, offset: bigint }
 
-async function readTensors (r: HeaderReader, tensors: number, align: number):
-Promise<{ bytesByType: Map<string, number>, dataOffset: number }> {
+async function readTensors (r: HeaderReader, tensors: number, align: number): Promise<Map<string, number>> {
   const places: TensorPlace[] = []
   for (let i = 0; i < tensors; i++) places.push(await readTensor(r))
   const dataOffset = Math.ceil(r.position / align) * align
@@ -185,7 +179,7 @@ Promise<{ bytesByType: Map<string, number>, dataOffset: number }> {
     if (end > BigInt(r.size)) r.fail(`a ${type} tensor ends at byte ${end}, behind the end of the file`)
     bytesByType.set(type, (bytesByType.get(type) ?? 0) + Number(bytes))
   }
-  return { bytesByType, dataOffset }
+  return bytesByType
 }
 
 async function readTensor (r: HeaderReader): Promise<TensorPlace> {

@@ -1,42 +1,15 @@
 import { modelInPath } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { ClusterCopy } from '../types.js'
 
 type ExitCode = Parameters<VerbContext['fail']>[0]
-
-/** A download into the store, as the node shows it. Fields from `reason` on may be missing. */
-export interface DownloadStatus {
-  modelId: string
-  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
-  /** 0 to 1. */
-  progress: number
-  error: string | null
-  reason?: string | null
-  downloadedBytes?: number | null
-  totalBytes?: number | null
-  bytesPerSecond?: number | null
-  etaMs?: number | null
-  source?: string | null
-  revision?: string | null
-}
-
-/** One place where a model is, of GET /models/copies. */
-export interface ModelCopy {
-  modelId: string
-  nodeId: string
-  nodeName: string | null
-  kind: 'store' | 'staged' | 'bundled' | 'cache' | 'receiving'
-  sizeBytes: number
-  digest: string | null
-  /** False where the node gives no sign of life. */
-  live?: boolean
-}
 
 /** Address of a model in the store. */
 export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
 /** Every known copy in the cluster, or of one model. */
-export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ModelCopy[]> {
-  const { copies } = await client.json<{ copies: ModelCopy[] }>('/models/copies')
+export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ClusterCopy[]> {
+  const { copies } = await client.json<{ copies: ClusterCopy[] }>('/models/copies')
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
 
@@ -63,10 +36,10 @@ const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
 /** Where copies are, for people: `store@node1, staged@node2,node3`; `-` when nowhere. */
 export function whereOf (
-  copies: readonly Pick<ModelCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>[]
+  copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]
 ): string {
   const name = (copy: (typeof copies)[number]): string =>
-    `${copy.nodeName ?? copy.nodeId}${copy.live === false ? ' (lost)' : ''}`
+    `${copy.nodeName}${copy.live ? '' : ' (lost)'}`
   const parts = KINDS.flatMap((kind) => {
     const nodes = copies.filter((copy) => copy.kind === kind).map(name)
     const sorted = [...new Set(nodes)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
@@ -76,7 +49,7 @@ export function whereOf (
 }
 
 /** Size of the model, bytes: of a whole copy where there is one; undefined without any. */
-export function sizeOfCopies (copies: readonly ModelCopy[]): number | undefined {
+export function sizeOfCopies (copies: readonly ClusterCopy[]): number | undefined {
   const whole = copies.filter((copy) => copy.kind !== 'receiving')
   const sizes = (whole.length > 0 ? whole : copies).map((copy) => copy.sizeBytes)
   return sizes.length === 0 ? undefined : Math.max(...sizes)

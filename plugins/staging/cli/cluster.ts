@@ -6,14 +6,26 @@ export interface StateView {
   localNodeId: string
   nodeIdentities: Record<string, { friendlyName: string | null, nodeInstallId?: string | null }>
   lastSeen?: Record<string, string>
-  downloads?: Record<string, Record<string, unknown>[]>
+  downloads?: Record<string, Record<string, Transfer>[]>
+}
+
+/** How far a transfer is; bytes, bytes per second, milliseconds. */
+interface Moved { total?: number, downloaded?: number, speed?: number, etaMs?: number | null }
+
+/** A transfer in the state, below its tag. */
+interface Transfer extends Moved {
+  modelId: string
+  attemptId: string
+  errorMessage?: string | null
+  reason?: string | null
+  downloadProgress?: Moved
 }
 
 /** A model on its way to a node, or what came of it. */
 export interface Staging extends Amount {
   nodeId: string
   modelId: string
-  attemptId: string | null
+  attemptId: string
   status: 'pending' | 'downloading' | 'complete' | 'failed'
   error: string | null
   reason: string | null
@@ -29,40 +41,22 @@ const statusOf: Readonly<Record<string, Staging['status']>> = {
   DownloadFailed: 'failed'
 }
 
-/** Bytes are plain numbers, or `{inBytes}` as memory is written in the state. */
-function bytesOf (value: unknown): number {
-  const inner = typeof value === 'object' && value !== null ? (value as { inBytes?: unknown }).inBytes : value
-  return typeof inner === 'number' && Number.isFinite(inner) ? inner : 0
-}
-
-const textOf = (value: unknown): string | null => typeof value === 'string' ? value : null
-
 /** The transfers to nodes that the state shows. */
 export function stagingsOf ({ downloads = {} }: StateView): Staging[] {
   return Object.entries(downloads).flatMap(([nodeId, list]) => list.flatMap((tagged) => {
-    const [tag, body] = Object.entries(tagged)[0] ?? []
-    const status = statusOf[tag ?? '']
-    return status === undefined ? [] : [readStaging(nodeId, status, body as Record<string, unknown>)]
+    const [tag, transfer] = Object.entries(tagged)[0]!
+    const status = statusOf[tag]
+    return status === undefined ? [] : [readStaging(nodeId, status, transfer)]
   }))
 }
 
-function readStaging (nodeId: string, status: Staging['status'], body: Record<string, unknown>): Staging {
-  const { downloadProgress, ...own } = body as { downloadProgress?: Record<string, unknown> }
-  const numbers: Record<string, unknown> = { ...own, ...downloadProgress }
-  const total = bytesOf(numbers['total'])
-  const eta = numbers['etaMs']
-  return {
-    nodeId,
-    modelId: String(body['modelId']),
-    attemptId: textOf(body['attemptId']),
-    status,
-    error: textOf(body['errorMessage']),
-    reason: textOf(body['reason']),
-    total,
-    done: status === 'complete' ? total : bytesOf(numbers['downloaded']),
-    rate: bytesOf(numbers['speed']),
-    etaMs: typeof eta === 'number' && Number.isFinite(eta) ? eta : null
-  }
+function readStaging (
+  nodeId: string, status: Staging['status'],
+  { modelId, attemptId, errorMessage: error = null, reason = null, downloadProgress, ...own }: Transfer
+): Staging {
+  const { total = 0, downloaded = 0, speed = 0, etaMs = null } = { ...own, ...downloadProgress }
+  const done = status === 'complete' ? total : downloaded
+  return { nodeId, modelId, attemptId, status, error, reason, total, done, rate: speed, etaMs }
 }
 
 /** What people call the node; its id when it has no name or is gone. */

@@ -2,13 +2,13 @@ import { isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/
 import { storePath } from './api.js'
 import { nameOf, stagingsOf } from './cluster.js'
 import { amountOf, etaOf, percentOf, showSpan } from './meter.js'
-import type { DownloadStatus } from './api.js'
+import type { DownloadStatus } from '../store/download.js'
 import type { StateView } from './cluster.js'
-import type { Amount } from './meter.js'
+import type { Amount, Progress } from './meter.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** A download into the store, or the way of a model to a node. */
-interface Row extends DownloadStatus {
+interface Row extends Progress {
   kind: 'store' | 'staging'
   /** The node it goes to; null for the store. */
   nodeId: string | null

@@ -1,6 +1,6 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { readCopies, sizeOfCopies, whereOf } from './api.js'
-import type { ModelCopy } from './api.js'
+import type { ClusterCopy } from '../types.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
 /** What of an entry of GET /v1/models is shown. */
@@ -18,7 +18,7 @@ export interface ModelRow {
   sizeBytes: number | null
   state: 'ready' | 'receiving' | 'installed' | '-'
   tasks: string[]
-  copies: ModelCopy[]
+  copies: ClusterCopy[]
 }
 
 export default {
@@ -40,7 +40,7 @@ export default {
 const MIB = 1024 * 1024
 
 /** Every model that is in the catalogue or somewhere on a disk, by name. */
-export function joinModels (entries: readonly ListEntry[], copies: readonly ModelCopy[]): ModelRow[] {
+export function joinModels (entries: readonly ListEntry[], copies: readonly ClusterCopy[]): ModelRow[] {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const ids = [...new Set([...listed.keys(), ...copies.map((copy) => copy.modelId)])].sort()
   return ids.map((modelId) => {
@@ -57,9 +57,9 @@ export function joinModels (entries: readonly ListEntry[], copies: readonly Mode
   })
 }
 
-function stateOf (entry: ListEntry | undefined, copies: readonly ModelCopy[]): ModelRow['state'] {
+function stateOf (entry: ListEntry | undefined, copies: readonly ClusterCopy[]): ModelRow['state'] {
   if (entry?.ready === true) return 'ready'
   if (copies.some((copy) => copy.kind === 'receiving')) return 'receiving'
-  const usable = copies.some((copy) => copy.kind !== 'store' && copy.live !== false)
+  const usable = copies.some((copy) => copy.kind !== 'store' && copy.live)
   return entry?.installed === true || usable ? 'installed' : '-'
 }

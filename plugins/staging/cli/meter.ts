@@ -1,4 +1,4 @@
-import type { DownloadStatus } from './api.js'
+import type { DownloadStatus } from '../store/download.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import { showBytes, showSpan as showSeconds } from '../../../kernel/cli/index.js'
 
@@ -8,15 +8,14 @@ export interface Amount { done: number, total: number, rate: number, etaMs: numb
 /** One reading of a meter. `step`: it is at least 10 % on from the last one that had it. */
 export interface Reading { text: string, step: boolean }
 
-/** The amount of a download as far as the node gives it. */
-export function amountOf (status: DownloadStatus): Amount {
-  const total = status.totalBytes ?? 0
-  return {
-    done: status.downloadedBytes ?? Math.round(status.progress * total),
-    total,
-    rate: status.bytesPerSecond ?? 0,
-    etaMs: status.etaMs ?? null
-  }
+/** A download, or a transfer to a node, without where it comes from. */
+export type Progress = Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'>
+
+/** The amount of a download. */
+export function amountOf ({ downloadedBytes, totalBytes, bytesPerSecond, etaMs }: Pick<
+  DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'
+>): Amount {
+  return { done: downloadedBytes, total: totalBytes, rate: bytesPerSecond, etaMs }
 }
 
 /** Whole percent; 100 only when nothing is missing, undefined while the total is not known. */

@@ -2,7 +2,7 @@ import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
 import { realPace, plain, showBytes } from '../../../kernel/cli/index.js'
 import { wantedFrom } from './source.js'
-import type { DownloadStatus } from './api.js'
+import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** Pause between two looks at a download, ms. */
@@ -69,7 +69,7 @@ function finish (ctx: VerbContext, status: DownloadStatus): void {
   switch (status.status) {
     case 'failed':
       throw ctx.fail(exitFor(status.reason), `${modelId} could not be pulled: ${why}` +
-        ((status.downloadedBytes ?? 0) > 0
+        (status.downloadedBytes > 0
           ? '\n  what was fetched is kept; the same command goes on from there' : ''))
     case 'paused':
       throw ctx.fail(1, `the download of ${modelId} was paused; \`svc downloads resume ${modelId}\` goes on`)
@@ -79,7 +79,7 @@ function finish (ctx: VerbContext, status: DownloadStatus): void {
       throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
     default:
       if (ctx.out.json) return
-      ctx.out.line(`${modelId} is in the store${totalBytes == null ? '' : `: ${showBytes(totalBytes)}`}`)
+      ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
       ctx.err.line(`next: npx svc stage ${modelId} --node NAME`)
   }
 }

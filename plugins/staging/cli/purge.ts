@@ -1,7 +1,7 @@
 import { readCopies } from './api.js'
 import { nameOf } from './cluster.js'
 import { canAsk, confirm, readModelId, showBytes } from '../../../kernel/cli/index.js'
-import type { ModelCopy } from './api.js'
+import type { ClusterCopy } from '../types.js'
 import type { StateView } from './cluster.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -15,7 +15,7 @@ interface PurgeAnswer {
 }
 
 /** A staged copy; `inUse` is null where only its own node knows. */
-interface StagedCopy extends ModelCopy { inUse: boolean | null }
+interface StagedCopy extends ClusterCopy { inUse: boolean | null }
 
 export default {
   async run (ctx, [model], options) {
@@ -53,7 +53,7 @@ function showCopies ({ out, err }: VerbContext, copies: readonly StagedCopy[]): 
   else {
     const use = ({ inUse }: StagedCopy): string => inUse === null ? '-' : inUse ? 'yes, it stays' : 'no'
     out.table(['NODE', 'MODEL', 'SIZE', 'IN USE'], copies.map((copy) =>
-      [copy.nodeName ?? copy.nodeId, copy.modelId, showBytes(copy.sizeBytes), use(copy)]))
+      [copy.nodeName, copy.modelId, showBytes(copy.sizeBytes), use(copy)]))
   }
 }
 

@@ -119,7 +119,7 @@ export interface StageLook {
   state: StateView
   modelId: string
   /** Attempt each node showed before it was asked to stage; these are over. */
-  attempts: ReadonlyMap<string, string | null>
+  attempts: ReadonlyMap<string, string>
   /** Since the node was asked, ms. */
   elapsedMs: number
 }

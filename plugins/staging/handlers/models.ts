@@ -1,7 +1,7 @@
 import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
-import { modelListEntry } from '../cards/index.js'
+import { modelListEntry } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf } from './ids.js'

@@ -1,3 +1,4 @@
+import { ggufModels, groupBy } from '../cards/gguf-parts.js'
 import { HubError } from './types.js'
 
 /** Largest plain model taken without being asked for: 4 GiB. */
@@ -110,18 +111,15 @@ function isWithin (folder: string, other: string): boolean {
   return other === '' || folder === other || folder.startsWith(`${other}/`)
 }
 
-const SPLIT = /-(\d{5})-of-(\d{5})\.gguf$/
 /** Taken when nothing is asked for: the usual balance of size and quality. */
 const PREFERRED = 'q4_k_m'
-
-interface Model<F> { name: string, files: F[], parts: number, bytes: number }
 
 /**
  * Chooses one GGUF model, all parts of it when it is split: the one whose name ends in the variant, else
  * Q4_K_M, else the smallest. Vision projectors (`mmproj-…`) are no models. Throws HubError `not_found`.
  */
 export function chooseGguf<F extends Choosable> (files: readonly F[], variant: string | undefined): Set<F> {
-  const models = modelsOf(files)
+  const models = ggufModels(files)
   const complete = models.filter(({ files, parts }) => files.length === parts)
   const names = (): string => models.slice(0, 20).map(({ name }) => name).join(', ')
   if (complete.length === 0) {
@@ -135,17 +133,6 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
   return new Set((asked ?? smallestOf(complete, ({ bytes }) => bytes)).files)
 }
 
-function modelsOf<F extends Choosable> (files: readonly F[]): Model<F>[] {
-  const models = files.filter(({ path }) => !/(^|\/)mmproj[^/]*$/i.test(path))
-  const groups = groupBy(models, ({ path }) => path.replace(SPLIT, '').replace(/\.gguf$/, ''))
-  return [...groups].map(([name, files]) => ({
-    name,
-    files,
-    parts: Number(SPLIT.exec(files[0]!.path)?.[2] ?? 1),
-    bytes: files.reduce((sum, { size }) => sum + size, 0)
-  }))
-}
-
 function isVariant (name: string, variant: string): boolean {
   const lower = name.toLowerCase()
   const wanted = variant.toLowerCase()
@@ -153,19 +140,8 @@ function isVariant (name: string, variant: string): boolean {
 }
 
 /** The one with the least; the first of equals. The list is not empty. */
-export function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
+function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
   return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
-}
-
-/** Entries by key, in the order of their first. */
-export function groupBy<T> (list: readonly T[], key: (entry: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>()
-  for (const entry of list) {
-    const group = groups.get(key(entry))
-    if (group === undefined) groups.set(key(entry), [entry])
-    else group.push(entry)
-  }
-  return groups
 }
 
 /** What choosing needs to know of a file. */

@@ -83,8 +83,6 @@ function isCompanion (path: string): boolean {
   return SMALL.test(name) || LEGAL.test(name) || /(^|\/)voices\//.test(path)
 }
 
-type Token = { kind: 'char', char: string } | { kind: 'one' | 'many' | 'deep' | 'folders' }
-
 /**
  * Whether a path matches a glob: `*` any characters but `/`, `?` one of them, `**` any characters, and a
  * segment of only `**` any number of folders, also none. Case-sensitive. The time is bounded by the
@@ -92,46 +90,27 @@ type Token = { kind: 'char', char: string } | { kind: 'one' | 'many' | 'deep' | 
  * that libraries make of them take seconds for four stars.
  */
 export function globMatches (pattern: string, path: string): boolean {
-  const tokens = tokensOf(pattern)
-  let states = reach(tokens, new Set([0]), true)
-  for (let i = 0; i < path.length; i++) {
-    const char = path[i]!
-    const next = new Set<number>()
-    for (const state of states) step(tokens, state, char, next)
-    states = reach(tokens, next, char === '/')
-  }
-  return states.has(tokens.length)
+  const tokens = pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
+  // Whether what was read of the pattern matches the path's first i characters, for each i.
+  let ends = [true, ...Array.from({ length: path.length }, () => false)]
+  for (const token of tokens) ends = endsAfter(token, path, ends)
+  return ends[path.length]!
 }
 
-function tokensOf (pattern: string): Token[] {
-  const parts = pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
-  return parts.map((part): Token => {
-    if (part === '**/') return { kind: 'folders' }
-    if (part === '**') return { kind: 'deep' }
-    if (part === '*') return { kind: 'many' }
-    return part === '?' ? { kind: 'one' } : { kind: 'char', char: part }
-  })
-}
-
-function step (tokens: readonly Token[], state: number, char: string, next: Set<number>): void {
-  const token = tokens[state]
-  if (token === undefined) return
-  switch (token.kind) {
-    case 'char': if (token.char === char) next.add(state + 1); break
-    case 'one': if (char !== '/') next.add(state + 1); break
-    case 'many': if (char !== '/') next.add(state); break
-    case 'deep':
-    case 'folders': next.add(state)
+function endsAfter (token: string, path: string, before: readonly boolean[]): boolean[] {
+  const after: boolean[] = []
+  let folders = false
+  for (let i = 0; i <= path.length; i++) {
+    const char = path[i - 1]
+    const longer = i > 0 && after[i - 1]!
+    switch (token) {
+      case '**': after.push(before[i]! || longer); break
+      case '*': after.push(before[i]! || (longer && char !== '/')); break
+      case '**/': after.push(before[i]! || (folders && char === '/')); break
+      case '?': after.push(i > 0 && before[i - 1]! && char !== '/'); break
+      default: after.push(i > 0 && before[i - 1]! && char === token)
+    }
+    folders ||= before[i]!
   }
-}
-
-/** Adds the states reached without a character: tokens that may match nothing. */
-function reach (tokens: readonly Token[], states: Set<number>, segmentStart: boolean): Set<number> {
-  // A Set is walked in the order of insertion, what is added on the way included.
-  for (const state of states) {
-    const kind = tokens[state]?.kind
-    const skips = kind === 'many' || kind === 'deep' || (kind === 'folders' && segmentStart)
-    if (skips) states.add(state + 1)
-  }
-  return states
+  return after
 }

@@ -85,9 +85,14 @@ export class ProgressGossip {
   }
 }
 
-const view = (more: object = {}) => ({
-  type: 'object', required: ['modelId', 'nodeId', ...Object.keys(more)],
-  properties: { modelId: { type: 'string' }, nodeId: { type: 'string' }, ...more }
+const [text, bytes] = [{ type: 'string' }, { type: 'number' }]
+
+const view = (more: object = {}, required: string[] = []) => ({
+  type: 'object', required: ['modelId', 'nodeId', ...required],
+  properties: {
+    modelId: text, nodeId: text, attemptId: text, downloaded: bytes, total: bytes, errorMessage: text,
+    reason: text, ...more
+  }
 })
 
 /** What is wrong with a message of another node; null when it is a list of transfers. */
@@ -99,9 +104,10 @@ const problemOf = schemaChecker({
       DownloadPending: view(), DownloadCompleted: view(), DownloadFailed: view(),
       DownloadOngoing: view({
         downloadProgress: {
-          type: 'object', required: ['downloaded'], properties: { downloaded: { type: 'number' } }
+          type: 'object', required: ['downloaded'],
+          properties: { downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] } }
         }
-      })
+      }, ['downloadProgress'])
     }
   }
 })

@@ -3,7 +3,8 @@ import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { mergeCatalogue, modelListEntry, readHomeCards } from '../cards/index.js'
+import { readHomeCards } from '../cards/home.js'
+import { modelListEntry } from '../cards/model-list.js'
 import { put } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 
@@ -45,19 +46,6 @@ t.test('cards of the operator', async (t) => {
   t.ok(problems.every((p) => !p.includes('\n')), 'one line each')
   put(folder, { 'file': '' })
   t.match((await readHomeCards(join(folder, 'file'))).problems, [/cannot be read: ENOTDIR/])
-})
-
-t.test('the catalogue', (t) => {
-  const merged = mergeCatalogue([
-    { origin: 'bundled', cards: [card('a/a'), card('a/b')] },
-    { origin: 'staged', cards: [card('a/b', { title: 'staged' })] },
-    { origin: 'custom', cards: [card('a/c')] },
-    { origin: 'home', cards: [] }
-  ])
-  t.same([...merged].map(([id, { origin, card: { title } }]) => [id, origin, title]),
-    [['a/a', 'bundled', 'a/a'], ['a/b', 'staged', 'staged'], ['a/c', 'custom', 'a/c']])
-  t.equal(mergeCatalogue([]).size, 0)
-  t.end()
 })
 
 t.test('an entry of the model list', (t) => {

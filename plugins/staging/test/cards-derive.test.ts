@@ -5,12 +5,12 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
 import { supportOf } from '../../capabilities-tts/service.js'
-import { deriveCard } from '../cards/index.js'
+import { deriveCard } from '../cards/derive.js'
 import {
   config, decoder, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
 } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { DeriveOptions } from '../cards/index.js'
+import type { DeriveOptions } from '../cards/found.js'
 
 type Files = Record<string, string | Uint8Array | object>
 

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, statSync, writeFileSync, mkdirSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { FolderFile } from '../cards/index.js'
+import type { FolderFile } from '../cards/folder.js'
 
 /** The root of the repository. */
 export const repository = fileURLToPath(new URL('../../../', import.meta.url))

@@ -257,6 +257,7 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
 const hostile: unknown[] = [
   null, 7, 'x', {}, [null], [7], [{}], [{ Other: { modelId: 'a', nodeId: 'b' } }],
   [{ DownloadPending: null }],
+  [{ DownloadPending: { modelId: 'a', nodeId: 'b', total: 'many' } }],
   [{ DownloadPending: { modelId: 7, nodeId: 'b' } }], [{ DownloadPending: { modelId: 'a' } }],
   [{ DownloadPending: { modelId: 'a', nodeId: 'b' }, DownloadFailed: { modelId: 'a', nodeId: 'b' } }],
   Array.from({ length: 257 }, () => ({ DownloadPending: { modelId: 'a', nodeId: 'b' } }))

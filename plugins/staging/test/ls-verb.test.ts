@@ -7,7 +7,7 @@ t.test('where copies are', async (t) => {
   t.equal(whereOf([]), '-')
   t.equal(whereOf([
     copy({ nodeId: 'n3', nodeName: 'node10' }), copy({ nodeId: 'n2', nodeName: 'node2' }),
-    copy({ kind: 'store' }), copy({ nodeId: 'n4', nodeName: null, live: false }), copy({ kind: 'receiving' })
+    copy({ kind: 'store' }), copy({ nodeId: 'n4', nodeName: 'n4', live: false }), copy({ kind: 'receiving' })
   ]), 'store@node1, staged@n4 (lost),node2,node10, receiving@node1')
   t.equal(sizeOfCopies([]), undefined)
   const part = copy({ kind: 'receiving', sizeBytes: 9 })

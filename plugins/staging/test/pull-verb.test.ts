@@ -5,7 +5,7 @@ import { createMeter, etaOf, percentOf, showSpan } from '../cli/meter.js'
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import { realPace } from '../../../kernel/cli/index.js'
 import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
-import type { DownloadStatus } from '../cli/api.js'
+import type { DownloadStatus } from '../store/download.js'
 import type { Rig } from './verb-kit.js'
 
 /** A node whose download of acme/x goes through these states, the last one for ever. */

@@ -71,7 +71,7 @@ const purged = { commandId: 'c1', message: 'done', nodes: [
 
 async function staged (t: Parameters<typeof nodeOf>[0], answer: object = purged): Promise<Rig> {
   const copies = [copy({ kind: 'store' }), copy(), copy({ modelId: 'acme/y' }),
-    copy({ nodeId: 'n2', nodeName: null })]
+    copy({ nodeId: 'n2', nodeName: 'n2' })]
   return await nodeOf(t, {
     'GET /models/copies': (response) => { sendJson(response, { copies }) },
     'GET /store/storage': (response) => {

@@ -1,7 +1,7 @@
 import { existsSync, lstatSync, readFileSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { deriveCard } from '../cards/index.js'
+import { deriveCard } from '../cards/derive.js'
 import { startHub } from './hub-kit.js'
 import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
 import {

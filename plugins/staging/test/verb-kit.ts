@@ -7,7 +7,8 @@ import { createStage } from '../cli/stage.js'
 import { verbs } from '../cli/verbs.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import type { Pace } from '../../../kernel/cli/index.js'
-import type { DownloadStatus, ModelCopy } from '../cli/api.js'
+import type { DownloadStatus } from '../store/download.js'
+import type { ClusterCopy } from '../types.js'
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
 
 /** A pace without waiting: each pause moves its time on at once. */
@@ -114,14 +115,15 @@ export async function nodeOf (t: { teardown (fn: () => unknown): void }, answers
 export function download (more: Partial<DownloadStatus> = {}): DownloadStatus {
   return {
     modelId: 'acme/x', status: 'downloading', progress: 0, error: null, reason: null, downloadedBytes: 0,
-    totalBytes: 1000, bytesPerSecond: 0, etaMs: null, source: null, revision: null, ...more
+    totalBytes: 1000, bytesPerSecond: 0, etaMs: null, source: null, revision: null,
+    startedAt: null, ...more
   }
 }
 
 /** A copy as GET /models/copies lists it. */
-export function copy (more: Partial<ModelCopy> = {}): ModelCopy {
+export function copy (more: Partial<ClusterCopy> = {}): ClusterCopy {
   return {
-    modelId: 'acme/x', nodeId: 'n1', nodeName: 'node1', kind: 'staged', sizeBytes: 2048, digest: null,
+    modelId: 'acme/x', nodeId: 'n1', nodeName: 'node1', kind: 'staged', sizeBytes: 2048, digest: '',
     live: true, ...more
   }
 }

@@ -1,0 +1,62 @@
+import type { ModelCard } from '../../../kernel/index.js'
+import type { Judgement } from '../service.js'
+
+/** What is known about a model beside its card. `created` is in unix seconds. */
+export interface ModelPresence {
+  installed: boolean
+  ready: boolean
+  created: number
+  /** Left out where nobody judges. */
+  judgement?: Judgement | undefined
+}
+
+/** The entry of a card in `GET /v1/models`. Megabytes are of 2^20 bytes, rounded up. */
+export function modelListEntry (card: ModelCard, { installed, ready, created, judgement }: ModelPresence) {
+  return {
+    id: card.modelId,
+    object: 'model',
+    created,
+    owned_by: 'svc',
+    name: card.title,
+    description: card.description,
+    context_length: card.contextLength,
+    tags: [card.engine, ...card.languages],
+    tasks: card.tasks,
+    storage_size_megabytes: Math.ceil(card.totalBytes / 2 ** 20),
+    supports_tensor: card.supportsTensor,
+    family: card.family,
+    quantization: card.quantization,
+    capabilities: card.tasks,
+    resolved_capabilities: capabilitiesOf(card),
+    audio: audioOf(card),
+    installed,
+    ready,
+    // Whether it can be asked, else the first broken link of its availability chain and what mends it; null
+    // where no plugin runs models.
+    available: judgement?.available ?? null,
+    broken_link: judgement?.brokenLink ?? null,
+    remedy: judgement?.remedy ?? null
+  }
+}
+
+/** What a request to the model may ask for. */
+function capabilitiesOf ({ tasks, support }: ModelCard) {
+  const has = (task: string): boolean => tasks.includes(task)
+  const tools = Object.hasOwn(support, 'tools') ? support['tools'] : undefined
+  return {
+    chat: has('chat'),
+    completions: has('completions'),
+    embeddings: has('embeddings'),
+    tts: has('tts'),
+    streaming: has('chat') || has('completions') || has('tts'),
+    tools: has('chat') && tools !== undefined && !tools.startsWith('no effect'),
+    vision: false
+  }
+}
+
+function audioOf ({ tasks, voices, defaults, languages }: ModelCard) {
+  if (!tasks.includes('tts')) return null
+  const voice = defaults['voice']
+  const preset = typeof voice === 'string' ? voice : voices[0]?.id
+  return { voices, default_voice: preset ?? null, languages }
+}
