@@ -10,10 +10,9 @@ import type { StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
-import { modelIdOf } from './ids.js'
+import { modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
-type Request = RouteRequest<{ params: { type: 'object', properties: { model_id: { type: 'string' } } } }>
 type Reason = keyof typeof errors
 
 /** Reasons of the store that have a name in the API; everything else is `download_failed`. */
@@ -42,35 +41,32 @@ export async function downloads (manager: ModelManager, request: RouteRequest): 
   return await manager.access.forward(request, { method: 'GET', path: '/store/downloads' })
 }
 
-/** Runs something on the store of this node, or has the store host answer. */
-async function onStore (
-  manager: ModelManager, request: Request,
-  call: { method: 'GET' | 'POST' | 'DELETE', end: string },
+/** A handler that runs something on the store of this node, or has the store host answer. */
+function onStore (
+  method: 'GET' | 'POST' | 'DELETE', end: string,
   work: (store: Store, modelId: string) => DownloadStatus | Promise<DownloadStatus>
-): Promise<unknown> {
-  const modelId = modelIdOf(request.params.model_id!)
-  if (manager.store === null) {
-    return await manager.access.forward(request, {
-      method: call.method, path: `${modelUrl(modelId)}/download${call.end}`
-    })
-  }
-  try {
-    return shownTo(request, await work(manager.store, modelId))
-  } catch (error) {
-    throw told(manager, error)
+): (manager: ModelManager, request: RouteRequest) => Promise<unknown> {
+  return async (manager, request) => {
+    const modelId = modelIn(request)
+    const { store, access } = manager
+    if (store === null) {
+      return await access.forward(request, { method, path: `${modelUrl(modelId)}/download${end}` })
+    }
+    try {
+      return shownTo(request, await work(store, modelId))
+    } catch (error) {
+      throw told(manager, error)
+    }
   }
 }
 
 /** GET …/download/status. */
-export async function downloadState (manager: ModelManager, request: Request): Promise<unknown> {
-  return await onStore(manager, request, { method: 'GET', end: '/status' }, (store, id) => store.status(id))
-}
+export const downloadState = onStore('GET', '/status', (store, modelId) => store.status(modelId))
 
 /** POST …/download/pause. */
-export async function pause (manager: ModelManager, request: Request): Promise<unknown> {
-  return await onStore(manager, request, { method: 'POST', end: '/pause' }, async (store, id) =>
-    await store.pause(id))
-}
+export const pause = onStore('POST', '/pause', async (store, modelId) => await store.pause(modelId))
+
+const cancelAtStore = onStore('DELETE', '', async (store, modelId) => await store.cancel(modelId))
 
 /** Says to another node that only its own transfers are meant, not the store's download. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
@@ -78,16 +74,15 @@ const TRANSFERS_HEADER = 'x-svc-transfers'
 const CANCEL_MS = 10_000
 
 /** DELETE …/download: the download into the store, and the transfers of the model to any node. */
-export async function cancelDownload (manager: ModelManager, request: Request): Promise<unknown> {
-  const modelId = modelIdOf(request.params.model_id!)
+export async function cancelDownload (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  const modelId = modelIn(request)
   const cancelled = { modelId, status: 'cancelled', progress: 0, error: null }
   if (request.member !== null && request.headers[TRANSFERS_HEADER] !== undefined) {
     return await manager.stager.cancel(modelId) ? cancelled : { ...cancelled, status: 'not_found' }
   }
   const stopped = request.member === null && await cancelTransfers(manager, request, modelId)
   try {
-    const answer = await onStore(manager, request, { method: 'DELETE', end: '' }, async (store, id) =>
-      await store.cancel(id))
+    const answer = await cancelAtStore(manager, request)
     return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
   } catch (error) {
     // Without a download, or a store to ask, the transfers were what was meant.
@@ -97,7 +92,7 @@ export async function cancelDownload (manager: ModelManager, request: Request): 
 }
 
 async function cancelTransfers (
-  manager: ModelManager, { caller }: Request, modelId: string
+  manager: ModelManager, { caller }: RouteRequest, modelId: string
 ): Promise<boolean> {
   const answers = await eachNode<boolean>(manager, manager.cluster.nodes(), {
     method: 'DELETE', path: `${modelUrl(modelId)}/download`, headers: { [TRANSFERS_HEADER]: '1' },
@@ -111,9 +106,9 @@ async function cancelTransfers (
 
 /** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
-  manager: ModelManager, request: Request & { body: StartOptions | null | undefined }
+  manager: ModelManager, request: RouteRequest & { body: StartOptions | null | undefined }
 ): Promise<unknown> {
-  return await startDownload(manager, request, modelIdOf(request.params.model_id!), request.body ?? {})
+  return await startDownload(manager, request, modelIn(request), request.body ?? {})
 }
 
 /** Starts a download here or at the store host; the answer is its state, or that host's Reply. */

@@ -3,7 +3,7 @@ import type { RouteRequest } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
 import { fileUrl, modelUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
-import { modelIdOf } from './ids.js'
+import { modelIdOf, modelIn } from './request.js'
 import type { PartialCopy } from '../peers/exchange.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
@@ -39,7 +39,7 @@ function missing (manager: ModelManager, modelId: string, { from }: Asked): Erro
 export async function manifest (
   manager: ModelManager, request: RouteRequest
 ): Promise<unknown> {
-  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const modelId = modelIn(request)
   const asked = request.query as Asked
   const found = copyOf(manager, modelId, asked)
   if (found !== undefined) return { ...found.manifest, digest: found.digest, card: found.card }

@@ -4,7 +4,7 @@ import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js
 import { modelListEntry } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
-import { modelIdOf } from './ids.js'
+import { modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** Largest custom card as JSON, bytes: it goes to every node. */
@@ -44,7 +44,7 @@ export function copies (manager: ModelManager): unknown {
 
 /** GET /models/{id}/card, with the files where any node that can be asked knows them. */
 export async function card (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const modelId = modelIn(request)
   const known = manager.catalogue.cards().get(modelId)
   if (known === undefined) {
     throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)
@@ -121,7 +121,7 @@ async function addSource (manager: ModelManager, request: RouteRequest, source: 
 
 /** DELETE /models/custom/{id}. */
 export async function removeCustom (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const modelId = modelIn(request)
   const { ctx } = manager
   if (ctx.sections.customCards.get(modelId) === undefined) {
     throw ctx.error('model_not_found', `No custom card is called ${modelId}.`)

@@ -4,7 +4,7 @@ import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { Purged } from '../space/evictor.js'
 import { told } from './downloads.js'
-import { either, modelIdOf } from './ids.js'
+import { either, modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** What a purge did on one node. */
@@ -64,7 +64,7 @@ async function everywhere (
 
 /** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const modelId = modelIn(request)
   const { store, offered, access, ctx } = manager
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
   if (offered?.get(modelId)?.bundled === true) {

@@ -5,7 +5,7 @@ import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
 import type { JobState } from '../transfer/job.js'
-import { either, modelIdOf } from './ids.js'
+import { either, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** How a node stands with a model that it was told to stage. */
@@ -24,7 +24,7 @@ const WAIT_SECONDS = 600
 
 /** POST /store/models/{id}/stage. */
 export async function stage (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const modelId = modelIdOf((request.params as { model_id: string }).model_id)
+  const modelId = modelIn(request)
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
   const refs = either<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(manager, refs)

@@ -143,7 +143,7 @@ export class Evictor {
       const safe = this.#safe(keep)
       const idle = left.filter(({ modelId }) => !safe.has(modelId))
       const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, idle })
-      if (!plan.fits) throw new NoSafeFit(plan.sentence, plan.numbers)
+      if (!plan.fits) throw new NoSafeFit(plan.sentence)
       const next = plan.evict[0]
       if (next === undefined) return { evicted }
       const freedBytes = await this.#evict(next, 'capacity', keep)

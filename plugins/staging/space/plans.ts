@@ -8,28 +8,20 @@ export interface CapacityCase {
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
 
-/** The arithmetic of a transfer that does not fit. */
-export interface CapacityNumbers {
-  additionalBytes: number
-  freeBytes: number
-  headroomBytes: number
-  /** What evicting every idle copy gives back. */
-  evictableBytes: number
-  missingBytes: number
-}
-
 /** Which copies to evict, oldest first, or why that is not enough. */
 export type CapacityPlan =
   | { fits: true, evict: string[] }
-  | { fits: false, sentence: string, numbers: CapacityNumbers }
+  | { fits: false, sentence: string, evictableBytes: number, missingBytes: number }
 
 const GIB = 1024 ** 3
 const shown = (bytes: number): string => `${(bytes / GIB).toFixed(2)} GiB`
 /** Rounded up: a single missing byte must not read as 0.00. */
 const atLeast = (bytes: number): string => `${(Math.ceil(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
-function sentenceOf (numbers: CapacityNumbers): string {
-  const { additionalBytes, freeBytes, headroomBytes, evictableBytes, missingBytes } = numbers
+/** `evictableBytes`: what evicting every idle copy gives back. */
+function sentenceOf (
+  { additionalBytes, freeBytes, headroomBytes }: CapacityCase, evictableBytes: number, missingBytes: number
+): string {
   return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
     `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
     `so ${atLeast(missingBytes)} are missing. Free space on the volume, or have a larger one used ` +
@@ -55,20 +47,14 @@ export function planCapacity (asked: CapacityCase): CapacityPlan {
   }
   if (freeBytes + evictableBytes >= needed) return { fits: true, evict }
   const missingBytes = needed - freeBytes - evictableBytes
-  const numbers = { additionalBytes, freeBytes, headroomBytes, evictableBytes, missingBytes }
-  return { fits: false, sentence: sentenceOf(numbers), numbers }
+  const sentence = sentenceOf(asked, evictableBytes, missingBytes)
+  return { fits: false, sentence, evictableBytes, missingBytes }
 }
 
 /** A transfer does not fit beside the headroom, whatever idle data goes; the message has the arithmetic. */
 export class NoSafeFit extends Error {
+  override readonly name = 'NoSafeFit'
   readonly reason = 'no_safe_fit'
-  readonly numbers: CapacityNumbers
-
-  constructor (sentence: string, numbers: CapacityNumbers) {
-    super(sentence)
-    this.name = 'NoSafeFit'
-    this.numbers = numbers
-  }
 }
 
 /** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */

@@ -64,7 +64,7 @@ export class Room {
   async check (path: string, additionalBytes: number): Promise<void> {
     const { freeBytes } = await volumeOf(path)
     const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes: this.headroomBytes, idle: [] })
-    if (!plan.fits) throw new NoSafeFit(plan.sentence, plan.numbers)
+    if (!plan.fits) throw new NoSafeFit(plan.sentence)
   }
 
   /**

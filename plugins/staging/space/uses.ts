@@ -1,22 +1,17 @@
 /** A copy is being removed at this moment: ask again shortly, it can be staged anew then. */
 export class ModelGoing extends Error {
-  readonly modelId: string
-  readonly retryable = true
+  override readonly name = 'ModelGoing'
 
   constructor (modelId: string, going: string) {
     const what = going === modelId ? modelId : `${going}, which ${modelId} needs,`
     super(`${what} is being removed from this node's disk right now. Try again in a moment.`)
-    this.name = 'ModelGoing'
-    this.modelId = modelId
   }
 }
 
-interface User { by: string, digest: string | undefined }
-
 /** Who needs which model on this node: runners, placed instances. What is used is never evicted. */
 export class Uses {
-  /** For each model its users; every use has a key of its own. */
-  readonly #users = new Map<string, Map<symbol, User>>()
+  /** For each model the content that each of its users needs; undefined is whichever is there. */
+  readonly #users = new Map<string, Map<symbol, string | undefined>>()
   readonly #going = new Map<symbol, { modelId: string, blocks: (used: string) => boolean }>()
   readonly #onUse = new Set<(modelId: string) => void>()
   readonly #onIdle = new Set<(modelId: string) => void>()
@@ -30,9 +25,9 @@ export class Uses {
     for (const going of this.#going.values()) {
       if (going.blocks(modelId)) throw new ModelGoing(modelId, going.modelId)
     }
-    const users = this.#users.get(modelId) ?? new Map<symbol, User>()
+    const users = this.#users.get(modelId) ?? new Map<symbol, string | undefined>()
     const key = Symbol(by)
-    this.#users.set(modelId, users.set(key, { by, digest }))
+    this.#users.set(modelId, users.set(key, digest))
     for (const tell of this.#onUse) tell(modelId)
     return () => {
       if (!users.delete(key) || users.size > 0) return
@@ -46,12 +41,7 @@ export class Uses {
   /** Whether somebody uses that content of a model, or whichever is there. */
   needs (modelId: string, digest: string): boolean {
     return [...this.#users.get(modelId)?.values() ?? []]
-      .some((user) => user.digest === undefined || user.digest === digest)
-  }
-
-  /** Who uses a model, in the order they came, each once. */
-  by (modelId: string): string[] {
-    return [...new Set([...this.#users.get(modelId)?.values() ?? []].map((user) => user.by))]
+      .some((needed) => needed === undefined || needed === digest)
   }
 
   /** Every used model; companions are not in it. */

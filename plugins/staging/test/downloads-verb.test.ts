@@ -89,7 +89,8 @@ t.test('svc downloads pause, resume and cancel', async (t) => {
 })
 
 t.test('transfers in the state', async (t) => {
-  const view = stateOf({ n1: [{ DownloadSoon: {} }, { DownloadPending: { modelId: 'acme/x', attemptId: 'a' } }] })
+  const pending = { DownloadPending: { modelId: 'acme/x', attemptId: 'a' } }
+  const view = stateOf({ n1: [{ DownloadSoon: {} }, pending] })
   t.match(stagingsOf(view as StateView),
     [{ nodeId: 'n1', modelId: 'acme/x', status: 'pending', total: 0, done: 0, rate: 0, etaMs: null }])
   t.same(stagingsOf({ localNodeId: 'n1', nodeIdentities: {} }), [])

@@ -103,10 +103,9 @@ t.test('what does not fit is told with the arithmetic and the next command', (t)
   const sentence = (asked: CapacityCase): string => {
     const plan = planCapacity(asked)
     if (plan.fits) throw new Error('fits')
-    const error = new NoSafeFit(plan.sentence, plan.numbers)
-    t.match(error, { name: 'NoSafeFit', message: plan.sentence, numbers: plan.numbers })
-    const { additionalBytes, freeBytes, headroomBytes, evictableBytes, missingBytes } = plan.numbers
-    t.equal(missingBytes, additionalBytes + headroomBytes - freeBytes - evictableBytes)
+    t.match(new NoSafeFit(plan.sentence), { name: 'NoSafeFit', message: plan.sentence })
+    const { additionalBytes, freeBytes, headroomBytes } = asked
+    t.equal(plan.missingBytes, additionalBytes + headroomBytes - freeBytes - plan.evictableBytes)
     return plan.sentence
   }
   t.equal(sentence(asks(52.3, 30, 'a:5.25@1 b:2.75@2 c:9/0@3')),
@@ -174,7 +173,7 @@ t.test('capacity takes the shortest oldest-first part that is enough, or all is 
     const enough = (freed: number): boolean =>
       additionalBytes === 0 || freeBytes + freed - additionalBytes >= headroomBytes
     if (!plan.fits) {
-      return !enough(all) && plan.numbers.evictableBytes === all && enough(all + plan.numbers.missingBytes)
+      return !enough(all) && plan.evictableBytes === all && enough(all + plan.missingBytes)
     }
     const taken = plan.evict.map((id) => useful.find(({ modelId }) => modelId === id)!)
     const left = useful.filter(({ modelId }) => !plan.evict.includes(modelId))

@@ -128,7 +128,7 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
   let full = true
   const evictor = {
     makeRoom: async () => {
-      if (full) throw new NoSafeFit('too little', {} as never)
+      if (full) throw new NoSafeFit('too little')
       return { evicted: [] }
     }
   }

@@ -3,6 +3,7 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { chunksOf } from '../transfer/chunks.js'
 import { fetchModel } from '../transfer/fetch.js'
+import { Job } from '../transfer/job.js'
 import { diskError } from '../transfer/types.js'
 import { SPACE_BYTES, Tally } from '../transfer/progress.js'
 import { contentOf, manifestOf } from './transfer-kit.js'
@@ -42,16 +43,24 @@ t.test('space is asked for every 1 GiB of new bytes', async (t) => {
   t.notOk(new Tally({ manifest }, chunksOf(manifest)).refused(undefined))
 })
 
-t.test('the figure stands still while lost bytes are fetched again', async (t) => {
+t.test('lost bytes count no more; a job shows no lower figure for them', async (t) => {
   const told: Progress[] = []
-  const tally = new Tally({ manifest, onProgress: (p) => { told.push(p) } }, chunksOf(manifest))
+  const job = new Job('acme/model', null, { clock: systemClock, onChange: () => {} })
+  const shown: number[] = []
+  const onProgress = (progress: Progress): void => {
+    told.push(progress)
+    job.moved(progress)
+    shown.push(job.progress.bytes)
+  }
+  const tally = new Tally({ manifest, onProgress }, chunksOf(manifest))
   tally.wrote(500)
   tally.lost(500)
   tally.wrote(300)
   tally.wrote(300)
   tally.completed(file.path)
   tally.completed(file.path)
-  t.same(told.map(({ bytes }) => bytes), [500, 500, 600, 600, 600])
+  t.same(told.map(({ bytes }) => bytes), [500, 300, 600, 600, 600])
+  t.same(shown, [500, 500, 600, 600, 600])
   t.same(told.at(-1), { bytes: 600, totalBytes: file.size, files: 1, totalFiles: 1 })
 })
 

@@ -1,6 +1,8 @@
+import type { FileHandle } from 'node:fs/promises'
+import { openInside } from '../files/open.js'
 import { manifestDigest } from '../files/record.js'
 import { diskError, SourceFault, TransferError, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
-import { BufferPool, ChunkWriter, OpenFiles } from './chunk-writer.js'
+import { ChunkWriter } from './chunk-writer.js'
 import { ChunkBits, Swarm } from './swarm.js'
 import { Journal, readJournal, findKept } from './resume.js'
 import { SourceReader } from './source-reader.js'
@@ -31,9 +33,7 @@ class Transfer {
   readonly #table: ChunkTable
   readonly #swarm: Swarm
   readonly #scores: SourceScores
-  readonly #files: OpenFiles
   readonly #tally: Tally
-  readonly #pool = new BufferPool()
   readonly #missing: ChunkBits
   readonly #small: ChunkBits
   /** Chunks that are begun, in flight or waiting for a source. */
@@ -52,7 +52,6 @@ class Transfer {
     this.#table = 'chunks' in options.manifest ? options.manifest.chunks : chunksOf(options.manifest)
     this.#swarm = options.swarm ?? new Swarm(this.#table.count)
     this.#scores = new SourceScores(this.#limits, options.random)
-    this.#files = new OpenFiles(options.folder)
     this.#tally = new Tally(options, this.#table)
     this.#missing = ChunkBits.all(this.#table.count)
     this.#small = new ChunkBits(this.#table.count)
@@ -215,28 +214,36 @@ class Transfer {
   async #receive (
     source: ChunkSource, work: Work, reader: SourceReader
   ): Promise<SourceFault | undefined> {
-    const { file: { path }, start, end } = work.chunk
-    const range = { start: start + work.done, end }
+    const { file: { path } } = work.chunk
     try {
-      return await this.#files.use(path, async (file) => {
-        const writer = new ChunkWriter(work, file, this.#pool, (bytes) => this.#wrote(work, bytes))
-        let fault: SourceFault | undefined
-        try {
-          await reader.read(source, path, range, async (piece) => {
-            work.givers.add(source.id)
-            await writer.add(piece)
-          })
-        } catch (error) {
-          if (!(error instanceof SourceFault)) throw error
-          fault = error
-        } finally {
-          await writer.end()
-        }
-        return fault
-      })
+      const file = await openInside(this.#options.folder, path, 'update')
+      try {
+        return await this.#write(source, work, reader, file)
+      } finally {
+        await file.close()
+      }
     } catch (error) {
       // Neither the source's fault nor `space` or `stop`: the disk's.
       throw this.#ended === undefined && !this.#tally.refused(error) ? diskError(error, path) : error
+    }
+  }
+
+  async #write (
+    source: ChunkSource, work: Work, reader: SourceReader, file: FileHandle
+  ): Promise<SourceFault | undefined> {
+    const { file: { path }, start, end } = work.chunk
+    const writer = new ChunkWriter(work, file, (bytes) => this.#wrote(work, bytes))
+    try {
+      await reader.read(source, path, { start: start + work.done, end }, async (piece) => {
+        work.givers.add(source.id)
+        await writer.add(piece)
+      })
+      return undefined
+    } catch (error) {
+      if (!(error instanceof SourceFault)) throw error
+      return error
+    } finally {
+      await writer.flush()
     }
   }
 

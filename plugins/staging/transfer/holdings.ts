@@ -1,3 +1,4 @@
+import { schemaChecker } from '../../../kernel/cards/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Swarm } from './swarm.js'
 
@@ -55,8 +56,8 @@ export class Holdings {
 
   /** A message of another node. Anything that is none is ignored. */
   receive (from: string, unknown: unknown): void {
-    const message = readMessage(unknown)
-    if (message === undefined) return
+    if (problemOf(unknown) !== null) return
+    const message = unknown as HoldingsMessage
     if (message.t !== 'ask') {
       for (const swarm of this.#followed.get(message.m) ?? []) this.#learn(swarm, from, message)
       return
@@ -137,22 +138,16 @@ export type HoldingsMessage =
 export const MOST_GOT = 1000
 const MOST_BASE64 = 128 * 1024
 
-const chunk = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+const chunk = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+const kind = (t: string, properties: object = {}) =>
+  ({ required: Object.keys(properties), properties: { t: { const: t }, ...properties } })
 
-/** A message of another node, or undefined for anything that is none. Pure. */
-export function readMessage (message: unknown): HoldingsMessage | undefined {
-  if (typeof message !== 'object' || message === null) return undefined
-  const { t, m, all, bits, i } = message as { [key: string]: unknown, t?: unknown, m?: unknown, all?: unknown,
-    bits?: unknown, i?: unknown }
-  if (typeof m !== 'string' || !/^[0-9a-f]{64}$/.test(m)) return undefined
-  switch (t) {
-    case 'ask':
-    case 'end': return { t, m }
-    case 'take': return chunk(i) ? { t, m, i } : undefined
-    case 'got': return Array.isArray(i) && i.length <= MOST_GOT && i.every(chunk) ? { t, m, i } : undefined
-    case 'have':
-      if (all === true) return { t, m, all }
-      return typeof bits === 'string' && bits.length <= MOST_BASE64 ? { t, m, bits } : undefined
-    default: return undefined
-  }
-}
+/** What is wrong with a message of another node; null when it is one. */
+const problemOf = schemaChecker({
+  type: 'object', required: ['t', 'm'], properties: { m: { type: 'string', pattern: '^[0-9a-f]{64}$' } },
+  anyOf: [
+    kind('ask'), kind('end'), kind('take', { i: chunk }),
+    kind('got', { i: { type: 'array', maxItems: MOST_GOT, items: chunk } }),
+    kind('have', { all: { const: true } }), kind('have', { bits: { type: 'string', maxLength: MOST_BASE64 } })
+  ]
+})

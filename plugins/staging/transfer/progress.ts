@@ -13,7 +13,6 @@ export class Tally {
   readonly #open = new Map<string, number>()
   #files = 0
   #bytes = 0
-  #told = 0
   #sinceSpace = 0
   #refusal: { error: unknown } | undefined
 
@@ -63,11 +62,9 @@ export class Tally {
     }
   }
 
-  /** Tells the progress. The bytes of a wrong chunk are fetched again: until then the figure stands still. */
   tell (): void {
     const { manifest: { totalBytes, files }, onProgress } = this.#options
-    this.#told = Math.max(this.#told, this.#bytes)
-    onProgress?.({ bytes: this.#told, totalBytes, files: this.#files, totalFiles: files.length })
+    onProgress?.({ bytes: this.#bytes, totalBytes, files: this.#files, totalFiles: files.length })
   }
 }
 

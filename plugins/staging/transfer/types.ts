@@ -76,7 +76,7 @@ export interface FetchOptions {
   onChunk?: (chunk: number) => void
   /** A chunk is asked of the store now: what other nodes are to be told. */
   onTake?: (chunk: number) => void
-  /** Bytes kept, verified or under way; never falls within a run. */
+  /** Bytes kept, verified or under way; falls when some of them were wrong. */
   onProgress?: (progress: Progress) => void
   /** Awaited every GiB (or `spaceEveryBytes`) of new bytes; what it throws ends the transfer. */
   space?: (bytesToGo: number) => Promise<void>

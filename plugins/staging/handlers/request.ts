@@ -1,4 +1,5 @@
 import { kernelError } from '../../../kernel/index.js'
+import type { RouteRequest } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 
 /** A model id out of a request. Throws `invalid_request` naming the field. */
@@ -8,6 +9,10 @@ export function modelIdOf (value: string, path = '/model_id'): string {
   const issues = [{ path, message: problem }]
   throw kernelError('invalid_request', problem, { param: path.slice(1), issues })
 }
+
+/** The model in the path of a request. Throws `invalid_request`. */
+export const modelIn = ({ params }: RouteRequest): string =>
+  modelIdOf((params as { model_id: string }).model_id)
 
 /** The one of two spellings of a body's field that was given. Throws `invalid_request` when both were. */
 export function either<T> (
