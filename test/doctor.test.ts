@@ -4,10 +4,10 @@ import { cli, sendError, sendJson, standIn } from '../kernel/test/cli-helpers.js
 import { bundled } from '../plugins/index.js'
 import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/doctor.js'
 import { checkEventLog } from '../plugins/event-log/cli/doctor.js'
-import { checkModels, checkPressure } from '../plugins/runners/instances/doctor.js'
+import { checkModels, checkPressure } from '../plugins/runners/instances/report.js'
 import { checkStore, checkVolume } from '../plugins/staging/doctor.js'
 import type { Check } from '../kernel/cli/check.js'
-import type { ModelState as State } from '../plugins/runners/instances/status.js'
+import type { ModelState as State } from '../plugins/runners/instances/report.js'
 import type { DiagnosedNode, Diagnosis, Insides } from '../plugins/diagnostics/doctor.js'
 
 const GIB = 2 ** 30

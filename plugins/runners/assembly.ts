@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createLearning, kernelError } from '../../kernel/index.js'
-import type { Context, ReadyCheck, Section } from '../../kernel/index.js'
+import type { Context, Section } from '../../kernel/index.js'
 import { createDrivers } from './donors/driver.js'
-import type { Drivers } from './donors/driver.js'
 import { createDifference, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
@@ -13,7 +12,7 @@ import {
 import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
 import { shardOf } from './instances/shapes.js'
-import type { Instance } from './instances/shapes.js'
+import type { Instance } from './instances/sections.js'
 import { createFailures, createStatuses } from './instances/statuses.js'
 import type { Failures, RunnerStatuses } from './instances/statuses.js'
 import { checkOverrides } from './machine/backends.js'
@@ -27,8 +26,9 @@ import { Losses } from './routing/losses.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { Routing } from './routing/routing.js'
+import type { RoutingParts } from './routing/routing.js'
 import { hasEnded, runnerWork, TaskTable, TaskWatchers } from './routing/tasks.js'
-import type { Absence, Instances, RunnerStatus, RunnerWork } from './service.js'
+import type { Absence, Instances, RunnerStatus } from './service.js'
 
 export type RunnersContext = Context<typeof manifest>
 
@@ -41,34 +41,10 @@ export interface MachineParts {
 }
 
 /** The working plugin, apart from what it declares. */
-export interface Assembly {
-  sections: Sections
-  detection: Detection
-  instances: PlacedInstances
-  endings: InstanceEndings
-  fleet: Fleet
-  drivers: Drivers
-  routing: Routing
-  losses: Losses
-  work: RunnerWork
-  /** `runners` and `instanceFailures` of /state. */
-  runners (): Record<string, RunnerStatus>
-  failures: Failures
-  recordFailure: Instances['recordFailure']
-  onAbsent: Instances['onAbsent']
-  readiness: (model?: string) => Promise<ReadyCheck>
-  /** Brings the runners in line with the instances. */
-  reconcile (): Promise<void>
-  /** Resolves when the instances as they are now are acknowledged by the cluster. */
-  settled (): Promise<void>
-  /** Removes old folders of runners. */
-  prune (): Promise<void>
-  /** Ends every runner and starts no other. */
-  close (): Promise<void>
-}
+export type Assembly = ReturnType<typeof assemble>
 
 /** Puts the parts together; nothing runs until an instance asks for it. */
-export function assemble (ctx: RunnersContext, machine: MachineParts): Assembly {
+export function assemble (ctx: RunnersContext, machine: MachineParts) {
   const { node, clock, log, emit } = ctx
   const { cluster, session, models } = ctx.deps
   const closing = new AbortController()
@@ -124,10 +100,17 @@ export function assemble (ctx: RunnersContext, machine: MachineParts): Assembly 
     unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
   return {
-    sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure, reconcile,
-    settled, prune,
-    ...openRouting(ctx, { launch, sections, instances, fleet, tasks, gossip, losses }),
+    sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
+    /** Brings the runners in line with the instances. */
+    reconcile,
+    /** Resolves when the instances as they are now are acknowledged by the cluster. */
+    settled,
+    /** Removes old folders of runners. */
+    prune,
+    ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
+    /** `runners` of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
+    /** Ends every runner and starts no other. */
     async close () {
       closing.abort()
       gossip.close()
@@ -150,7 +133,7 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
 function openFleet (
   ctx: RunnersContext, machine: MachineParts,
   { launch, statuses, recordFailure }:
-  { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Assembly, 'recordFailure'>
+  { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Instances, 'recordFailure'>
 ): Fleet {
   const { clock, log, emit, node: { nodeId }, deps } = ctx
   const { models } = deps
@@ -186,22 +169,19 @@ function openFleet (
   return fleet
 }
 
-interface RoutingNeeds extends Pick<Assembly, 'sections' | 'instances' | 'fleet' | 'losses'> {
+interface RoutingNeeds extends Pick<RoutingParts, 'sections' | 'placed' | 'fleet' | 'tasks' | 'gossip'> {
   launch: LaunchParts
-  tasks: TaskTable
-  gossip: TaskGossip
+  losses: Losses
 }
 
 /** How requests find a runner, and what is known of them afterwards. */
-function openRouting (
-  ctx: RunnersContext, { launch, sections, instances, fleet, tasks, gossip, losses }: RoutingNeeds
-): Pick<Assembly, 'routing' | 'readiness' | 'work' | 'onAbsent'> {
+function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: RoutingNeeds) {
+  const { fleet, tasks } = needs
   const { clock, log, node, deps: { cluster, models, state } } = ctx
   const absent = new Set<(modelId: string) => Absence | null>()
   const watchers = new TaskWatchers(clock, node.nodeId)
   const routing = new Routing({
-    self: node, clock, log, cluster, bundle: launch.bundle, models, state, sections, placed: instances, fleet,
-    tasks, gossip, watchers,
+    ...needs, self: node, clock, log, cluster, bundle: launch.bundle, models, state, watchers,
     newId: randomUUID,
     backend: (card) => backendOf(launch, card),
     absence: (modelId) => [...absent].map((tell) => tell(modelId)).find((found) => found !== null) ?? null,
@@ -211,7 +191,7 @@ function openRouting (
   return {
     routing,
     work: runnerWork(watchers, fleet),
-    onAbsent (tell) {
+    onAbsent (tell: (modelId: string) => Absence | null): () => void {
       absent.add(tell)
       return () => { absent.delete(tell) }
     },
@@ -232,7 +212,6 @@ function sectionsOf (ctx: RunnersContext) {
     failures: ctx.sections.failures
   }
 }
-type Sections = ReturnType<typeof sectionsOf>
 
 /** Looks for the hardware there is; ends with the plugin. */
 function detect (ctx: RunnersContext, { files, uid }: MachineParts): Detection {

@@ -1,6 +1,16 @@
 import { durableEvent } from '../../kernel/index.js'
 import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kernel/index.js'
 
+/** The schema of an object that has all of these fields, perhaps some of the optional ones, and no others. */
+export const exactly = <const P extends object, const O extends object = object>(
+  properties: P, optional = {} as O
+) => ({
+  type: 'object',
+  additionalProperties: false,
+  required: Object.keys(properties) as (keyof P)[],
+  properties: { ...properties, ...optional } as { -readonly [K in keyof (P & O)]: (P & O)[K] }
+} as const)
+
 /** Schema of `plugins.runners` in svc.yaml. */
 export const config = {
   type: 'object',

@@ -29,12 +29,13 @@ export const manifest = {
   checks: {
     models: {
       summary: 'Memory, and models that are placed and do not answer.',
-      load: () => import('./instances/doctor.js')
+      load: async () => ({ default: (await import('./instances/report.js')).doctor })
     }
   },
   status: {
     instances: {
-      summary: 'Instances, and models that cannot be asked.', load: () => import('./instances/status.js')
+      summary: 'Instances, and models that cannot be asked.',
+      load: async () => ({ default: (await import('./instances/report.js')).status })
     }
   },
   variables: {

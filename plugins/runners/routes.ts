@@ -1,6 +1,9 @@
 import type { RouteDecl } from '../../kernel/index.js'
+import { exactly } from './declarations.js'
 import { LINKS } from './routing/chain.js'
 
+const text = { type: 'string' } as const
+const textOrNull = { type: ['string', 'null'] } as const
 const uuid = { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const
 const id = { type: 'string', minLength: 1, maxLength: 128 } as const
 
@@ -12,18 +15,8 @@ export const routes = {
     summary: 'Cancels a running command of any node by the id in its x-svc-command-id header.',
     members: true,
     authority: 'invoke',
-    params: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['command_id'],
-      properties: { command_id: { type: 'string', minLength: 1, maxLength: 128 } }
-    },
-    reply: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['message', 'command_id'],
-      properties: { message: { type: 'string' }, command_id: { type: 'string' } }
-    },
+    params: exactly({ command_id: id }),
+    reply: exactly({ message: text, command_id: text }),
     errors: ['command_unknown', 'missing_grant']
   },
   availability: {
@@ -31,38 +24,20 @@ export const routes = {
     url: '/models/:model_id/availability',
     summary: 'What a model needs to answer, link by link, and what mends the first that is broken.',
     authority: 'read',
-    params: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['model_id'],
-      properties: { model_id: { type: 'string', minLength: 1, maxLength: 512 } }
-    },
-    reply: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['model_id', 'available', 'broken_link', 'message', 'remedy', 'links'],
-      properties: {
-        model_id: { type: 'string' },
-        available: { type: 'boolean' },
-        broken_link: { type: ['string', 'null'] },
-        message: { type: ['string', 'null'] },
-        remedy: { type: ['string', 'null'] },
-        links: {
-          type: 'array',
-          items: {
-            type: 'object',
-            additionalProperties: false,
-            required: ['link', 'ok', 'message', 'remedy'],
-            properties: {
-              link: { enum: LINKS },
-              ok: { type: ['boolean', 'null'] },
-              message: { type: 'string' },
-              remedy: { type: ['string', 'null'] }
-            }
-          }
-        }
+    params: exactly({ model_id: { type: 'string', minLength: 1, maxLength: 512 } }),
+    reply: exactly({
+      model_id: text,
+      available: { type: 'boolean' },
+      broken_link: textOrNull,
+      message: textOrNull,
+      remedy: textOrNull,
+      links: {
+        type: 'array',
+        items: exactly({
+          link: { enum: LINKS }, ok: { type: ['boolean', 'null'] }, message: text, remedy: textOrNull
+        })
       }
-    }
+    })
   },
   task: {
     method: 'POST',
@@ -73,25 +48,15 @@ export const routes = {
     stream: true,
     bodyLimit: 8 * 1024 * 1024,
     produces: 'application/vnd.svc.task',
-    body: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['taskId', 'commandId', 'modelId', 'instanceId', 'runnerId', 'capability', 'task'],
-      properties: {
-        taskId: { type: 'string', pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' },
-        commandId: id,
-        modelId: { type: 'string', minLength: 1, maxLength: 256 },
-        instanceId: id,
-        runnerId: id,
-        capability: id,
-        task: {
-          type: 'object',
-          additionalProperties: false,
-          required: ['kind', 'payload'],
-          properties: { kind: id, payload: { type: 'object' } }
-        }
-      }
-    },
+    body: exactly({
+      taskId: uuid,
+      commandId: id,
+      modelId: { type: 'string', minLength: 1, maxLength: 256 },
+      instanceId: id,
+      runnerId: id,
+      capability: id,
+      task: exactly({ kind: id, payload: { type: 'object' } })
+    }),
     errors: ['not_found', 'overloaded']
   },
   donor: {
@@ -102,12 +67,7 @@ export const routes = {
     authority: 'invoke',
     stream: true,
     produces: 'application/octet-stream',
-    body: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instanceId', 'runnerId', 'feedId'],
-      properties: { instanceId: id, runnerId: id, feedId: uuid }
-    },
+    body: exactly({ instanceId: id, runnerId: id, feedId: uuid }),
     errors: ['not_found', 'instance_lost', 'overloaded']
   },
   feed: {
@@ -118,9 +78,7 @@ export const routes = {
     authority: 'invoke',
     stream: true,
     produces: 'application/octet-stream',
-    params: {
-      type: 'object', additionalProperties: false, required: ['feed_id'], properties: { feed_id: uuid }
-    },
+    params: exactly({ feed_id: uuid }),
     errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,6 +1,5 @@
 import { defineService } from '../../kernel/index.js'
-import type { InstanceFailure } from './instances/statuses.js'
-import type { Instance } from './instances/shapes.js'
+import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { TerminalStatus } from './routing/tasks.js'
 import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
 
@@ -11,7 +10,7 @@ export type { TaskRequest } from './routing/serve.js'
 export { bodyOf, changed, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
-} from './instances/shapes.js'
+} from './instances/sections.js'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`

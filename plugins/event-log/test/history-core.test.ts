@@ -11,7 +11,7 @@ import { chance } from './history-kit.js'
 import type { CoreCluster, CoreNode, Owner } from '../../../kernel/test/cluster-core-kit.js'
 import type { Clock, Logger, Section } from '../../../kernel/index.js'
 import type { ClusterCore } from '../../../kernel/cluster/cluster.js'
-import type { Instance } from '../../runners/instances/shapes.js'
+import type { Instance } from '../../runners/instances/sections.js'
 import type { ClusterPart } from '../history/part.js'
 
 const nothing = (): void => {}

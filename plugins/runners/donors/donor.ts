@@ -8,7 +8,7 @@ import { openAnswer, whileLive } from '../routing/remote/member.js'
 import type { MemberParts } from '../routing/remote/member.js'
 import type { routes } from '../routes.js'
 import { assignmentOf } from '../instances/shapes.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { roleOf } from './role.js'
 import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH

@@ -1,6 +1,6 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf, lends, shardOf } from '../instances/shapes.js'
-import type { Instance, ShardBody } from '../instances/shapes.js'
+import type { Instance, ShardBody } from '../instances/sections.js'
 
 /** A donor as its driver sees it. */
 export interface DonorRank { nodeId: string, runnerId: string, layers: number }

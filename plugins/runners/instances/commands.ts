@@ -1,63 +1,38 @@
 import type { CommandDecl, Section } from '../../../kernel/index.js'
+import { events, exactly } from '../declarations.js'
 import { AT_ONCE } from '../routing/losses.js'
 import { sections } from './sections.js'
 import type { Entering } from '../service.js'
 import { bodyOf, changed } from './shapes.js'
-import type { Instance } from './shapes.js'
+import type { Instance } from './sections.js'
 
 const text = { type: 'string' } as const
-const failure = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['taskId', 'commandId', 'errorType', 'errorMessage'],
-  properties: { taskId: text, commandId: text, errorType: text, errorMessage: text }
-} as const
 
 /** Decisions about instances: only the master makes them. */
 export const commands = {
   settle: {
     summary: 'Changes nothing: once it is acknowledged, all that was entered before it is.',
-    args: { type: 'object', additionalProperties: false },
+    args: exactly({}),
     result: { type: 'object', required: ['sessionId'], properties: { sessionId: text } }
   },
   tasksFailed: {
     summary: 'Tells of tasks that failed, each of them once.',
-    args: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['failures'],
-      properties: { failures: { type: 'array', items: failure, maxItems: AT_ONCE } }
-    },
+    args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload, maxItems: AT_ONCE } }),
     result: { type: 'object', additionalProperties: false }
   },
   create: {
     summary: 'Places an instance; the one that is there already counts.',
-    args: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instance'],
-      properties: { instance: sections.instances.value, force: { type: 'boolean' } }
-    },
+    args: exactly({ instance: sections.instances.value }, { force: { type: 'boolean' } }),
     result: { type: 'object', required: ['instanceId'], properties: { instanceId: text } }
   },
   remove: {
     summary: 'Removes an instance; nothing happens when it is gone.',
-    args: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instanceId'],
-      properties: { instanceId: text }
-    },
+    args: exactly({ instanceId: text }),
     result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
   },
   drain: {
     summary: 'Has an instance take no new requests; it is removed when its last one has ended.',
-    args: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instanceId', 'seconds'],
-      properties: { instanceId: text, seconds: { type: 'number', minimum: 0 } }
-    },
+    args: exactly({ instanceId: text, seconds: { type: 'number', minimum: 0 } }),
     result: { type: 'object', required: ['found'], properties: { found: { type: 'boolean' } } }
   }
 } as const satisfies Record<string, CommandDecl>

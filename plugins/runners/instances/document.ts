@@ -1,7 +1,8 @@
 import type { Logger, ModelCard, Section, Session } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../service.js'
 import { assignmentOf, bodyOf, leads, namedRunners } from './shapes.js'
-import type { Assignment, Instance, RingInstance, ShardBody } from './shapes.js'
+import type { Assignment } from './shapes.js'
+import type { Instance, RingInstance, ShardBody } from './sections.js'
 
 /** An instance with its runner on this node. */
 export interface LedInstance { ring: RingInstance, assignment: Assignment }

@@ -1,113 +1,107 @@
 import { cardSchema } from '../../../kernel/index.js'
-import type { SectionDecl } from '../../../kernel/index.js'
+import type { FromSchema, ModelCard, SectionDecl } from '../../../kernel/index.js'
+import { exactly } from '../declarations.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
-
 const strings = { type: 'array', items: text } as const
 
-/** What was asked for when an instance was placed. */
-export const placement = {
-  type: 'object',
-  additionalProperties: false,
-  required: [
-    'origin', 'sharding', 'instanceMeta', 'minNodes', 'excluded', 'failedOn', 'ttlSeconds', 'replaces'
-  ],
-  properties: {
-    origin: { enum: ['request', 'autoplace', 'on_demand'] },
-    sharding: { enum: ['Pipeline', 'Tensor'] },
-    instanceMeta: { enum: ['Ring', 'LlamaRpc'] },
-    minNodes: { type: 'integer', minimum: 1 },
-    excluded: strings,
-    failedOn: strings,
-    ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
-    replaces: { type: ['string', 'null'] }
-  }
-} as const
+/** What was asked for when an instance was placed, so that it can be placed again when it is lost. */
+export const placement = exactly({
+  /** Who asked: somebody, `plugins.placement.autoplace`, or a request for a model that was not placed. */
+  origin: { enum: ['request', 'autoplace', 'on_demand'] },
+  sharding: { enum: ['Pipeline', 'Tensor'] },
+  instanceMeta: { enum: ['Ring', 'LlamaRpc'] },
+  minNodes: { type: 'integer', minimum: 1 },
+  /** Install ids of nodes that were excluded, and of those on which the model failed since. */
+  excluded: strings,
+  failedOn: strings,
+  /** Without a request for so long it is unloaded, seconds; null for never. */
+  ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
+  /** The instance whose place it took; null for one that is the first. */
+  replaces: { type: ['string', 'null'] }
+})
+export type PlacementIntent = FromSchema<typeof placement>
 
 const { totalBytes: _, files: __, ...cardFields } = cardSchema.properties
-const size = {
-  type: 'object', additionalProperties: false, required: ['inBytes'], properties: { inBytes: count }
+const size = exactly({ inBytes: count })
+const file = {
+  type: 'object', required: ['path', 'role', 'size'], properties: { path: text, role: text, size }
 } as const
 
-const shardBody = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'],
-  properties: {
-    modelCard: {
-      type: 'object',
-      required: ['modelId', 'engine', 'storageSize', 'files'],
-      properties: {
-        ...cardFields,
-        storageSize: size,
-        files: {
-          type: 'array',
-          items: {
-            type: 'object', required: ['path', 'role', 'size'], properties: { path: text, role: text, size }
-          }
-        }
-      }
-    },
-    deviceRank: count,
-    worldSize: count,
-    startLayer: count,
-    endLayer: count,
-    nLayers: count
+/** A model card as /state shows it: byte counts are `{inBytes}`. */
+export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
+  storageSize: { inBytes: number }
+  files: { path: string, role: string, size: { inBytes: number }, sha256?: string }[]
+}
+
+/** The part of a model one runner holds; layers are half open. */
+const shardBody = exactly({
+  modelCard: {
+    type: 'object',
+    required: ['modelId', 'engine', 'storageSize', 'files'],
+    properties: { ...cardFields, storageSize: size, files: { type: 'array', items: file } }
+  },
+  deviceRank: count,
+  worldSize: count,
+  startLayer: count,
+  endLayer: count,
+  nLayers: count
+})
+export type ShardBody = Omit<FromSchema<typeof shardBody>, 'modelCard'> & { modelCard: StateCard }
+export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
+
+/** The schema of a one-key object, whose key says which of these its value is. */
+const tagged = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties }) as const
+
+const shard = tagged({ PipelineShardMetadata: shardBody, TensorShardMetadata: shardBody })
+const host = { type: 'object', required: ['ip', 'port'], properties: { ip: text, port: count } } as const
+const hosts = { type: 'object', additionalProperties: { type: 'array', items: host } } as const
+
+const ringFields = {
+  instanceId: text,
+  contextTokenLimit: count,
+  systemRole: { type: ['string', 'null'] },
+  engine: text,
+  shardAssignments: exactly({
+    modelId: text,
+    runnerToShard: { type: 'object', additionalProperties: shard },
+    nodeToRunner: { type: 'object', additionalProperties: text }
+  }),
+  hostsByNode: hosts
+} as const
+const ringOptional = {
+  /** Absent in an instance that the caller composed itself. */
+  placement,
+  /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
+  modelDigest: text,
+  /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */
+  drainUntil: text
+} as const
+const ringInstance = exactly(ringFields, ringOptional)
+const llamaRpcInstance = exactly({
+  ...ringFields,
+  /** Node id. */
+  driverNode: text,
+  /** The links on which the driver reaches its donors, by node id in the order of their ranks. */
+  donorEndpoints: hosts
+}, ringOptional)
+
+type Hosts = Record<string, { ip: string, port: number }[]>
+export type RingInstance = Omit<FromSchema<typeof ringInstance>, 'shardAssignments' | 'hostsByNode'> & {
+  shardAssignments: {
+    modelId: string, runnerToShard: Record<string, Shard>, nodeToRunner: Record<string, string>
   }
-} as const
-
-const shard = {
-  type: 'object',
-  additionalProperties: false,
-  minProperties: 1,
-  maxProperties: 1,
-  properties: { PipelineShardMetadata: shardBody, TensorShardMetadata: shardBody }
-} as const
-
-const hosts = {
-  type: 'object',
-  additionalProperties: {
-    type: 'array',
-    items: { type: 'object', required: ['ip', 'port'], properties: { ip: text, port: count } }
-  }
-} as const
-
-const ringInstance = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'],
-  properties: {
-    instanceId: text,
-    contextTokenLimit: { type: 'integer', minimum: 0 },
-    systemRole: { type: ['string', 'null'] },
-    engine: text,
-    shardAssignments: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['modelId', 'runnerToShard', 'nodeToRunner'],
-      properties: {
-        modelId: text,
-        runnerToShard: { type: 'object', additionalProperties: shard },
-        nodeToRunner: { type: 'object', additionalProperties: text }
-      }
-    },
-    hostsByNode: hosts,
-    placement,
-    modelDigest: text,
-    drainUntil: text
-  }
-} as const
-
-const llamaRpcInstance = {
-  ...ringInstance,
-  required: [...ringInstance.required, 'driverNode', 'donorEndpoints'],
-  properties: { ...ringInstance.properties, driverNode: text, donorEndpoints: hosts }
-} as const
+  hostsByNode: Hosts
+}
+/** One rank, the driver, runs llama.cpp's server with the whole model; the others lend it memory and work. */
+export type LlamaRpcInstance = RingInstance & { driverNode: string, donorEndpoints: Hosts }
+/** An instance as the control document and /state hold it: one key that names how its ranks talk. */
+export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
 
 const bare = { type: 'object' } as const
-
-const statuses = {
+const status = tagged({
   RunnerIdle: bare,
   RunnerConnecting: bare,
   RunnerConnected: bare,
@@ -124,43 +118,26 @@ const statuses = {
   RunnerFailed: {
     type: 'object', required: ['errorMessage'], properties: { errorMessage: text, errorCode: text }
   }
-} as const
+})
+
+const failure = exactly({
+  instanceId: text,
+  modelId: text,
+  errorCode: text,
+  errorMessage: text,
+  affectedNodeIds: strings,
+  recordedAt: text
+})
+/** Why an instance cannot serve, as /state shows it. */
+export type InstanceFailure = FromSchema<typeof failure>
 
 /** Document sections of this plugin. */
 export const sections = {
   instances: {
     writer: 'master',
     summary: 'Instance id to the tagged instance: which node is to run what.',
-    value: {
-      type: 'object',
-      additionalProperties: false,
-      minProperties: 1,
-      maxProperties: 1,
-      properties: { RingInstance: ringInstance, LlamaRpcInstance: llamaRpcInstance }
-    }
+    value: tagged({ RingInstance: ringInstance, LlamaRpcInstance: llamaRpcInstance })
   },
-  runners: {
-    writer: 'node',
-    summary: 'Runner id to its status, a one-key object.',
-    value: {
-      type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties: statuses
-    }
-  },
-  failures: {
-    writer: 'node',
-    summary: 'The newest failures of instances on this node.',
-    value: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['instanceId', 'modelId', 'errorCode', 'errorMessage', 'affectedNodeIds', 'recordedAt'],
-      properties: {
-        instanceId: text,
-        modelId: text,
-        errorCode: text,
-        errorMessage: text,
-        affectedNodeIds: strings,
-        recordedAt: text
-      }
-    }
-  }
+  runners: { writer: 'node', summary: 'Runner id to its status, a one-key object.', value: status },
+  failures: { writer: 'node', summary: 'The newest failures of instances on this node.', value: failure }
 } as const satisfies Record<string, SectionDecl>

@@ -1,70 +1,8 @@
 import type { ModelCard } from '../../../kernel/index.js'
+import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } from './sections.js'
 
 /** A card with more files goes into an instance without them: the document goes to every node. */
 const INSTANCE_FILES_MAX = 64
-
-/** A model card as /state shows it: byte counts are `{inBytes}`. */
-export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
-  storageSize: { inBytes: number }
-  files: { path: string, role: string, size: { inBytes: number }, sha256?: string }[]
-}
-
-/** The part of a model one runner holds; layers are half open. */
-export interface ShardBody {
-  modelCard: StateCard
-  deviceRank: number
-  worldSize: number
-  startLayer: number
-  endLayer: number
-  nLayers: number
-}
-export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
-
-/** What was asked for when an instance was placed, so that it can be placed again when it is lost. */
-export type PlacementIntent = {
-  /** Who asked: somebody, `plugins.placement.autoplace`, or a request for a model that was not placed. */
-  origin: 'request' | 'autoplace' | 'on_demand'
-  sharding: 'Pipeline' | 'Tensor'
-  instanceMeta: 'Ring' | 'LlamaRpc'
-  minNodes: number
-  /** Install ids of nodes that were excluded, and of those on which the model failed since. */
-  excluded: string[]
-  failedOn: string[]
-  /** Without a request for so long it is unloaded, seconds; null for never. */
-  ttlSeconds: number | null
-  /** The instance whose place it took; null for one that is the first. */
-  replaces: string | null
-}
-
-export type RingInstance = {
-  instanceId: string
-  contextTokenLimit: number
-  systemRole: string | null
-  engine: string
-  shardAssignments: {
-    modelId: string
-    runnerToShard: Record<string, Shard>
-    nodeToRunner: Record<string, string>
-  }
-  hostsByNode: Record<string, { ip: string, port: number }[]>
-  /** Absent in an instance that the caller composed itself. */
-  placement?: PlacementIntent
-  /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
-  modelDigest?: string
-  /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */
-  drainUntil?: string
-}
-
-/** One rank, the driver, runs llama.cpp's server with the whole model; the others lend it memory and work. */
-export type LlamaRpcInstance = RingInstance & {
-  /** Node id. */
-  driverNode: string
-  /** The links on which the driver reaches its donors, by node id in the order of their ranks. */
-  donorEndpoints: RingInstance['hostsByNode']
-}
-
-/** An instance as the control document and /state hold it: one key that names how its ranks talk. */
-export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
 
 /** The fields that every kind of instance has. */
 export function bodyOf (instance: Instance): RingInstance {

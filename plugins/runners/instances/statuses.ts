@@ -1,6 +1,7 @@
 import type { Clock, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import type { RunnerStatus } from '../service.js'
+import type { InstanceFailure } from './sections.js'
 
 /** Progress and Ready/Running changes reach the document at most this often, ms; other changes at once. */
 const STATUS_COALESCE_MS = 500
@@ -56,16 +57,6 @@ function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolea
   const from = kindOf(before)
   const to = kindOf(after)
   return from !== to && !(serves(from) && serves(to))
-}
-
-/** Why an instance cannot serve, as /state shows it. */
-export type InstanceFailure = {
-  instanceId: string
-  modelId: string
-  errorCode: string
-  errorMessage: string
-  affectedNodeIds: string[]
-  recordedAt: string
 }
 
 /** The failures of every known node. Each node writes its own, at most 64. */

@@ -2,7 +2,8 @@ import { showBytes } from '../../../kernel/cli/index.js'
 import type { Machine, ModelCard } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
-import type { Assignment, ShardBody } from '../instances/shapes.js'
+import type { Assignment } from '../instances/shapes.js'
+import type { ShardBody } from '../instances/sections.js'
 
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */

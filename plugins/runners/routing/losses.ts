@@ -1,10 +1,11 @@
 import { delay } from '../../../kernel/index.js'
-import type { Clock, Cluster, Logger, Session } from '../../../kernel/index.js'
+import type { Clock, Cluster, FromSchema, Logger, Session } from '../../../kernel/index.js'
+import type { events } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import type { Task } from './tasks.js'
 
 /** A task that failed, as the event tells it. */
-export interface TaskFailure { taskId: string, commandId: string, errorType: string, errorMessage: string }
+export type TaskFailure = FromSchema<typeof events.TaskFailed.payload>
 
 /** An open task of another node; `asker` is the install id of the node that gave it, if one did. */
 export interface OpenTask { task: Task, asker: string | null }

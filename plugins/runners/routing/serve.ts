@@ -2,6 +2,7 @@ import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index
 import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, RouteQuery, Runners } from '../service.js'
+import type { TaskFailure } from './losses.js'
 import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
 
@@ -55,7 +56,7 @@ const isLoss = (error: unknown): error is SvcError =>
 /** What is told when a task ends. */
 export interface ServeParts {
   log: Logger
-  taskFailed (failure: { taskId: string, commandId: string, errorType: string, errorMessage: string }): void
+  taskFailed (failure: TaskFailure): void
   watchers: Pick<TaskWatchers, 'begin'>
 }
 

@@ -3,7 +3,7 @@ import { createAnnouncer } from '../instances/document.js'
 import { commandHandlers, commands } from '../instances/commands.js'
 import { InstanceService } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { ensure, startRunners, until } from './rig.js'
 import { card, section, soloInstance } from './samples.js'
 

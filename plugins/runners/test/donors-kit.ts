@@ -16,7 +16,7 @@ import type { Role } from '../donors/role.js'
 import { RunnerError } from '../process/errors.js'
 import type { RunnerStatus } from '../service.js'
 import { stateCard } from '../instances/shapes.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { card } from './samples.js'
 
 /** What the kit needs of a tap test. */

@@ -3,7 +3,7 @@ import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { LedInstance } from '../instances/document.js'
 import { InstanceEndings } from '../instances/endings.js'
 import type { EndingsParts } from '../instances/endings.js'
-import type { RingInstance } from '../instances/shapes.js'
+import type { RingInstance } from '../instances/sections.js'
 import { bodyOf } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 

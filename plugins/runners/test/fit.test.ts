@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Machine } from '../../../kernel/index.js'
 import { createFit, shortage, weightsOf } from '../machine/memory.js'
-import type { ShardBody } from '../instances/shapes.js'
+import type { ShardBody } from '../instances/sections.js'
 import { stateCard } from '../instances/shapes.js'
 import { card } from './samples.js'
 

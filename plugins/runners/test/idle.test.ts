@@ -1,7 +1,7 @@
 import t from 'tap'
 import { IdleTimes } from '../instances/endings.js'
 import type { Unloadable } from '../instances/endings.js'
-import type { PlacementIntent } from '../instances/shapes.js'
+import type { PlacementIntent } from '../instances/sections.js'
 import { endings, ledBy } from './endings-kit.js'
 
 const one: Unloadable = {

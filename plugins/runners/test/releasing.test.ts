@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Removals } from '../instances/endings.js'
 import { bodyOf } from '../instances/shapes.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { card, soloInstance } from './samples.js'
 
 const on = (instanceId: string): Instance =>

@@ -6,7 +6,7 @@ import type { AvailabilityParts, Candidate } from '../routing/availability.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { RunnerStatus } from '../service.js'
 import { bodyOf } from '../instances/shapes.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { card, soloInstance } from './samples.js'
 
 const at = (name: string, load: number, own = false): Candidate =>

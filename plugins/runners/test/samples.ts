@@ -1,7 +1,7 @@
 import type { ModelCard, Section } from '../../../kernel/index.js'
 import type { RuntimeFiles } from '../machine/runtimes.js'
 import { stateCard } from '../instances/shapes.js'
-import type { Instance, Shard } from '../instances/shapes.js'
+import type { Instance, Shard } from '../instances/sections.js'
 
 /** A small card; `over` changes fields. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {

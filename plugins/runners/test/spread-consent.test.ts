@@ -4,7 +4,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { opensPorts, roleOf } from '../donors/role.js'
 import { launchOptions } from '../instances/launch.js'
 import type { LaunchParts } from '../instances/launch.js'
-import type { Instance } from '../instances/shapes.js'
+import type { Instance } from '../instances/sections.js'
 import { star } from './donors-kit.js'
 import { card } from './samples.js'
 

@@ -1,0 +1,125 @@
+import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
+import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
+
+/** What GET /state says of instances; a lone or an older node may leave some out. */
+export interface ModelState extends ClusterState {
+  instances?: Record<string, Record<string, unknown>>
+  runners?: Record<string, Record<string, unknown>>
+  waitingInstances?: Record<string, { modelId: string }>
+}
+
+/** What `svc status` shows: instances, and models that cannot be asked. */
+export const status: StatusPart = {
+  async run ({ state, look }) {
+    const instances = instancesOf(state)
+    const unavailable = await readUnavailable(look, unservedModels(state))
+    return {
+      json: { instances, unavailable },
+      above: [`Instances: ${instances.filter((one) => one.ready).length} of ${instances.length} ready`],
+      below: unavailable.map(({ modelId, brokenLink, message, remedy }) =>
+        `${modelId}: ${plain(message)} [${brokenLink}]\n  ${plain(remedy)}`)
+    }
+  }
+}
+
+/** What `svc doctor` checks: nodes short of memory, and models that are placed and do not answer. */
+export const doctor: Checker = {
+  run: async ({ state }) => [...checkPressure(state), ...checkModels(state)]
+}
+
+interface Assigned {
+  modelId?: string
+  runnerToShard?: Record<string, unknown>
+  nodeToRunner?: Record<string, string>
+}
+
+/** The fields of the shard assignments that an instance has. */
+function assignedIn (tagged: Record<string, unknown>): Assigned {
+  const [instance] = Object.values(tagged) as { shardAssignments?: Assigned }[]
+  return instance?.shardAssignments ?? {}
+}
+
+const kindOf = ({ runners = {} }: ModelState, runnerId: string): string =>
+  Object.keys(runners[runnerId] ?? {})[0] ?? 'no runner'
+const serves = (kind: string): boolean => kind === 'RunnerReady' || kind === 'RunnerRunning'
+const waitingModels = ({ waitingInstances = {} }: ModelState): string[] =>
+  Object.values(waitingInstances).map(({ modelId }) => modelId)
+
+interface InstanceRow { instanceId: string, modelId: string | null, ready: boolean }
+
+/** The instances, each ready when all of its runners can serve. */
+function instancesOf (state: ModelState): InstanceRow[] {
+  return Object.entries(state.instances ?? {}).map(([instanceId, tagged]) => {
+    const { modelId = null, runnerToShard = {} } = assignedIn(tagged)
+    const kinds = Object.keys(runnerToShard).map((id) => kindOf(state, id))
+    return { instanceId, modelId, ready: kinds.length > 0 && kinds.every(serves) }
+  })
+}
+
+/** The models of which an instance does not serve, or waits for a place. */
+function unservedModels (state: ModelState): string[] {
+  const unready = instancesOf(state)
+    .flatMap(({ modelId, ready }) => modelId === null || ready ? [] : [modelId])
+  return [...new Set([...unready, ...waitingModels(state)])].sort()
+}
+
+/** The body of GET /models/{id}/availability; the last three are null where it is available. */
+interface Availability {
+  model_id: string, available: boolean, broken_link: string | null, message: string | null
+  remedy: string | null
+}
+
+/** What keeps a model from answering, and what mends it. */
+interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
+
+/** Those of the models that cannot be asked; nothing of one about which the node does not tell. */
+async function readUnavailable (
+  look: CheckContext['look'], models: readonly string[]
+): Promise<Unavailable[]> {
+  const all = await Promise.all(models.map((id) =>
+    look<Availability>(`/models/${modelInPath(id)}/availability`)))
+  return all.flatMap((one) => isVerbError(one) || one.available
+    ? []
+    : [{ modelId: one.model_id, brokenLink: one.broken_link!, message: one.message!, remedy: one.remedy! }])
+}
+
+/** Models that are placed and do not answer, or wait for a place. Pure, as all checks here. */
+export function checkModels (state: ModelState): Check[] {
+  const instances = Object.values(state.instances ?? {})
+  const checks = instances.flatMap((tagged) => {
+    const { modelId = 'a model', nodeToRunner = {} } = assignedIn(tagged)
+    return Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
+      checkRank(modelId, nameIn(state, nodeId), kindOf(state, runnerId)))
+  })
+  const waiting = waitingModels(state).map((modelId) =>
+    warn(`model ${plain(modelId)}`, 'waits for a place', `What keeps it: svc why ${plain(modelId)}`))
+  const found = [...checks.filter((check) => check.result !== 'ok'), ...waiting]
+  return found.length > 0 || instances.length === 0
+    ? found
+    : [ok('models', `${instances.length} placed, all runners ready`)]
+}
+
+function checkRank (modelId: string, node: string, kind: string): Check {
+  const model = plain(modelId)
+  const [name, message] = [`model ${model}`, `${kind} on ${node}`]
+  if (serves(kind)) return ok(name, message)
+  const make = kind === 'RunnerFailed' ? fail : warn
+  return make(name, message, `What keeps it from answering: svc why ${model}`)
+}
+
+const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
+  plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+
+/** Less memory than this share of the machine's is little. */
+const MEMORY_LITTLE = 0.05
+
+/** Nodes that are short of memory. */
+export function checkPressure (state: ModelState): Check[] {
+  return Object.entries(state.nodeMemory ?? {}).flatMap(([nodeId, memory]) => {
+    if (memory === null) return []
+    const [free, total] = [memory.ramAvailable.inBytes, memory.ramTotal.inBytes]
+    if (free >= total * MEMORY_LITTLE) return []
+    return [warn(`memory of ${nameIn(state, nodeId)}`, `${showBytes(free)} free of ${showBytes(total)}`,
+      'See what is loaded there and stop what nobody needs: svc ps, svc stop MODEL')]
+  })
+}
