@@ -45,8 +45,7 @@ export type Assembly = ReturnType<typeof assemble>
 
 /** Puts the parts together; nothing runs until an instance asks for it. */
 export function assemble (ctx: RunnersContext, machine: MachineParts) {
-  const { node, clock, log, emit } = ctx
-  const { cluster, session, models } = ctx.deps
+  const { node, clock, log, emit, deps: { cluster, models } } = ctx
   const closing = new AbortController()
   const sections = sectionsOf(ctx)
   const detection = detect(ctx, machine)
@@ -58,12 +57,7 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
     gossip.changed()
     if (hasEnded(status)) endings.taskEnded(runnerId)
   })
-  const losses = new Losses({
-    clock, log, session, cluster,
-    placed: (instanceId) => instances.get(instanceId) !== undefined,
-    send: async (failures) => await ctx.command('tasksFailed', { failures }),
-    tell: (failure) => { emit('TaskFailed', failure) }
-  })
+  const losses = openLosses(ctx, instances)
   const gossip = new TaskGossip({ cluster, clock, tasks, missing: losses.missing.bind(losses) })
   const statuses = createStatuses(sections.runners, clock)
   const leases = createLeases(models)
@@ -119,6 +113,16 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
       await reconcile()
     }
   }
+}
+
+function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
+  const { clock, log, deps: { session, cluster } } = ctx
+  return new Losses({
+    clock, log, session, cluster,
+    placed: (instanceId) => instances.get(instanceId) !== undefined,
+    send: async (failures) => await ctx.command('tasksFailed', { failures }),
+    tell: (failure) => { ctx.emit('TaskFailed', failure) }
+  })
 }
 
 /** Writes down why an instance failed here, and tells everybody. */
