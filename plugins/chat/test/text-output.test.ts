@@ -35,8 +35,6 @@ const cases: [string, Omit<OutputOptions, 'newId'>, string, Whole][] = [
     { content: 'Yes', reasoning: 'hm </thin', calls: [] }],
   ['thinking that does not end', { tools: null }, '<think>on and on',
     { content: '', reasoning: 'on and on', calls: [] }],
-  ['thinking is not looked for', { tools: null, reasoning: false }, '<think>a</think>',
-    { content: '<think>a</think>', reasoning: '', calls: [] }],
   ['markers without tools', { tools: null }, '<tool_call>{}</tool_call>',
     { content: '<tool_call>{}</tool_call>', reasoning: '', calls: [] }],
   ['one Hermes call', { tools: 'hermes' },
@@ -55,6 +53,8 @@ const cases: [string, Omit<OutputOptions, 'newId'>, string, Whole][] = [
     { content: 'done', reasoning: '', calls: [call('a', '{}')] }],
   ['no call between the tags', { tools: 'hermes' }, '<tool_call>what < is</tool_call> this',
     { content: 'what < isthis', reasoning: '', calls: [] }],
+  ['nothing between the tags', { tools: 'hermes' }, 'What <tool_call> </tool_call> is this',
+    { content: 'Whatis this', reasoning: '', calls: [] }],
   ['a call that breaks off', { tools: 'hermes' }, '<tool_call>{"name": "a", "argu',
     { content: '{"name": "a", "argu', reasoning: '', calls: [] }],
   ['arguments that break off', { tools: 'hermes' }, '<tool_call>{"name": "a", "arguments": {"x": "y',
@@ -81,7 +81,7 @@ const cases: [string, Omit<OutputOptions, 'newId'>, string, Whole][] = [
 t.test('outputs are taken apart the same however they are cut', async (t) => {
   for (const [name, options, text, wanted] of cases) {
     t.strictSame(read([text], options), wanted, name)
-    t.strictSame(read(text.split(''), options), wanted, `${name}, letter by letter`)
+    t.strictSame(read(text.split(''), options), wanted, `${name}, character by character`)
     for (let i = 1; i < text.length; i++) {
       const got = read([text.slice(0, i), text.slice(i)], options)
       if (JSON.stringify(got) !== JSON.stringify(wanted)) t.strictSame(got, wanted, `${name}, cut at ${i}`)

@@ -39,7 +39,7 @@ function answer (text: LoadedText, choice: unknown, seed: number, maxTokens = 15
     seed }, dice(seed), maxTokens)
   t.ok(ended)
   const stream = text.stream([], { markers: MARKERS })
-  const reader = new OutputReader({ tools: text.toolFormat, reasoning: false, newId: () => 'x' })
+  const reader = new OutputReader({ tools: text.toolFormat, newId: () => 'x' })
   const out: Answer = { content: '', calls: [] }
   for (const piece of [...ids.map((id) => reader.push(stream.push(id).text)), reader.push(stream.end().text),
     reader.end()]) {

@@ -5,55 +5,41 @@ import type { StreamOptions, TextStream } from './types.js'
 const SPACE = 0x20
 
 /**
- * Text of ids so far: bytes are joined over tokens, so a character appears only when all its bytes are there.
+ * Decodes ids one by one. Bytes are joined over tokens, so that a character appears only when all its bytes
+ * are there; `end` gives incomplete ones as U+FFFD. Drops the first `strip` spaces at the start of the text.
  */
-class Detokeniser {
-  private readonly table: TokenTable
-  private readonly shown: (id: number) => boolean
+function detokeniser (
+  table: TokenTable, strip: number, shown: (id: number) => boolean
+): { push: (id: number) => string, end: () => string } {
   // The mark U+FEFF is text here, not an encoding signature.
-  private readonly decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true })
-  private strip: number
-
-  constructor (table: TokenTable, strip: number, shown: (id: number) => boolean) {
-    this.table = table
-    this.strip = strip
-    this.shown = shown
-  }
-
-  push (id: number): string {
-    if (!this.shown(id)) return ''
-    let bytes = bytesOf(this.table, id)
-    if (bytes.length > 0 && this.strip > 0) bytes = this.withoutLead(bytes)
-    return this.decoder.decode(bytes, { stream: true })
-  }
-
-  /** What was held back; incomplete characters become U+FFFD. */
-  end (): string {
-    return this.decoder.decode()
-  }
-
-  private withoutLead (bytes: Uint8Array): Uint8Array {
+  const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true })
+  let spaces = strip
+  const stripped = (bytes: Uint8Array): Uint8Array => {
     let from = 0
-    while (from < bytes.length && bytes[from] === SPACE && this.strip > 0) {
-      from++
-      this.strip--
-    }
-    if (from < bytes.length) this.strip = 0
+    while (from < spaces && bytes[from] === SPACE) from++
+    spaces = from < bytes.length ? 0 : spaces - from
     return bytes.subarray(from)
+  }
+  return {
+    push (id) {
+      if (!shown(id)) return ''
+      return decoder.decode(stripped(bytesOf(table, id)), { stream: true })
+    },
+    end: () => decoder.decode()
   }
 }
 
 /** The text of ids as a whole: the same as all pushes of a stream without stop strings. */
 export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecial: boolean): string {
-  const text = new Detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
+  const text = detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
   let out = ''
   for (const id of ids) out += text.push(id)
   return out + text.end()
 }
 
 /**
- * Finds stop strings in text that comes in pieces. The one whose end comes first counts (of those the
- * longest), so the result does not depend on how the text was cut.
+ * Finds stop strings in text that comes in pieces. The one that ends first counts (of those the longest), so
+ * the result does not depend on how the text was cut.
  */
 export class StopFinder {
   private readonly stops: readonly string[]
@@ -68,15 +54,15 @@ export class StopFinder {
   push (text: string): { text: string, stopped: boolean } {
     if (this.found !== null) return { text: '', stopped: true }
     const all = this.held + text
-    const { at: cut, stop } = this.firstStop(all)
-    if (stop !== null) {
-      this.found = stop
+    const first = this.firstStop(all)
+    if (first !== undefined) {
+      this.found = first.stop
       this.held = ''
-      return { text: all.slice(0, cut), stopped: true }
+      return { text: all.slice(0, first.at), stopped: true }
     }
-    const keep = this.mayBegin(all)
-    this.held = all.slice(all.length - keep)
-    return { text: all.slice(0, all.length - keep), stopped: false }
+    const sure = all.length - beginningOf(all, this.stops)
+    this.held = all.slice(sure)
+    return { text: all.slice(0, sure), stopped: false }
   }
 
   end (): string {
@@ -85,31 +71,21 @@ export class StopFinder {
     return rest
   }
 
-  /** The stop string that is finished first, and where it begins. */
-  private firstStop (text: string): { at: number, stop: string | null } {
-    let first: { at: number, stop: string | null } = { at: text.length, stop: null }
-    let end = Infinity
-    for (const stop of this.stops) {
-      const at = text.indexOf(stop)
-      if (at < 0) continue
-      if (at + stop.length < end || (at + stop.length === end && at < first.at)) {
-        first = { at, stop }
-        end = at + stop.length
-      }
-    }
-    return first
+  private firstStop (text: string): { stop: string, at: number } | undefined {
+    const found = this.stops.map((stop) => ({ stop, at: text.indexOf(stop) })).filter(({ at }) => at >= 0)
+    return found.sort((a, b) => a.at + a.stop.length - b.at - b.stop.length || a.at - b.at)[0]
   }
+}
 
-  /** Length of the longest end of `text` that begins a stop string. */
-  private mayBegin (text: string): number {
-    let longest = 0
-    for (const stop of this.stops) {
-      for (let n = Math.min(stop.length - 1, text.length); n > longest; n--) {
-        if (text.endsWith(stop.slice(0, n))) longest = n
-      }
+/** Length of the longest end of `text` that begins one of the words, but is not a whole one. */
+export function beginningOf (text: string, words: readonly string[]): number {
+  let longest = 0
+  for (const word of words) {
+    for (let n = Math.min(word.length - 1, text.length); n > longest; n--) {
+      if (text.endsWith(word.slice(0, n))) longest = n
     }
-    return longest
   }
+  return longest
 }
 
 /** A text stream over a token table; see `TextStream`. */
@@ -117,7 +93,7 @@ export function textStream (table: TokenTable, stops: readonly string[],
   options: StreamOptions = {}): TextStream {
   const markers = new Set((options.markers ?? []).map((m) => table.added.get(m)))
   const strip = options.continues === true ? 0 : table.strip
-  const text = new Detokeniser(table, strip, (id) => !table.special.has(id) || markers.has(id))
+  const text = detokeniser(table, strip, (id) => !table.special.has(id) || markers.has(id))
   const finder = new StopFinder(stops)
   return {
     push: (id) => finder.push(text.push(id)),

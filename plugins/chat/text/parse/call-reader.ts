@@ -1,3 +1,4 @@
+import { parsed } from '../../json.js'
 import { toolFormats } from '../tool-formats.js'
 
 /** What is new of a tool call; `name` comes once, before the first arguments. */
@@ -8,9 +9,9 @@ const ARGUMENT_KEYS: readonly string[] = Object.values(toolFormats).map(({ argum
 const CALL_KEYS = ['name', 'type', 'id', ...ARGUMENT_KEYS]
 
 /**
- * Reads one JSON object `{"name": …, "arguments": {…}}` character by character and hands out the name and
- * the text of the arguments as they come. Other keys are passed over. Nothing is handed out before both the
- * name is known and the arguments have begun.
+ * Reads one JSON object `{"name": …, "arguments": {…}}` character by character and returns the name and
+ * the text of the arguments as they come. Other keys are ignored. Nothing is returned before the name is
+ * known and the arguments have begun.
  */
 export class CallReader {
   /** `open`, or how it ended: a call, or something else. */
@@ -22,13 +23,15 @@ export class CallReader {
   private escaped = false
   /** The key at depth 1 whose value is read; null while a key is read. */
   private key: string | null = null
-  /** Text of the current key or value, where it is not handed out as it comes. */
+  /** Text of the current key or value, unless it belongs to the arguments. */
   private part = ''
   private name: string | null = null
   private hasArguments = false
-  private streaming = false
+  /** The characters that come belong to the object of the arguments. */
+  private inArguments = false
+  /** Text of the arguments that was not returned yet. */
   private held = ''
-  private told = false
+  private nameReturned = false
 
   push (c: string): CallDelta | null {
     this.text += c
@@ -60,7 +63,7 @@ export class CallReader {
     if (c === '}' || c === ']') return this.closed(c)
     if (this.depth === 1 && c === ',') return this.ended()
     if (this.depth === 1 && c === ':' && this.key === null) {
-      this.key = parsed(this.part) ?? ''
+      this.key = stringIn(this.part) ?? ''
       this.part = ''
       if (!this.certain && !CALL_KEYS.includes(this.key)) this.state = 'other'
       return
@@ -73,7 +76,7 @@ export class CallReader {
     this.depth++
     if (this.depth === 2 && this.isArguments()) {
       this.hasArguments = true
-      this.streaming = true
+      this.inArguments = true
     }
     this.add(c)
   }
@@ -82,17 +85,17 @@ export class CallReader {
     if (this.depth === 1) this.ended()
     else this.add(c)
     this.depth--
-    if (this.depth === 1) this.streaming = false
+    if (this.depth === 1) this.inArguments = false
     if (this.depth === 0) this.state = this.certain ? 'call' : 'other'
   }
 
-  /** A value is over. */
+  /** A value is complete. */
   private ended (): void {
-    if (this.key === 'name' && this.name === null) this.name = parsed(this.part)
+    if (this.key === 'name' && this.name === null) this.name = stringIn(this.part)
     else if (this.isArguments() && this.part !== '') {
       // JSON inside a text, or null.
       this.hasArguments = true
-      this.held = parsed(this.part) ?? (this.part === 'null' ? '{}' : this.part)
+      this.held = stringIn(this.part) ?? (this.part === 'null' ? '{}' : this.part)
     }
     this.key = null
     this.part = ''
@@ -103,26 +106,23 @@ export class CallReader {
   }
 
   private add (c: string): void {
-    if (this.streaming) this.held += c
+    if (this.inArguments) this.held += c
     else this.part += c
   }
 
   private news (): CallDelta | null {
     if (!this.certain) return null
     const out: CallDelta = {}
-    if (!this.told) out.name = this.name ?? ''
+    if (!this.nameReturned) out.name = this.name ?? ''
     if (this.held !== '') out.arguments = this.held
-    this.told = true
+    this.nameReturned = true
     this.held = ''
     return out.name === undefined && out.arguments === undefined ? null : out
   }
 }
 
-function parsed (text: string): string | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'string' ? value : null
-  } catch {
-    return null
-  }
+/** The string that a JSON text stands for; null for anything else. */
+function stringIn (json: string): string | null {
+  const value = parsed(json)
+  return typeof value === 'string' ? value : null
 }
