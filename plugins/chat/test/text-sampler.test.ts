@@ -6,7 +6,7 @@ import type { SamplingParams } from '../text/types.js'
 import { dice, PLAIN } from './text-kit.js'
 
 const shared = (forbidden: number[] = []): { forbidden: Int32Array, truncation: Truncation } =>
-  ({ forbidden: Int32Array.from(forbidden), truncation: new Truncation(8) })
+  ({ forbidden: Int32Array.from(forbidden), truncation: new Truncation() })
 const chooser = (params: Partial<SamplingParams>, forbidden: number[] = [],
   seed = 1): ReturnType<typeof tokenChooser> =>
   tokenChooser({ ...PLAIN, ...params }, shared(forbidden), seededRandom(seed), null)
@@ -89,16 +89,16 @@ t.test('draws follow the distribution that is left', async (t) => {
 })
 
 t.test('ties at the border go to the first ids', async (t) => {
-  t.strictSame([...new Truncation(4).keep(Float32Array.of(1, 2, 1, 1), 2,
+  t.strictSame([...new Truncation().keep(Float32Array.of(1, 2, 1, 1), 2,
     { temperature: 1, topK: 2, topP: 1, minP: 0 })].sort(), [0, 1])
-  t.strictSame([...new Truncation(4).keep(Float32Array.of(1, 1, 1, 1), 1,
+  t.strictSame([...new Truncation().keep(Float32Array.of(1, 1, 1, 1), 1,
     { temperature: 1, topK: 0, topP: 0.5, minP: 0 })].sort(), [0, 1])
-  t.strictSame([...new Truncation(2).keep(Float32Array.of(1, 1, 1, 1), 1,
+  t.strictSame([...new Truncation().keep(Float32Array.of(1, 1, 1, 1), 1,
     { temperature: 1, topK: 3, topP: 1, minP: 0 })].sort(), [0, 1, 2], 'a longer row than before')
 })
 
 t.test('selection is the same as sorting', async (t) => {
-  const truncation = new Truncation(3000)
+  const truncation = new Truncation()
   for (let seed = 0; seed < 150; seed++) {
     const d = dice(seed)
     const n = 2 + d.below(3000)

@@ -12,7 +12,7 @@ import { tokenChooser } from './sampler.js'
 import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
-import { ChatTemplate, findTemplates } from './template.js'
+import { chatTemplate, findTemplates } from './template.js'
 import { fitVocabulary, tokenTable } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
@@ -33,8 +33,7 @@ export async function loadText (directory: string, options: TextOptions = {}): P
   const eosIds = endTokens(files, tokenizer, size)
   const templates = findTemplates(files)
   const format = toolFormatOf([...templates.values()].join('\n'))
-  const template = new ChatTemplate(templates, namedTokens(files), options.now ?? (() => new Date()))
-  const shared: SamplerShared = { forbidden: forbiddenIds(table, size), truncation: new Truncation(size) }
+  const shared: SamplerShared = { forbidden: forbiddenIds(table, size), truncation: new Truncation() }
   const grammars = new GrammarFactory(table, size, eosIds, format)
   const random = options.random ?? (() => randomInt(2 ** 40) / 2 ** 40)
   const exact = (): TokenTable => table ?? noStreams(files)
@@ -46,7 +45,7 @@ export async function loadText (directory: string, options: TextOptions = {}): P
       text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
     warm: () => { grammars.warm() },
-    render: (messages, how) => template.render(messages, how),
+    render: chatTemplate(templates, namedTokens(files), options.now ?? (() => new Date())),
     stream: (stop, how) => textStream(exact(), stop, how),
     chooser: (params: SamplingParams) => tokenChooser(params, shared,
       seededRandom(params.seed ?? Math.floor(random() * 2 ** 53)), grammars.constraint(params))

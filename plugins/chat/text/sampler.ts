@@ -6,7 +6,7 @@ import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
 const MIN_LOGPROB = -9999
 const GREEDY_BELOW = 1e-5
 
-/** Restricts the next token; told of every token that was chosen. */
+/** Restricts the next token, by the tokens that were chosen before. */
 export interface Constraint {
   /** Sets the logits of tokens that are not allowed to -Infinity. */
   mask (logits: Float32Array): void
@@ -14,6 +14,7 @@ export interface Constraint {
   allows (id: number): boolean
   /** Sets the logits of all tokens to -Infinity that `allows` refuses; slow, exact. */
   restrict (logits: Float32Array): void
+  /** Takes the token that was chosen. */
   accept (id: number): void
 }
 

@@ -12,15 +12,10 @@ export interface TruncationRule { temperature: number, topK: number, topP: numbe
  * calls; one instance may serve many sequences, one after the other.
  */
 export class Truncation {
-  private ids: Int32Array
-  private bucket: Uint16Array
+  private ids = new Int32Array()
+  private bucket = new Uint16Array()
   private readonly counts = new Uint32Array(BUCKETS)
   private readonly masses = new Float64Array(BUCKETS)
-
-  constructor (vocabulary: number) {
-    this.ids = new Int32Array(vocabulary)
-    this.bucket = new Uint16Array(vocabulary)
-  }
 
   /**
    * Ids that remain, most of them in rising order. `best`: the greatest logit. The view is valid until the

@@ -1,12 +1,10 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
 import { invalid } from './errors.js'
-import { isObject } from '../json.js'
+import { isObject, parsed } from '../json.js'
 import type { TextFiles } from './files.js'
 import type { ChatMessage, RenderOptions } from './types.js'
 
-/**
- * Steps of evaluation one rendering may take: one to two seconds. Public templates take some 40 a message.
- */
+/** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
 const MAX_STEPS = 400_000
 /** Most numbers of one range(). */
 const MAX_RANGE = 100_000
@@ -35,51 +33,40 @@ export function findTemplates (files: Pick<TextFiles, 'template' | 'tokenizerCon
   return found
 }
 
-/** Renders conversations with a model's templates. `tokens`: bos_token, eos_token and so on. */
-export class ChatTemplate {
-  private readonly templates: Templates
-  private readonly tokens: Readonly<Record<string, string>>
-  private readonly now: () => Date
-  private readonly parsed = new Map<string, Template>()
+/** Renders a conversation as the text of a prompt. Throws EngineError `invalid_request`. */
+export type Render = (messages: readonly ChatMessage[], options: RenderOptions) => string
 
-  constructor (templates: Templates, tokens: Readonly<Record<string, string>>, now: () => Date) {
-    this.templates = templates
-    this.tokens = tokens
-    this.now = now
+/** Renders with a model's templates. `tokens`: bos_token, eos_token and so on. `now`: the time for dates. */
+export function chatTemplate (
+  templates: Templates, tokens: Readonly<Record<string, string>>, now: () => Date
+): Render {
+  const known = new Map<string, Template>()
+  const find = (withTools: boolean): Template => {
+    const name = withTools && templates.has('tool_use') ? 'tool_use' : 'default'
+    const source = templates.get(name) ?? templates.values().next().value
+    if (source === undefined) {
+      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
+    }
+    const template = known.get(name) ?? parse(source)
+    known.set(name, template)
+    return template
   }
-
-  /** The prompt text. Throws EngineError `invalid_request` with the template's own words. */
-  render (messages: readonly ChatMessage[], options: RenderOptions): string {
-    const tools = options.tools !== undefined && options.tools.length > 0 ? options.tools : null
-    const template = this.find(tools !== null)
+  return (messages, { tools = [], addGenerationPrompt, extra }) => {
+    const template = find(tools.length > 0)
     const variables = {
-      ...this.tokens,
+      ...tokens,
       messages: messages.map(forTemplate),
-      tools,
+      tools: tools.length > 0 ? tools : null,
       documents: null,
-      add_generation_prompt: options.addGenerationPrompt,
-      ...options.extra
+      add_generation_prompt: addGenerationPrompt,
+      ...extra
     }
     try {
-      return evaluate(template, variables, this.now)
+      return evaluate(template, variables, now)
     } catch (error) {
       throw invalid(`the model's chat template refuses these messages: ${(error as Error).message}`,
         'messages')
     }
-  }
-
-  private find (withTools: boolean): Template {
-    const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
-    const source = this.templates.get(name) ?? this.templates.values().next().value
-    if (source === undefined) {
-      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
-    }
-    let template = this.parsed.get(name)
-    if (template === undefined) {
-      template = parse(source)
-      this.parsed.set(name, template)
-    }
-    return template
   }
 }
 
@@ -101,16 +88,9 @@ function forTemplate (message: ChatMessage): Record<string, unknown> {
 
 function withObjectArguments (call: unknown): unknown {
   if (!isObject(call) || !isObject(call['function'])) return call
-  const { arguments: text, ...rest } = call['function']
-  return { ...call, function: { ...rest, arguments: typeof text === 'string' ? parsedOr(text) : text } }
-}
-
-function parsedOr (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
+  const { arguments: given, ...rest } = call['function']
+  const value = typeof given === 'string' ? parsed(given) : undefined
+  return { ...call, function: { ...rest, arguments: value === undefined ? given : value } }
 }
 
 /** What is used of the library's interpreter; its own declarations cannot be resolved by an ESM project. */
@@ -134,12 +114,7 @@ class BoundedInterpreter extends BaseInterpreter {
 function evaluate (template: Template, variables: Record<string, unknown>, now: () => Date): string {
   const environment = new BaseEnvironment()
   const globals: Record<string, unknown> = {
-    false: false,
-    true: true,
-    none: null,
-    False: false,
-    True: true,
-    None: null,
+    false: false, true: true, none: null, False: false, True: true, None: null,
     raise_exception: (message: string) => { throw new Error(message) },
     range: boundedRange,
     strftime_now: (format: string) => strftime(now(), format)
@@ -156,15 +131,11 @@ function boundedRange (start: number, stop?: number, step = 1): number[] {
   return Array.from({ length: count }, (_, i) => from + i * step)
 }
 
-const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
-  'October', 'November', 'December']
-const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
-
 /** The part of Python's strftime that public templates use, English names, local time. */
 export function strftime (date: Date, format: string): string {
   const two = (n: number): string => String(n).padStart(2, '0')
-  const month = MONTHS[date.getMonth()] ?? ''
-  const day = DAYS[date.getDay()] ?? ''
+  const month = date.toLocaleString('en-US', { month: 'long' })
+  const day = date.toLocaleString('en-US', { weekday: 'long' })
   const parts: Record<string, string> = {
     Y: String(date.getFullYear()), m: two(date.getMonth() + 1), d: two(date.getDate()),
     H: two(date.getHours()), M: two(date.getMinutes()), S: two(date.getSeconds()),

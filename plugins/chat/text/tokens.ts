@@ -19,7 +19,6 @@ export interface TokenTable {
   /** Text of the added tokens (special or not) to their id. */
   added: ReadonlyMap<string, number>
   strip: number
-  longest: number
 }
 
 /** One token's way to bytes, and what happens at the start of the text. */
@@ -40,21 +39,18 @@ export function tokenTable (tokenizer: Json): TokenTable | null {
   const known = new Uint8Array(entries.length)
   const special = new Set<number>()
   const added = new Map<string, number>()
-  let longest = 1
   for (let id = 0; id < entries.length; id++) {
     const entry = entries[id]
     const bytes = entry === undefined ? new Uint8Array(0) : rule.toBytes(entry.token, entry.added)
     parts.push(bytes)
     offsets[id + 1] = (offsets[id] ?? 0) + bytes.length
-    longest = Math.max(longest, bytes.length)
     if (entry === undefined) continue
     known[id] = 1
     if (entry.special) special.add(id)
     if (entry.added) added.set(entry.token, id)
   }
   return {
-    size: entries.length, bytes: Buffer.concat(parts), offsets, special, known, added, strip: rule.strip,
-    longest
+    size: entries.length, bytes: Buffer.concat(parts), offsets, special, known, added, strip: rule.strip
   }
 }
 
@@ -162,7 +158,7 @@ function pieceBytes (token: string, replacements: readonly [string, string][],
 }
 
 /** Byte-level BPE writes every byte as one visible character (the table of GPT-2's encoder.py). */
-const byteOfLetter = ((): Map<string, number> => {
+const byteOfCharacter = ((): Map<string, number> => {
   const map = new Map<string, number>()
   const visible = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) ||
     (b >= 174 && b <= 255)
@@ -172,7 +168,7 @@ const byteOfLetter = ((): Map<string, number> => {
 })()
 
 function byteLevel (token: string, added: boolean): Uint8Array {
-  const letters = [...token]
-  if (added || letters.some((c) => !byteOfLetter.has(c))) return encoder.encode(token)
-  return Uint8Array.from(letters, (c) => byteOfLetter.get(c) ?? 0)
+  const bytes = [...token].map((c) => byteOfCharacter.get(c))
+  if (added || bytes.includes(undefined)) return encoder.encode(token)
+  return Uint8Array.from(bytes as number[])
 }

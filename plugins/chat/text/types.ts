@@ -53,8 +53,9 @@ export interface LoadedText {
 }
 
 /** `extra` reaches the template as variables, e.g. `enable_thinking`. */
-export interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string,
-  unknown> }
+export interface RenderOptions {
+  tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string, unknown>
+}
 
 /** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */
 export interface ChatMessage {
