@@ -1,7 +1,5 @@
 import { chainAfter, entryAfter, place, samePosition, START } from './entries.js'
-import { Texts } from './texts.js'
 import type { Entry, Position, Submission } from './entries.js'
-import type { Page } from './texts.js'
 
 /** What happened to the log. */
 export type LogChange =
@@ -19,27 +17,49 @@ export const RING_ENTRIES = 10_000
 /** Bytes of JSON that entries in memory may have together; the oldest go first. */
 export const RING_BYTES = 32 * 1024 * 1024
 
+/** Most entries, and most bytes of them, in one message. */
+export const PAGE_ENTRIES = 500
+export const PAGE_BYTES = 256 * 1024
+
+/** Entries as they are sent. */
+export interface Page {
+  /** Position just before the first of them. */
+  readonly base: Position
+  /** A JSON list. */
+  readonly entries: string
+  /** Position of the last of them, or `base` when there is none. */
+  readonly end: Position
+}
+
 /**
- * The newest entries in memory, in order, and the JSON of more of them, to be sent. Listeners see every
- * change.
+ * The newest entries in memory, in order, and the JSON of more of them, to be sent: a string costs the
+ * garbage collector next to nothing, and is sent as it is. Listeners see every change.
  */
 export class EventLog {
   /** Just before the oldest entry kept. */
   base: Position = START
+  /** Just before the oldest entry that can still be sent; at or before `base`. */
+  oldest: Position = START
   readonly entries: Entry[] = []
   readonly #ids = new Set<string>()
   readonly #listeners = new Set<(change: LogChange) => void>()
   readonly #most: number
-  readonly #texts: Texts
+  readonly #mostTexts: number
+  readonly #mostBytes: number
+  #texts: (Position & { readonly text: string })[] = []
+  #bytes = 0
+  /** The last page that was made, and where the log ended then: as a rule all followers are sent the same. */
+  #made: { readonly page: Page, readonly last: Position } | null = null
 
-  /** Keeps `most` entries, and the JSON of `mostTexts` of `mostBytes` together, which are as many or more. */
+  /**
+   * Keeps `most` entries, and the JSON of `mostTexts` of `mostBytes` together, which are as many or more; up
+   * to an eighth above that until the oldest are removed, many at a time.
+   */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
-    this.#texts = new Texts(mostTexts, mostBytes)
     this.#most = most
+    this.#mostBytes = mostBytes
+    this.#mostTexts = mostTexts
   }
-
-  /** Position just before the oldest entry that can still be sent; at or before `base`. */
-  get oldest (): Position { return this.#texts.base }
 
   /** Position of the newest entry. */
   get last (): Position { return this.entries.at(-1) ?? this.base }
@@ -64,17 +84,17 @@ export class EventLog {
   }
 
   /** Puts a new event at the end. */
-  extend (idx: number, sid: string, submission: Submission): Entry {
-    const entry = entryAfter(this.last, idx, sid, submission)
-    this.#push(entry)
-    return entry
+  extend (idx: number, sid: string, submission: Submission): void {
+    this.#push(entryAfter(this.last, idx, sid, submission))
   }
 
   #push (entry: Entry): void {
     const text = JSON.stringify(entry)
-    this.#texts.push(entry, text)
+    this.#texts.push({ ...place(entry), text })
+    this.#bytes += text.length
     this.entries.push(entry)
     this.#ids.add(entry.id)
+    this.#forgetTexts()
     while (this.entries.length > this.#most || this.entries[0]!.idx <= this.oldest.idx) {
       const dropped = this.entries.shift()!
       this.#ids.delete(dropped.id)
@@ -83,14 +103,27 @@ export class EventLog {
     this.#notify({ type: 'append', entry, text })
   }
 
+  #forgetTexts (): void {
+    const texts = this.#texts
+    const isTooMuch = (part: number): boolean => texts.length > this.#mostTexts * part ||
+      (this.#bytes > this.#mostBytes * part && texts.length > 1)
+    if (!isTooMuch(9 / 8)) return
+    let left = texts.length
+    while (left > this.#mostTexts || (this.#bytes > this.#mostBytes && left > 1)) {
+      this.#bytes -= texts[texts.length - left]!.text.length
+      left--
+    }
+    this.oldest = place(texts.splice(0, texts.length - left).at(-1)!)
+  }
+
   /** Removes the entries after index `after` and returns them, oldest first. */
   cut (after: number): Entry[] { return this.#cut(after, null) }
 
   #cut (after: number, base: Position | null): Entry[] {
-    const from = firstAfter(this.entries, after)
-    const removed = this.entries.splice(from)
+    const removed = this.entries.splice(firstAfter(this.entries, after))
     // Texts go back further than entries: those that are older stay, whatever `after` is.
-    this.#texts.cut(Math.max(after, this.base.idx))
+    const texts = this.#texts.splice(firstAfter(this.#texts, Math.max(after, this.base.idx)))
+    this.#bytes -= texts.reduce((sum, { text }) => sum + text.length, 0)
     for (const { id } of removed) this.#ids.delete(id)
     if (removed.length > 0) this.#notify({ type: 'cut', after, entries: removed, base })
     return removed
@@ -99,13 +132,29 @@ export class EventLog {
   /** Empties the log, which begins again after `base`. Returns the entries that were in it. */
   restart (base: Position): Entry[] {
     const removed = this.#cut(-1, base)
-    this.base = place(base)
-    this.#texts.restart(this.base)
+    this.#texts = []
+    this.#bytes = 0
+    this.base = this.oldest = place(base)
     return removed
   }
 
-  /** The page that follows a position; null when that is not a position of this log from `oldest` on. */
-  page (after: Position): Page | null { return this.#texts.page(after) }
+  /**
+   * The page that follows a position, as large as a message may be; null when that is not a position of this
+   * log from `oldest` on.
+   */
+  page (after: Position): Page | null {
+    const { last } = this
+    const made = this.#made
+    const isMade = made !== null && samePosition(made.page.base, after) && samePosition(made.last, last)
+    if (isMade) return made.page
+    const from = firstAfter(this.#texts, after.idx)
+    if (!samePosition(this.#texts[from - 1] ?? this.oldest, after)) return null
+    const texts = fitting(this.#texts.slice(from, from + PAGE_ENTRIES), ({ text }) => text.length)
+    const entries = `[${texts.map(({ text }) => text).join(',')}]`
+    const page = { base: place(after), entries, end: place(texts.at(-1) ?? after) }
+    this.#made = { page, last }
+    return page
+  }
 
   /** Positions from the newest back, ever further apart, the last one `base`. */
   locator (): Position[] {
@@ -125,14 +174,26 @@ export class EventLog {
   }
 }
 
-/** Place of the first entry with an index above `idx`. */
-export function firstAfter (entries: readonly Entry[], idx: number): number {
+/** Place of the first of these, in order of their indices, with an index above `idx`. */
+export function firstAfter (list: readonly { readonly idx: number }[], idx: number): number {
   let low = 0
-  let high = entries.length
+  let high = list.length
   while (low < high) {
     const middle = (low + high) >> 1
-    if (entries[middle]!.idx <= idx) low = middle + 1
+    if (list[middle]!.idx <= idx) low = middle + 1
     else high = middle
   }
   return low
+}
+
+/** The first of these that fit into one message, at least one. `bytesOf`: of one of them as JSON. */
+export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {
+  const page: T[] = []
+  let bytes = 0
+  for (const item of items) {
+    bytes += bytesOf(item)
+    if (page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)) break
+    page.push(item)
+  }
+  return page
 }

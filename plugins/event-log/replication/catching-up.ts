@@ -1,7 +1,7 @@
-import { samePosition, START } from '../log/entries.js'
+import { samePosition } from '../log/entries.js'
 import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
-import type { Message } from './messages.js'
+import type { Of } from './messages.js'
 
 // How a node takes over pages of other logs: a follower from its master, a new master from its peers, and a
 // node that was away from any peer that has what it missed.
@@ -18,7 +18,8 @@ const LEARN_MOST_MS = 60_000
  */
 const FETCH_MS = 5_000
 
-type Page = Extract<Message, { type: 'page' }>
+/** Appends an entry; false when it does not continue the log. */
+type Append = (entry: Entry) => boolean
 
 export interface Adopted {
   /** `whole`: the log equals the master's; `more`: as far as the page goes; `broken`: it did not fit. */
@@ -28,11 +29,15 @@ export interface Adopted {
 }
 
 /** Makes the log of a follower equal to the master's as far as the page goes. */
-export function adopt (
-  log: EventLog, { base, entries, last }: Page,
-  append: (entry: Entry) => boolean
-): Adopted {
-  const removed = log.holds(base) ? [] : startBehind(log, base)
+export function adopt (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): Adopted {
+  const removed: Entry[] = []
+  if (!log.holds(base)) {
+    // A log that ends before the master's begins was away for too long: its entries are older than what the
+    // master keeps, and stay on disk. Those of any other log go back.
+    const away = log.last.idx < base.idx
+    const before = log.restart(base)
+    if (!away) removed.push(...before)
+  }
   for (const entry of entries) {
     if (log.holds(entry)) continue
     removed.push(...log.cut(entry.prev))
@@ -43,58 +48,53 @@ export function adopt (
   return { state: 'whole', removed }
 }
 
-/**
- * The logs share no position. A log that ends before the master's begins was away for too long: its entries
- * are older than what the master keeps, and stay on disk. Entries of any other log are returned.
- */
-function startBehind (log: EventLog, base: Position): Entry[] {
-  const away = log.last.idx < base.idx
-  const entries = log.restart(base)
-  return away ? [] : entries
+/** Appends those entries that continue the log, as far as `wanted` goes. True when there were some. */
+function extend (
+  log: EventLog, entries: readonly Entry[], append: Append, wanted: (entry: Entry) => boolean = () => true
+): boolean {
+  const { last } = log
+  for (const entry of entries) {
+    if (log.holds(entry)) continue
+    if (!wanted(entry) || !append(entry)) break
+  }
+  return !samePosition(last, log.last)
 }
 
-/** How a new master fetches what peers have beyond its log. The lists returned: the peers to ask now. */
+/** How a new master fetches what peers have beyond its log. */
 export class Learning {
   readonly #log: EventLog
   /** The open question to each peer, with the end of this log at that time. */
-  readonly #waiting: Map<string, { n: number, last: Position } | null>
+  readonly #waiting = new Map<string, { n: number, last: Position }>()
   readonly #began: number
   #progress: number
   #answered = false
 
-  constructor (log: EventLog, peers: Iterable<string>, now: number) {
+  constructor (log: EventLog, now: number) {
     this.#log = log
-    this.#waiting = new Map([...peers].map((peer) => [peer, null]))
     this.#began = now
     this.#progress = now
   }
-
-  add (peer: string): void { this.#waiting.set(peer, null) }
 
   remove (peer: string): void { this.#waiting.delete(peer) }
 
   /** This peer was asked question `n`. */
   asked (peer: string, n: number): void { this.#waiting.set(peer, { n, last: this.#log.last }) }
 
-  /** Appends those entries of an answer that continue the log. True when the peer is to be asked again. */
-  page (from: string, page: Page, append: (entry: Entry) => boolean, now: number): boolean {
+  /**
+   * Appends those entries of an answer that continue the log; a tail that does not is left out: the peer will
+   * submit those events again. True when the peer has more and is to be asked again.
+   */
+  page (from: string, { n, base, entries, last }: Of<'page'>, append: Append, now: number): boolean {
     const log = this.#log
     const question = this.#waiting.get(from)
-    if (question?.n !== page.n) return false
-    const askedAt = question.last
-    const stillThere = samePosition(askedAt, log.last)
-    if (stillThere && continues(log, page)) {
-      for (const entry of page.entries) {
-        if (!append(entry)) break
-        this.#progress = now
-        this.#answered = true
-      }
+    if (question?.n !== n) return false
+    // A log that ends before the peer's begins is begun again there.
+    if (log.last.idx < base.idx) log.restart(base)
+    if (extend(log, entries, append)) {
+      this.#progress = now
+      this.#answered = true
     }
-    // The peer has more, or another peer's page came first: ask again. A tail that does not continue this
-    // log is left out: the peer will submit those events again.
-    const grown = !samePosition(askedAt, log.last)
-    const fits = stillThere || samePosition(askedAt, page.base) || samePosition(askedAt, START)
-    if (grown && fits && !log.holds(page.last)) return true
+    if (!samePosition(question.last, log.last) && !log.holds(last)) return true
     this.#waiting.delete(from)
     return false
   }
@@ -104,14 +104,6 @@ export class Learning {
     const patience = this.#answered ? LEARN_NEXT_MS : LEARN_MS
     return this.#waiting.size === 0 || now - this.#progress >= patience || now - this.#began >= LEARN_MOST_MS
   }
-}
-
-/** True when the page continues the log. A log that ends before the peer's begins is begun again there. */
-function continues (log: EventLog, { base }: Page): boolean {
-  if (samePosition(log.last, base)) return true
-  if (log.last.idx >= base.idx) return false
-  log.restart(base)
-  return true
 }
 
 /**
@@ -138,18 +130,13 @@ export class Fetching {
   asked (peer: string, n: number, now: number): void { this.#open = { peer, n, at: now } }
 
   /** Appends those entries of an answer that continue the log. False when nobody asked for it. */
-  page (from: string, { n, base, entries }: Page, append: (entry: Entry) => boolean): boolean {
+  page (from: string, { n, entries }: Of<'page'>, append: Append): boolean {
     if (this.#open?.peer !== from || this.#open.n !== n) return false
     this.#open = null
-    const before = this.#log.last
-    if (samePosition(base, before)) {
-      for (const entry of entries) {
-        // Only up to where the master's log begins: from there on the master's word counts.
-        const leads = entry.idx < this.#target.idx || samePosition(entry, this.#target)
-        if (!leads || !append(entry)) break
-      }
-    }
-    if (this.#log.last.idx > before.idx) this.#untried.unshift(from)
+    // Only up to where the master's log begins: from there on the master's word counts.
+    const leads = (entry: Entry): boolean =>
+      entry.idx < this.#target.idx || samePosition(entry, this.#target)
+    if (extend(this.#log, entries, append, leads)) this.#untried.unshift(from)
     return true
   }
 

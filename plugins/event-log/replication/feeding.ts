@@ -1,9 +1,8 @@
 import { place, samePosition } from '../log/entries.js'
-import { PAGE_ENTRIES } from '../log/texts.js'
+import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position } from '../log/entries.js'
-import type { EventLog } from '../log/log.js'
-import type { Page } from '../log/texts.js'
-import type { Input, Message, Outgoing, Output } from './messages.js'
+import type { EventLog, Page } from '../log/log.js'
+import type { Input, Of, Outgoing, World } from './messages.js'
 
 /** Entries that come within so many ms after a message share the next message. */
 const BATCH_MS = 10
@@ -20,21 +19,17 @@ const WINDOW_IDX = 5_000
 /** A follower that has not acknowledged a full window for so long is sent where the log ends, ms. */
 const STALL_MS = 3_000
 
-/** How often a follower is sent the same page of the store, in case the message was lost. */
-const SAME_ANSWERS = 3
-
-type Want = Extract<Message, { type: 'want' }>
-
 /** What the sender needs to know of its node. */
 export interface Host {
   readonly log: EventLog
+  readonly world: World
+  readonly peers: ReadonlySet<string>
   readonly sid: string
   /** True on a master that gives indices. */
   readonly settled: boolean
   /** Highest index that this node has seen in any message. */
   readonly highest: number
   readonly now: number
-  put (output: Output): void
 }
 
 /** How far the log was sent to one follower. */
@@ -43,10 +38,6 @@ interface Feed {
   /** Newest index that the follower has acknowledged, and when. */
   taken: number
   takenAt: number
-  /** Last position in the message that is being handed to its link; null when there is none. */
-  handing: Position | null
-  /** That message answers a `want`: the follower asks again when it is lost. */
-  answer: boolean
   /** The next page is being read from the store. */
   finding: boolean
   /** Its link was full: nothing is sent before this time. */
@@ -61,13 +52,6 @@ interface Feed {
 export class Feeding {
   readonly #host: Host
   readonly #feeds = new Map<string, Feed>()
-  /**
-   * Nodes for which the store is being searched. `answers`: the result answers a `want`, the newest of which
-   * is kept here.
-   */
-  readonly #finding = new Map<string, { readonly answers: boolean, want: Want | null }>()
-  /** For each node, where the last answer from the store ended, and how many in a row ended there. */
-  readonly #answered = new Map<string, { readonly end: number, readonly times: number }>()
   /** Entries since the last flush: they are sent in one message. */
   #added = 0
   #flushedAt = -Infinity
@@ -75,16 +59,17 @@ export class Feeding {
   constructor (host: Host) { this.#host = host }
 
   /** Begins to send to a follower. It is taken to have the whole log; if not, it will ask. */
-  begin (peer: string): void { this.#begin(peer, this.#host.log.last) }
+  begin (peer: string): void { this.#begin(peer, this.#host.log.last, this.#host.log.last) }
 
-  end (peer: string): void {
-    this.#feeds.delete(peer)
-    this.#answered.delete(peer)
-    // A search that is under way was for the link that is gone: its result is not sent.
-    if (this.#finding.has(peer)) this.#finding.set(peer, { answers: false, want: null })
-  }
+  end (peer: string): void { this.#feeds.delete(peer) }
 
   clear (): void { this.#feeds.clear() }
+
+  /** Sends these nodes where the log ends: whoever lacks something will ask. */
+  announce (peers: Iterable<string>): void {
+    const { world, sid, log } = this.#host
+    for (const peer of peers) world.send(peer, { type: 'head', sid, last: place(log.last) })
+  }
 
   /** True when the follower was sent the whole log, or nothing is known of it. */
   ends (peer: string): boolean {
@@ -93,11 +78,15 @@ export class Feeding {
   }
 
   /** Forgets followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
-  giveUpStalled (): string[] {
-    const stalled = [...this.#feeds].filter(([, feed]) =>
-      isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS).map(([peer]) => peer)
-    for (const peer of stalled) this.end(peer)
-    return stalled
+  giveUpStalled (): void {
+    for (const [peer, feed] of this.#feeds) {
+      if (isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS) this.#giveUp(peer)
+    }
+  }
+
+  #giveUp (peer: string): void {
+    this.#feeds.delete(peer)
+    this.announce([peer])
   }
 
   /** So many entries are new: they are sent now, or within `BATCH_MS` together with others. */
@@ -107,14 +96,14 @@ export class Feeding {
     if (this.#added === 0) return
     const ms = this.#added >= PAGE_ENTRIES ? 0 : Math.max(0, this.#flushedAt + BATCH_MS - this.#host.now)
     if (ms === 0) this.flush()
-    else if (!waiting) this.#host.put({ type: 'wake', ms })
+    else if (!waiting) this.#host.world.wake(ms)
   }
 
-  /** Sends each follower its next page. */
+  /** Sends each follower what it has yet to be sent. */
   flush (): void {
     if (this.#added > 0) this.#flushedAt = this.#host.now
     this.#added = 0
-    for (const [peer, feed] of this.#feeds) this.#next(peer, feed)
+    for (const [peer, feed] of this.#feeds) this.#goOn(peer, feed)
   }
 
   /** A follower has acknowledged everything up to this index. */
@@ -123,77 +112,41 @@ export class Feeding {
     if (feed === undefined || idx <= feed.taken) return
     feed.taken = idx
     feed.takenAt = this.#host.now
-    this.#next(peer, feed)
-  }
-
-  /** The link took the message that was handed to it (`ok`), or had no room. */
-  fed ({ to, ok }: Extract<Input, { type: 'fed' }>): void {
-    const feed = this.#feeds.get(to)
-    if (feed === undefined || feed.handing === null) return
-    const { handing, answer } = feed
-    feed.handing = null
-    feed.answer = false
-    if (ok) {
-      feed.sent = handing
-      this.#next(to, feed)
-    } else if (answer) {
-      this.#feeds.delete(to)
-      this.#answered.delete(to)
-    } else {
-      feed.fullUntil = this.#host.now + FULL_MS
-      this.#host.put({ type: 'wake', ms: FULL_MS })
-    }
+    this.#goOn(peer, feed)
   }
 
   /** Answers a `want` from memory, or after a search of the store. */
-  asked (from: string, want: Want): void {
+  asked (from: string, want: Of<'want'>): void {
     if (!this.#mayAnswer(want)) return
-    const { log } = this.#host
-    const { have } = want
-    let page: Page | null = null
-    for (const position of have) if ((page = log.page(position)) !== null) break
-    if (page === null && !have.some(({ idx }) => idx < log.oldest.idx)) page = log.page(log.oldest)
-    if (page !== null) {
-      this.#answer(from, want, page)
+    const { log, world } = this.#host
+    for (const position of want.have) {
+      const page = log.page(position)
+      if (page !== null) return this.#answer(from, want, page)
+    }
+    if (want.have.some(({ idx }) => idx < log.oldest.idx)) world.find({ to: from, have: want.have, want })
+    else this.#answer(from, want, log.page(log.oldest)!)
+  }
+
+  /** The result of a search: the answer to a `want`, or what a follower is sent next. */
+  found ({ search: { to, want }, found: { base, entries } }: Extract<Input, { type: 'found' }>): void {
+    const { log, peers } = this.#host
+    const page = base === null ? null : pageOf(base, entries)
+    if (want !== null) {
+      if (peers.has(to) && this.#mayAnswer(want)) this.#answer(to, want, page ?? log.page(log.oldest)!)
       return
     }
-    // What it lacks is no longer in memory.
-    const finding = this.#finding.get(from)
-    if (finding === undefined) this.#find(from, want, have)
-    else finding.want = want
+    const feed = this.#feeds.get(to)
+    if (feed?.finding !== true) return
+    feed.finding = false
+    // The log may have been cut meanwhile, or the store has a gap here.
+    const leadsOn = page !== null && entries.length > 0 && samePosition(page.base, feed.sent)
+    if (!leadsOn) this.#giveUp(to)
+    else if (this.#append(to, feed, page)) this.#goOn(to, feed)
   }
 
-  found ({ to, base, entries }: Extract<Input, { type: 'found' }>): void {
-    const finding = this.#finding.get(to)
-    this.#finding.delete(to)
-    if (finding === undefined) return
-    const { log } = this.#host
-    const { answers, want } = finding
-    if (want === null) {
-      if (!answers) this.#continue(to, base, entries)
-    } else if (!answers) this.asked(to, want)
-    else if (!this.#mayAnswer(want)) return
-    else if (base !== null && this.#leadsOn(to, entries)) this.#answer(to, want, pageOf(base, entries))
-    else this.#answer(to, want, log.page(log.oldest)!)
-  }
-
-  /**
-   * False when the store's answer would not help. Behind a gap in the store the answer ends where the one
-   * before did: after `SAME_ANSWERS` equal ones the node would ask for ever.
-   */
-  #leadsOn (peer: string, entries: readonly Entry[]): boolean {
-    const end = entries.at(-1)?.idx
-    const before = this.#answered.get(peer)
-    const times = before?.end === end ? before!.times + 1 : 1
-    this.#answered.set(peer, { end: end ?? 0, times })
-    if (end !== undefined && times <= SAME_ANSWERS) return true
-    this.#answered.delete(peer)
-    return false
-  }
-
-  #begin (peer: string, sent: Position): Feed {
-    const feed: Feed = { sent: place(sent), taken: sent.idx, takenAt: this.#host.now, handing: null,
-      answer: false, finding: false, fullUntil: -Infinity }
+  #begin (peer: string, { idx }: Position, sent: Position): Feed {
+    const feed: Feed = { sent: place(sent), taken: idx, takenAt: this.#host.now, finding: false,
+      fullUntil: -Infinity }
     this.#feeds.set(peer, feed)
     return feed
   }
@@ -202,57 +155,41 @@ export class Feeding {
    * A new master (`learn`) may ask any node. A follower may ask only the master of its session, and only once
    * that gives indices.
    */
-  #mayAnswer ({ sid, learn }: Want): boolean {
+  #mayAnswer ({ sid, learn }: Of<'want'>): boolean {
     return learn || (this.#host.settled && sid === this.#host.sid)
   }
 
-  #find (to: string, want: Want | null, have: readonly Position[]): void {
-    this.#finding.set(to, { answers: want !== null, want })
-    this.#host.put({ type: 'find', to, have })
-  }
-
-  #answer (to: string, { sid, n, learn }: Want, { base, entries, end }: Page): void {
-    const { log, highest } = this.#host
+  #answer (to: string, { sid, n, learn }: Of<'want'>, { base, entries, end }: Page): void {
+    const { log, highest, world } = this.#host
     const message: Outgoing = { type: 'page', sid, n, base, entries, last: place(log.last), above: highest }
-    if (learn) return this.#host.put({ type: 'send', to, message })
-    // From here on the follower is sent what comes next without asking.
-    const feed = this.#begin(to, base)
-    feed.handing = end
-    feed.answer = true
-    this.#host.put({ type: 'feed', to, message })
+    const ok = world.send(to, message)
+    if (learn) return
+    // From here on the follower is sent what comes next without asking; if the page is lost it asks again.
+    if (ok) this.#goOn(to, this.#begin(to, base, end))
+    else this.#feeds.delete(to)
   }
 
-  #next (peer: string, feed: Feed): void {
-    const { log } = this.#host
-    const busy = feed.handing !== null || feed.finding || this.#host.now < feed.fullUntil
-    if (busy || isFull(feed) || feed.sent.idx >= log.last.idx) return
-    const page = log.page(feed.sent)
-    if (page !== null) {
-      this.#append(peer, feed, page)
-    } else if (!this.#finding.has(peer)) {
-      feed.finding = true
-      this.#find(peer, null, [feed.sent])
+  #goOn (peer: string, feed: Feed): void {
+    const { log, now, world } = this.#host
+    while (!feed.finding && now >= feed.fullUntil && !isFull(feed) && feed.sent.idx < log.last.idx) {
+      const page = log.page(feed.sent)
+      if (page === null) {
+        feed.finding = true
+        world.find({ to: peer, have: [feed.sent], want: null })
+      } else if (!this.#append(peer, feed, page)) return
     }
   }
 
-  /** Sends what the store has after the last position that this follower was sent. */
-  #continue (peer: string, base: Position | null, entries: readonly Entry[]): void {
-    const feed = this.#feeds.get(peer)
-    if (feed?.finding !== true) return
-    feed.finding = false
-    if (base !== null && entries.length > 0 && samePosition(base, feed.sent)) {
-      this.#append(peer, feed, pageOf(base, entries))
-    } else {
-      // The log may have been cut meanwhile. The follower learns where the log ends, and asks.
-      this.#feeds.delete(peer)
-      this.#host.put({ type: 'send', to: peer, message: headOf(this.#host) })
+  /** False when the link is full. */
+  #append (to: string, feed: Feed, { entries, end }: Page): boolean {
+    const { log, sid, now, world } = this.#host
+    const ok = world.send(to, { type: 'append', sid, entries, last: place(log.last) })
+    if (ok) feed.sent = end
+    else {
+      feed.fullUntil = now + FULL_MS
+      world.wake(FULL_MS)
     }
-  }
-
-  #append (to: string, feed: Feed, { entries, end }: Page): void {
-    const { log, sid } = this.#host
-    feed.handing = end
-    this.#host.put({ type: 'feed', to, message: { type: 'append', sid, entries, last: place(log.last) } })
+    return ok
   }
 }
 
@@ -261,9 +198,4 @@ const isFull = ({ sent, taken }: Feed): boolean => sent.idx - taken >= WINDOW_ID
 /** A page out of entries of the store. */
 function pageOf (base: Position, entries: readonly Entry[]): Page {
   return { base: place(base), entries: JSON.stringify(entries), end: place(entries.at(-1) ?? base) }
-}
-
-/** The message that says where the log ends. */
-export function headOf ({ sid, log }: Pick<Host, 'sid' | 'log'>): Outgoing {
-  return { type: 'head', sid, last: place(log.last) }
 }

@@ -1,4 +1,4 @@
-import { PAGE_BYTES, PAGE_ENTRIES } from '../log/texts.js'
+import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
 /** What nodes send each other. `sid`: the sender's session; a node in another one ignores the message. */
@@ -28,6 +28,9 @@ export type Message =
   /** Follower to master: events that shall get an index. */
   | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
 
+/** A message of one type. */
+export type Of<T extends Message['type']> = Extract<Message, { type: T }>
+
 type Entries = Extract<Message, { entries: unknown }>
 
 /** A message as it is sent. Entries are JSON text, which is much faster than the encoding of links. */
@@ -46,39 +49,31 @@ export type Input =
     readonly master: string | null
   }
   | { readonly type: 'tick' }
-  /** The result of a `feed`: the link took the message (`ok`), or had no room. */
-  | { readonly type: 'fed', readonly to: string, readonly ok: boolean }
-  /** The result of a `find`. */
-  | { readonly type: 'found', readonly to: string } & Found
+  /** The result of `World.find`. */
+  | { readonly type: 'found', readonly search: Search, readonly found: Found }
+
+/** What a node lacks and memory no longer has. */
+export interface Search {
+  readonly to: string
+  /** The newest of these positions (newest first) is looked for, and the page of entries that follows it. */
+  readonly have: readonly Position[]
+  /** The question that the result answers; null when it goes on with what the node is sent unasked. */
+  readonly want: Of<'want'> | null
+}
 
 /** Entries that follow `base`, the newest position asked for that the store has; null when it has none. */
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
-/** What the caller has to do after a step. */
-export type Output =
-  | { readonly type: 'send', readonly to: string, readonly message: Outgoing }
-  /** Send it, and answer with `fed`, which says whether the link took it. */
-  | { readonly type: 'feed', readonly to: string, readonly message: Outgoing }
-  /**
-   * Find the newest of these positions (newest first) in the store, and the page of entries that follows it.
-   * Answer with `found`.
-   */
-  | { readonly type: 'find', readonly to: string, readonly have: readonly Position[] }
-  /** Call `step` with a tick within `ms`. */
-  | { readonly type: 'wake', readonly ms: number }
+/** What the replication needs of its surroundings. None of these calls back before it returns. */
+export interface World {
+  /** False when the link has no room. A message that is lost is asked for, or sent, again. */
+  send (to: string, message: Outgoing): boolean
+  /** Searches the store; the result is the input `found`. */
+  find (search: Search): void
+  /** A tick is to come within `ms`. */
+  wake (ms: number): void
   /** So many events of this node were dropped between these indices; now there is room again. */
-  | { readonly type: 'dropped', readonly from: number, readonly to: number, readonly count: number }
-
-/** The first of these that fit into one message, at least one. `bytesOf`: of one of them as JSON. */
-export function fitting<T> (items: Iterable<T>, bytesOf: (item: T) => number): T[] {
-  const page: T[] = []
-  let bytes = 0
-  for (const item of items) {
-    bytes += bytesOf(item)
-    if (page.length >= PAGE_ENTRIES || (bytes > PAGE_BYTES && page.length > 0)) break
-    page.push(item)
-  }
-  return page
+  dropped (gap: { from: number, to: number, count: number }): void
 }
 
 /** Positions in one `want`: a ring of 10,000 needs 16. */

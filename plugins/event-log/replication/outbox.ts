@@ -1,5 +1,5 @@
 import { jsonBytes } from '../log/entries.js'
-import { fitting } from './messages.js'
+import { fitting } from '../log/log.js'
 import type { Submission } from '../log/entries.js'
 
 /** Events of this node that may wait for their index; further ones are dropped and counted. */

@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { jsonBytes, samePosition } from '../log/entries.js'
-import { PAGE_ENTRIES } from '../log/texts.js'
-import { fitting } from './messages.js'
+import { fitting, PAGE_ENTRIES } from '../log/log.js'
 import { Replication } from './replication.js'
 import type { Clock, Cluster, EventTap, Logger, Session } from '../../../kernel/index.js'
 import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Gap } from '../store/gaps.js'
 import type { EventStore } from '../store/types.js'
-import type { Found, Input, Outgoing, Output } from './messages.js'
+import type { Found, Input, Outgoing, World } from './messages.js'
 
 /** Interval of the replication's ticks, ms. */
 const TICK_MS = 1_000
@@ -45,40 +44,30 @@ export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {
   const { log, store, tap, cluster, session, clock, nodeId } = options
-  const replication = new Replication(log, store.reserved)
   const channel = cluster.channel<Outgoing>('event-log', (from, message) => {
     push({ type: 'message', from, message })
   })
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
-  const effect = (output: Output): void => {
-    switch (output.type) {
-      // A message that is lost is asked for, or sent, again.
-      case 'send': send(output.to, output.message); break
-      case 'feed':
-        push({ type: 'fed', to: output.to, ok: channel.send(output.to, output.message) })
-        break
-      case 'find': find(output.to, output.have); break
-      case 'wake': waking.within(output.ms); break
-      case 'dropped': {
-        const { from, to, count } = output
-        options.logger.warn({ from, to, count }, 'events were dropped: too many at once, or too large')
-        options.dropped({ from, to, count })
-      }
+  const world: World = {
+    send (to, message) {
+      const asks = message.type === 'want' || message.type === 'took'
+      const room = asks ? roomIn(store, clock) : null
+      if (room === null) return channel.send(to, message)
+      void room.then(() => { channel.send(to, message) })
+      return true
+    },
+    find (search) {
+      void findInStore(store, search.have).catch(() => NOTHING)
+        .then((found) => { push({ type: 'found', search, found }) })
+    },
+    wake: waking.within,
+    dropped (gap) {
+      options.logger.warn({ ...gap }, 'events were dropped: too many at once, or too large')
+      options.dropped(gap)
     }
   }
-  const send = (to: string, message: Outgoing): void => {
-    const asks = message.type === 'want' || message.type === 'took'
-    const room = asks ? roomIn(store, clock) : null
-    if (room === null) channel.send(to, message)
-    else void room.then(() => { channel.send(to, message) })
-  }
-  const find = (to: string, have: readonly Position[]): void => {
-    void findInStore(store, have).catch(() => NOTHING)
-      .then((found) => { push({ type: 'found', to, ...found }) })
-  }
-  const push = queued((input: Input) => {
-    for (const output of replication.step(input, clock.mono())) effect(output)
-  })
+  const replication = new Replication(log, world, store.reserved)
+  const push = queued((input: Input) => { replication.step(input, clock.mono()) })
   const look = (): void => {
     const { sessionId: sid, isMaster, masterNodeId } = session
     const master = masterNodeId === null ? null : cluster.masterInstallId

@@ -1,9 +1,8 @@
 import { Reader } from '../reading/follow.js'
 import { EventLog, firstAfter } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
-import type { Found } from '../replication/messages.js'
 import type { Position, Submission } from '../log/entries.js'
-import type { Input } from '../replication/messages.js'
+import type { Found, Input, Search } from '../replication/messages.js'
 
 /** A node of the twin: the real state machine and log. */
 export interface TwinNode {
@@ -35,7 +34,7 @@ export class ClusterTwin {
   fate: () => number[] = () => [1]
   /** Stores of those nodes that have one. */
   readonly stored = new Map<string, Find>()
-  #looking: { id: string, to: string, have: readonly Position[], find: Find }[] = []
+  #looking: { id: string, search: Search, find: Find }[] = []
   #flying: Flying[] = []
   #wakes = new Map<string, number>()
   #links = new Map<string, number>()
@@ -51,8 +50,21 @@ export class ClusterTwin {
 
   /** A fresh process under this id. */
   start (id: string, log = new EventLog()): TwinNode {
-    const node: TwinNode = { id, log, machine: new Replication(log), reader: new Reader(log, 0), read: [],
-      rising: [], dropped: 0 }
+    const machine = new Replication(log, {
+      send: (to, message) => {
+        const isFull = this.full.has(to) && (message.type === 'append' || message.type === 'page')
+        if (!isFull) this.#post(id, to, message)
+        return !isFull
+      },
+      // The answer comes later, as from a disk.
+      find: (search) => {
+        const find = this.stored.get(id) ?? (() => ({ base: null, entries: [] }))
+        this.#looking.push({ id, search, find })
+      },
+      wake: (ms) => { this.#wakes.set(id, Math.min(this.#wakes.get(id) ?? Infinity, this.now + ms)) },
+      dropped: ({ count }) => { node.dropped += count }
+    })
+    const node: TwinNode = { id, log, machine, reader: new Reader(log, 0), read: [], rising: [], dropped: 0 }
     this.nodes.set(id, node)
     return node
   }
@@ -97,19 +109,7 @@ export class ClusterTwin {
 
   step (id: string, input: Input): void {
     const node = this.node(id)
-    for (const output of node.machine.step(input, this.now)) {
-      if (output.type === 'send') this.#post(id, output.to, output.message)
-      if (output.type === 'feed') {
-        const ok = !this.full.has(output.to)
-        if (ok) this.#post(id, output.to, output.message)
-        this.step(id, { type: 'fed', to: output.to, ok })
-      }
-      if (output.type === 'wake') {
-        this.#wakes.set(id, Math.min(this.#wakes.get(id) ?? Infinity, this.now + output.ms))
-      }
-      if (output.type === 'find') this.#find(id, output.to, output.have)
-      if (output.type === 'dropped') node.dropped += output.count
-    }
+    node.machine.step(input, this.now)
     const { log, reader } = node
     const entries = log.entries.slice(firstAfter(log.entries, reader.position))
     for (const step of reader.steps(entries, log.base.idx)) {
@@ -117,12 +117,6 @@ export class ClusterTwin {
       node.read.push(step.entry.id)
       if (step.rising) node.rising.push(step.entry.idx)
     }
-  }
-
-  /** The answer comes later, as from a disk. */
-  #find (id: string, to: string, have: readonly Position[]): void {
-    const find = this.stored.get(id) ?? (() => ({ base: null, entries: [] }))
-    this.#looking.push({ id, to, have, find })
   }
 
   #post (from: string, to: string, message: unknown): void {
@@ -143,8 +137,8 @@ export class ClusterTwin {
     const until = this.now + ms
     let nextTick = this.now + 100
     while (this.now < until) {
-      for (const { id, to, have, find } of this.#looking.splice(0)) {
-        this.step(id, { type: 'found', to, ...find(have) })
+      for (const { id, search, find } of this.#looking.splice(0)) {
+        this.step(id, { type: 'found', search, found: find(search.have) })
       }
       const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at), ...this.#wakes.values())
       this.now = Math.max(this.now, next)
