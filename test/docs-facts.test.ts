@@ -18,7 +18,7 @@ const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map((p) => p.
 
 function under (folder: string, ending: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith(ending) && !path.includes('node_modules'))
+    .filter((path) => path.endsWith(ending) && !/node_modules|(^|\/)data\//.test(path))
     .map((path) => join(folder, path)).sort()
 }
 

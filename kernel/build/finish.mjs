@@ -22,6 +22,8 @@ for (const path of files(join(root, 'plugins'))) {
   cpSync(path, to)
 }
 
+cpSync(join(root, 'kernel/cli/data'), join(root, 'dist/kernel/cli/data'), { recursive: true })
+
 const main = join(root, 'dist/kernel/cli/main.js')
 chmodSync(main, 0o755)
 // Without a local bin, npx would install the checkout into its cache and build it a second time.

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { builtIn, collectVerbs, longFlag, takesValue, topNames } from '../builtin.js'
 import { installationOf } from '../installed.js'
 import { listingPath } from '../invoke.js'
@@ -10,9 +11,9 @@ import type { Verb } from '../verb.js'
 /** `svc completion` */
 export const completion: Verb = {
   async run (ctx, [shell]) {
-    const script = scripts[shell!]
+    const script = scriptFor(shell!)
     if (script === undefined) {
-      throw ctx.fail(2, `no completion for "${shell!}"; there is: ${Object.keys(scripts).join(', ')}`)
+      throw ctx.fail(2, `no completion for "${shell!}"; there is: ${SHELLS.join(', ')}`)
     }
     ctx.io.stdout.write(script)
   }
@@ -106,39 +107,14 @@ async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<
   if (verb.name.startsWith('config ') && verb.args !== undefined) {
     return await names.settings().catch(() => [])
   }
-  return verb.name === 'completion' ? Object.keys(scripts) : []
+  return verb.name === 'completion' ? SHELLS : []
 }
 
 /** Scripts for the shells; each asks `svc complete-words` with the words up to the cursor. */
-export const scripts: Readonly<Record<string, string>> = {
-  bash: `# bash completion of svc; load it with: source <(svc completion bash)
-_svc_words () {
-  local IFS=$'\\n'
-  local cur prefix
-  cur="\${COMP_WORDS[COMP_CWORD]}"
-  COMPREPLY=( $(svc complete-words -- "\${COMP_WORDS[@]:1:COMP_CWORD-1}" "$cur" 2>/dev/null) )
-  # readline takes ":" for the end of a word: what is before it is already there
-  if [[ "$cur" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
-    prefix="\${cur%"\${cur##*:}"}"
-    COMPREPLY=( "\${COMPREPLY[@]#"$prefix"}" )
-  fi
-}
-complete -o default -F _svc_words svc
-`,
-  zsh: `#compdef svc
-# zsh completion of svc; put it into a folder of $fpath as _svc
-_svc () {
-  local -a found
-  found=( \${(f)"$(svc complete-words -- "\${(@)words[2,CURRENT-1]}" "\${words[CURRENT]}" 2>/dev/null)"} )
-  if (( \${#found} )); then compadd -a found; else _files; fi
-}
-if [ "$funcstack[1]" = _svc ]; then _svc "$@"; else compdef _svc svc; fi
-`,
-  fish: `# fish completion of svc; load it with: svc completion fish | source
-function __svc_words
-  set -l words (commandline -opc)
-  svc complete-words -- $words[2..-1] (commandline -ct) 2>/dev/null
-end
-complete -c svc -a '(__svc_words)'
-`
+const SHELLS = ['bash', 'zsh', 'fish']
+
+/** The completion script for a shell; undefined when there is none. */
+export function scriptFor (shell: string): string | undefined {
+  if (!SHELLS.includes(shell)) return undefined
+  return readFileSync(new URL(`../data/completion/svc.${shell}`, import.meta.url), 'utf8')
 }
