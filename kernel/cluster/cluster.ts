@@ -4,6 +4,7 @@ import { Channels } from './links/channels.js'
 import { CommandRouter } from './commands.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
+import { fileStore, memoryStore } from './log/snapshot.js'
 import { Replicas } from './replicas/replicas.js'
 import { Listeners } from './listeners.js'
 import { ElectionDriver, readHardState, writeHardState } from './driver.js'
@@ -108,9 +109,9 @@ export class ClusterCore {
       quorumLost: () => this.#driver.status().quorum === 'lost'
     })
     this.control = new ControlLog({
-      path: options.folder === null ? null : join(options.folder, 'control.json'),
+      store: options.folder === null ? memoryStore : fileStore(join(options.folder, 'control.json')),
       durable: majority,
-      execute: (payload, _read, from) => this.commands.execute(payload, from),
+      execute: (payload, from) => this.commands.execute(payload, from),
       seed: (previous) => this.#seed(previous),
       clock, log,
       founders: this.#alone() ? [installId] : []

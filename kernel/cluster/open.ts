@@ -6,8 +6,7 @@ import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
-import { readJoinToken } from './identity/join-token.js'
-import { openJoinTokens } from './identity/join-tokens.js'
+import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { openNodeKey } from './identity/key.js'
 import { Bandwidth } from './links/bandwidth.js'
@@ -21,7 +20,6 @@ import type { DialReport, LinkReport } from '../api/services.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { Vitals } from '../machine/vitals.js'
 import type { Bound } from './identity/addresses.js'
-import type { JoinTokens } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
 import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
@@ -92,7 +90,7 @@ export class NodeLinks implements Network {
     this.#key = key
     this.#bound = { host: settings.host ?? api.host, port: 0 }
     this.members = openMembers({ home: node.home, self: this.#self(), now: clock.now })
-    this.joinTokens = openJoinTokens({ home: node.home, now: clock.now, stands })
+    this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, stands })
     this.gossip = new Gossip({
       clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
       publish: (body) => ({

@@ -58,7 +58,6 @@ class Pair {
 
   #open (): ControlLog {
     return new ControlLog({
-      path: null,
       store: this.disk,
       durable: true,
       execute: (payload) => ({ writes: payload as Write[], result: { done: (payload as Write[]).length } }),

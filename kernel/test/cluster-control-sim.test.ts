@@ -7,7 +7,7 @@ import { ControlLog } from '../cluster/log/log.js'
 import { keptLog, put } from './cluster-documents-kit.js'
 import { manualClock } from '../testing/index.js'
 import type { Adoption, Entry, Log, LogPosition, NodeId, Receipt } from '../cluster/election/protocol.js'
-import type { SnapshotStore } from '../cluster/log/options.js'
+import type { SnapshotStore } from '../cluster/log/snapshot.js'
 import type { Disk, Write } from '../../test/sim/log-twin.js'
 import type { SimMode } from '../../test/sim/plan.js'
 
@@ -43,7 +43,6 @@ class ControlledLog implements Log {
     // The list is written when the document was.
     this.#twin = new LogTwin(disk, first, () => ({ ok: this.#ok, wrote: this.#ok }), changed)
     this.#control = new ControlLog({
-      path: null,
       store,
       durable: true,
       execute: (payload) => {

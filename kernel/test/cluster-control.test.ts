@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { HomeError } from '../boot/home.js'
 import { command, controlRig, put, session, sizeOf, testDisk } from './cluster-documents-kit.js'
+import { fileStore } from '../cluster/log/snapshot.js'
 import type { PartBody, WholeBody } from '../cluster/log/entries.js'
 import type { Entry } from '../cluster/election/protocol.js'
 
@@ -280,28 +281,29 @@ t.test('the file: written whole, checked when read', (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'control-'))
   t.teardown(() => { rmSync(folder, { recursive: true }) })
   const path = join(folder, 'control.json')
-  const { control } = controlRig({ path, durable: true })
+  const { control } = controlRig({ store: fileStore(path), durable: true })
   control.append(session('s1', 1))
   control.append(command('c1', [put('a', { text: 'ä€', '1': 2, '0': [1.5e300, -1] })]))
   control.close()
-  const { control: again } = controlRig({ path, durable: true })
+  const { control: again } = controlRig({ store: fileStore(path), durable: true })
   t.same(again.get('a'), { text: 'ä€', '1': 2, '0': [1.5e300, -1] })
   t.same(again.position().hash, controlHash(path))
   again.close()
   const good = readFileSync(path, 'utf8')
   const check = (text: string, why: RegExp): void => {
     writeFileSync(path, text)
-    t.throws(() => controlRig({ path, durable: true }), { name: HomeError.name, message: why }, String(why))
+    const open = (): unknown => controlRig({ store: fileStore(path), durable: true })
+    t.throws(open, { name: HomeError.name, message: why }, String(why))
   }
   check('{', /control\.json is not valid JSON/)
   check('null', /has format undefined/)
   check(good.replace('"format":1', '"format":2'), /has format 2, this svc reads 1/)
   check(good.replace('"seq":2', '"seq":3'), /does not have the hash/)
-  t.throws(() => controlRig({ path: folder }), { message: /cannot read/ })
+  t.throws(() => controlRig({ store: fileStore(folder) }), { message: /cannot read/ })
   t.end()
 })
 
-function controlHash (path: string): string { return controlRig({ path }).control.position().hash }
+function controlHash (path: string): string { return controlRig({ store: fileStore(path) }).control.position().hash }
 
 t.test('observers that fail', (t) => {
   const { control, log } = controlRig()

@@ -1,11 +1,13 @@
 import { decodeUpdate } from 'yjs'
 import { manualClock } from '../testing/index.js'
 import { ControlLog } from '../cluster/log/log.js'
+import { memoryStore } from '../cluster/log/snapshot.js'
 import type { Logger } from '../api/plugin.js'
 import type { ManualClock } from '../testing/index.js'
 import type { Write } from '../cluster/documents/kv-doc.js'
 import type { WholeBody } from '../cluster/log/entries.js'
-import type { ControlOptions, SnapshotStore } from '../cluster/log/options.js'
+import type { ControlOptions } from '../cluster/log/execute.js'
+import type { SnapshotStore } from '../cluster/log/snapshot.js'
 import type { Entry } from '../cluster/election/protocol.js'
 
 /** A log that keeps its warnings and errors. */
@@ -49,7 +51,7 @@ export function controlRig (options: Partial<ControlOptions> = {}): ControlRig {
   const clock = manualClock()
   const log = keptLog()
   const control = new ControlLog({
-    path: null,
+    store: memoryStore,
     durable: false,
     execute: (payload) => {
       const { writes, result } = payload as Told

@@ -2,8 +2,9 @@ import { createServer } from 'node:https'
 import { createServer as createTcpServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { joinBinding, readJoinRequest, readJoinToken } from '../cluster/identity/join-token.js'
-import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import {
+  joinBinding, JoinTokens, readJoinRequest, readJoinToken
+} from '../cluster/identity/join-tokens.js'
 import { join } from '../cluster/identity/join.js'
 import { dial, peerFingerprint, serverTls } from '../cluster/identity/tls.js'
 import { openMembers } from '../cluster/members/file.js'
@@ -14,8 +15,7 @@ import { manualClock } from '../testing/manual-clock.js'
 import { candidate, listening, tempHome, tempKey } from './cluster-identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
-import type { JoinRequest, JoinTicket } from '../cluster/identity/join-token.js'
-import type { JoinTokens } from '../cluster/identity/join-tokens.js'
+import type { JoinRequest, JoinTicket } from '../cluster/identity/join-tokens.js'
 import type { JoinOptions } from '../cluster/identity/join.js'
 import type { NodeKey } from '../cluster/identity/key.js'
 import type { Members } from '../cluster/members/file.js'
@@ -66,7 +66,7 @@ async function inviting (t: Owner, reply: Reply = honest): Promise<Inviter> {
   const port = await listening(t, server)
   const address = `127.0.0.1:${port}`
   const members = openMembers({ home, self: candidate(key, { addresses: [address] }), now })
-  const tokens = openJoinTokens({ home, now, stands: () => true })
+  const tokens = new JoinTokens({ home, now, stands: () => true })
   const ticket = (...seeds: string[]): JoinTicket => {
     const { clusterId } = members.current()
     const { fingerprint } = key

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import { connect } from 'node:tls'
 import t from 'tap'
-import { joinBinding } from '../cluster/identity/join-token.js'
+import { joinBinding } from '../cluster/identity/join-tokens.js'
 import { dial, peerFingerprint } from '../cluster/identity/tls.js'
 import { systemClock } from '../api/clock.js'
 import { manualClock } from '../testing/manual-clock.js'

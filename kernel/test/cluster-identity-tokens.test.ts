@@ -2,13 +2,11 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { proofOf, readJoinRequest, readJoinToken } from '../cluster/identity/join-token.js'
-import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import { JoinTokens, proofOf, readJoinRequest, readJoinToken } from '../cluster/identity/join-tokens.js'
 import { identityFile } from '../cluster/identity/key.js'
 import { kernelErrors } from '../api/errors.js'
 import { tempHome, thrown } from './cluster-identity-kit.js'
-import type { JoinTicket } from '../cluster/identity/join-token.js'
-import type { JoinTokens, Redemption } from '../cluster/identity/join-tokens.js'
+import type { JoinTicket, Redemption } from '../cluster/identity/join-tokens.js'
 import type { Owner } from './cluster-identity-kit.js'
 
 const NOW = Date.UTC(2026, 4, 1)
@@ -27,7 +25,7 @@ interface Rig {
 function rig (t: Owner): Rig {
   const home = tempHome(t)
   const time = { ms: NOW }
-  const reopen = (): JoinTokens => openJoinTokens({ home, now: () => time.ms, stands: () => true })
+  const reopen = (): JoinTokens => new JoinTokens({ home, now: () => time.ms, stands: () => true })
   return { home, path: join(home, identityFile.joinTokens), time, tokens: reopen(), reopen }
 }
 
@@ -155,7 +153,7 @@ t.test('open tokens are listed without their secrets, and end with a revocation 
   const { home, time } = rig(t)
   const gone = new Set<string>()
   const open = (): JoinTokens =>
-    openJoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
+    new JoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
   const tokens = open()
   const made = ['operator', 'app_1', 'app_2'].map((by) => {
     const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by })

@@ -3,7 +3,7 @@ import { WebSocket } from 'ws'
 import { systemClock } from '../api/clock.js'
 import { Links } from '../cluster/links/links.js'
 import { formatAddress } from '../cluster/identity/addresses.js'
-import { openJoinTokens } from '../cluster/identity/join-tokens.js'
+import { JoinTokens } from '../cluster/identity/join-tokens.js'
 import { openNodeKey } from '../cluster/identity/key.js'
 import { dial } from '../cluster/identity/tls.js'
 import { openMembers } from '../cluster/members/file.js'
@@ -13,7 +13,6 @@ import type { Caller, Logger } from '../api/plugin.js'
 import type { Hello } from '../cluster/links/frames.js'
 import type { Peer } from '../cluster/links/link.js'
 import type { LinksOptions } from '../cluster/links/links.js'
-import type { JoinTokens } from '../cluster/identity/join-tokens.js'
 import type { NodeKey } from '../cluster/identity/key.js'
 import type { Members } from '../cluster/members/file.js'
 import type { MemberList } from '../cluster/members/member.js'
@@ -61,7 +60,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
   const key = await openNodeKey(home, id)
   const self = { installId: id, fingerprint: key.fingerprint, name: `node ${id}`, addresses: [] as string[] }
   const members = openMembers({ home, self, now: Date.now })
-  const tokens = openJoinTokens({ home, now: Date.now, stands: () => true })
+  const tokens = new JoinTokens({ home, now: Date.now, stands: () => true })
   const told: string[] = []
   const hello: Hello = {
     installId: id, nodeId: randomUUID(), name: self.name, version: '0.0.0', apiUrl: null, address: null,

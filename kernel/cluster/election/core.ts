@@ -2,17 +2,18 @@ import {
   advanceCampaign, tally, advancePreVote, onBallot, onVoteRequest, onVote, onPreVote, onPreVoteAnswer,
   onStale, startPreVote, suspects
 } from './campaign.js'
-import { onCommandAnswer, resend, submit, tickWaiting } from './commands.js'
 import { Elector } from './elector.js'
-import { onAppend, openStream, stepDown } from './follower.js'
+import { finish, onAppend, openStream, stepDown } from './follower.js'
 import {
   catchUp, hearWhileProbing, meet, onAck, onCommand, onNack, onNeed, onProbe, startProbe, tickMaster
 } from './master.js'
 import { RULES, readQuorum } from './rules.js'
 import { readMessage } from './protocol.js'
 import { timingWith } from './timing.js'
+import type { Waiting } from './elector.js'
 import type {
-  CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role, StreamId
+  Change, CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role,
+  StreamId
 } from './protocol.js'
 import type { QuorumSetting, Rules } from './rules.js'
 import type { Timing } from './timing.js'
@@ -225,4 +226,45 @@ export class Election {
     if (e.phase.role === 'master') startProbe(e, e.phase, now)
     else e.toFollower(now + e.timing.sticky)
   }
+}
+
+/** Takes in a command at this node. It waits for a master as long as an election may take. */
+function submit (e: Elector, id: CommandId, change: Change, now: number): void {
+  if (e.waiting.has(id)) return
+  e.waiting.set(id, { change, sid: null, deadline: now + e.timing.campaign, resendAt: now })
+  tickWaiting(e, now)
+}
+
+/** Sends what waits, sends again what may have been lost, and gives up what waited too long. */
+function tickWaiting (e: Elector, now: number): void {
+  for (const [id, waiting] of e.waiting) {
+    if (now >= waiting.deadline) {
+      finish(e, id, { ok: false, code: waiting.sid === null ? 'no_master' : 'no_answer' })
+    } else if (e.leader !== null && (waiting.sid === null || now >= waiting.resendAt)) {
+      dispatch(e, e.leader, id, waiting, now)
+    }
+  }
+}
+
+/** Sends what has no answer yet once more, now. */
+function resend (e: Elector, now: number): void {
+  for (const waiting of e.waiting.values()) waiting.resendAt = now
+  tickWaiting(e, now)
+}
+
+/** A command is bound to the first session it is sent to; only the same session ever sees it again. */
+function dispatch (e: Elector, leader: Leader, id: CommandId, waiting: Waiting, now: number): void {
+  if (waiting.sid === null) {
+    waiting.sid = leader.sid
+    waiting.deadline = now + e.timing.command
+  }
+  waiting.resendAt = now + e.timing.heartbeat
+  const command: MessageOf<'command'> = { kind: 'command', id, sid: waiting.sid, change: waiting.change }
+  if (leader.master === e.id) onCommand(e, e.id, command, now)
+  else e.send(leader.master, command)
+}
+
+function onCommandAnswer (e: Elector, from: NodeId, message: MessageOf<'command-answer'>): void {
+  if (e.leader?.master !== from || e.waiting.get(message.id)?.sid !== message.sid) return
+  finish(e, message.id, message.outcome)
 }

@@ -1,14 +1,135 @@
-import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { kernelError } from '../../api/errors.js'
 import { HomeError, readVersioned, writeVersioned } from '../../boot/home.js'
+import { applicantSchema, invitationFields } from '../members/member.js'
+import {
+  fits, flag, invalidField, listOf, matching, orNull, read, record, schemaOf, shaped, ShapeError
+} from '../wire.js'
 import { isOutside } from './addresses.js'
-import { fits, flag, listOf, orNull, record, schemaOf } from '../wire.js'
-import { proofKeyOf, proofWith, readJoinToken, writeJoinToken } from './join-token.js'
 import { identityFile, readText } from './key.js'
+import type { TLSSocket } from 'node:tls'
 import type { SvcError } from '../../api/errors.js'
 import type { Of } from '../wire.js'
-import type { JoinTicket } from './join-token.js'
+
+const PREFIX = 'svcjoin1_'
+const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
+/** 128 bits. */
+const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
+/** The furthest a Date reaches, in milliseconds since 1970. */
+const MAX_INSTANT = 8.64e15
+
+const ticketSchema = record({
+  ...invitationFields,
+  id: random16,
+  secret: random16,
+  /** Milliseconds since 1970. */
+  exp: schemaOf<number>({
+    type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
+  })
+})
+const requestSchema = record({
+  token_id: random16,
+  proof: matching(/^[A-Za-z0-9_-]{43}$/, '43 base64url characters'),
+  member: applicantSchema
+})
+
+/** A join token, read. */
+export type JoinTicket = Of<typeof ticketSchema>
+/** Body of POST /join. */
+export type JoinRequest = Of<typeof requestSchema>
+
+/** RFC 5705 label of the channel binding, and its length in bytes. */
+const BINDING_LABEL = 'EXPORTER-svc-join'
+const BINDING_BYTES = 32
+
+/** CRC-32 (IEEE 802.3) of the text before it, 8 hex digits: finds typing and copying mistakes. */
+const checksum = (body: string): string => (crc32(body) >>> 0).toString(16).padStart(8, '0')
+
+function badToken (what: string): SvcError {
+  const message = `the join token ${what}`
+  return kernelError('invalid_request', message, { param: 'token', issues: [{ path: 'token', message }] })
+}
+
+/** The token's text: svcjoin1_<base64url JSON>_<crc>. */
+export function writeJoinToken (ticket: JoinTicket): string {
+  const body = PREFIX + Buffer.from(JSON.stringify(ticket)).toString('base64url')
+  return `${body}_${checksum(body)}`
+}
+
+function readTicket (text: string): JoinTicket {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new ShapeError('', 'must be JSON')
+  }
+  return read(ticketSchema, value)
+}
+
+/**
+ * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request: not a token, mistyped
+ * (checksum), broken inside, or expired by this node's clock. Nothing of the secret is in the message.
+ */
+export function readJoinToken (token: string, nowMs: number): JoinTicket {
+  const text = token.trim()
+  const match = FORM.exec(text)
+  if (match === null) {
+    throw badToken(text.startsWith(PREFIX)
+      ? 'is cut off or has characters that do not belong; copy it whole'
+      : `does not begin with ${PREFIX}; \`svc join-token\` on a member makes one`)
+  }
+  const [, body = '', sum] = match
+  if (checksum(PREFIX + body) !== sum) {
+    throw badToken('is mistyped (its checksum does not fit); copy it again')
+  }
+  const ticket = shaped(() => readTicket(Buffer.from(body, 'base64url').toString()),
+    ({ message }) => badToken(`is broken: ${message}`))
+  if (ticket.exp <= nowMs) {
+    const [expired, now] = [ticket.exp, nowMs].map((ms) => new Date(ms).toISOString())
+    throw badToken(`expired at ${expired}, this node's clock says ${now}; ` +
+      'make a new one with `svc join-token`, or set the clock')
+  }
+  return ticket
+}
+
+/** The key that proofs are made with; the inviter stores this and not the secret. */
+export function proofKeyOf (secret: string): Buffer {
+  return createHash('sha256').update(`svc-join-key\0${secret}`).digest()
+}
+
+/** The proof under a key of proofKeyOf. Each part has one length, so that none runs into another. */
+export function proofWith (
+  key: Buffer, binding: Buffer, fingerprints: { inviter: string, joiner: string }
+): string {
+  if (binding.byteLength !== BINDING_BYTES) {
+    throw new RangeError(`a binding has ${BINDING_BYTES} bytes, not ${binding.byteLength}`)
+  }
+  const { inviter, joiner } = fingerprints
+  return createHmac('sha256', key).update('svc-join-proof\0').update(binding)
+    .update(`${inviter}\0${joiner}`).digest('base64url')
+}
+
+/**
+ * What a joiner shows instead of the secret: HMAC-SHA-256, base64url, over the channel binding of its own
+ * connection and both keys, so that it is worth nothing on another connection or for another key.
+ */
+export function proofOf (
+  secret: string, binding: Buffer, fingerprints: { inviter: string, joiner: string }
+): string {
+  return proofWith(proofKeyOf(secret), binding, fingerprints)
+}
+
+/** The channel binding of a TLS 1.3 connection (RFC 8446 7.5, RFC 9266): 32 bytes only its two ends know. */
+export function joinBinding (socket: TLSSocket): Buffer {
+  return socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0))
+}
+
+/** Reads the body of POST /join. Throws SvcError invalid_request naming the field. */
+export function readJoinRequest (body: unknown): JoinRequest {
+  return shaped(() => read(requestSchema, body), invalidField)
+}
 
 /** What a joiner asks with; `binding` comes from the socket the request came on (joinBinding). */
 export interface Redemption {
@@ -20,28 +141,6 @@ export interface Redemption {
 
 /** An open join token as it is shown: never its secret. `by`: the id of the caller that made it. */
 export interface JoinTokenRecord { id: string, expires: string, by: string }
-
-/** The join tokens this node has made. */
-export interface JoinTokens {
-  /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
-  create (
-    options: Omit<JoinTicket, 'id' | 'secret' | 'exp'> & { ttlSeconds: number, by: string }
-  ): { token: string, expires: string }
-  /** Those that still let a node in. */
-  list (): JoinTokenRecord[]
-  /** Ends one before its time; false when no such token is open. */
-  revoke (id: string): boolean
-  /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
-   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
-   * details.why: unknown | expired | used | wrong_proof.
-   */
-  redeem (request: Redemption): () => void
-  /** How many are open. */
-  readonly pending: number
-  /** One that is open names an address which other machines reach. */
-  readonly awaitsOthers: boolean
-}
 
 const FORMAT = 1
 /** The longest life of a token: one day. */
@@ -94,14 +193,6 @@ function readStored (path: string): readonly Stored[] {
   throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
 }
 
-/** Takes the keys out of ended tokens, and forgets the oldest of them. */
-function prune (tokens: readonly Stored[], open: (token: Stored) => boolean): readonly Stored[] {
-  const ended = tokens.filter((token) => !open(token))
-  const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))
-  return tokens.filter((token) => !forgotten.has(token))
-    .map((token) => open(token) ? token : { ...token, key: null })
-}
-
 function proves (token: Stored, { proof, binding, joinerFingerprint }: Redemption): boolean {
   if (token.key === null) return false
   const fingerprints = { inviter: token.fingerprint, joiner: joinerFingerprint }
@@ -118,57 +209,96 @@ function checkTtl (seconds: number): void {
   })
 }
 
-/**
- * Opens the join tokens of a home. Throws HomeError when their file is broken or can be read by others.
- * `now` is the wall time in milliseconds since 1970, `stands` says whether what a caller made still counts.
- */
-export function openJoinTokens (
-  { home, now, stands }: { home: string, now: () => number, stands: (by: string) => boolean }
-): JoinTokens {
-  const path = join(home, identityFile.joinTokens)
-  let tokens = readStored(path)
-  const open = (token: Stored): boolean => token.usedBy === null && token.exp > now() && stands(token.by)
-  const save = (next: readonly Stored[]): void => {
-    const pruned = prune(next, open)
-    writeVersioned(path, FORMAT, { tokens: pruned })
-    // Only what is on the disk counts: a failed write leaves all as it was.
-    tokens = pruned
+export interface JoinTokensOptions {
+  home: string
+  /** Wall time, milliseconds since 1970. */
+  now: () => number
+  /** Whether what a caller made still counts. */
+  stands: (by: string) => boolean
+}
+
+/** The join tokens this node has made. Only what is on the disk counts: a failed write changes nothing. */
+export class JoinTokens {
+  readonly #options: JoinTokensOptions
+  readonly #path: string
+  #tokens: readonly Stored[]
+
+  /** Throws HomeError when their file is broken or can be read by others. */
+  constructor (options: JoinTokensOptions) {
+    this.#options = options
+    this.#path = join(options.home, identityFile.joinTokens)
+    this.#tokens = readStored(this.#path)
   }
-  const pending = (): number => tokens.reduce((n, token) => n + (open(token) ? 1 : 0), 0)
-  return {
-    create ({ clusterId, seeds, fingerprint, ttlSeconds, by }) {
-      checkTtl(ttlSeconds)
-      if (pending() >= MAX_OPEN) {
-        throw kernelError('overloaded',
-          `${MAX_OPEN} join tokens are open already; let some expire, or end them: svc join-token ls`)
-      }
-      const id = randomBytes(16).toString('base64url')
-      const secret = randomBytes(16).toString('base64url')
-      const exp = now() + ttlSeconds * 1000
-      const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
-      // A token that its reader would refuse is never given out.
-      readJoinToken(token, now())
-      const key = proofKeyOf(secret).toString('base64url')
-      save([...tokens, { id, key, fingerprint, exp, usedBy: null, by, outside: seeds.some(isOutside) }])
-      return { token, expires: new Date(exp).toISOString() }
-    },
-    list: () => tokens.filter(open)
-      .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by })),
-    revoke (id) {
-      const found = tokens.find((token) => token.id === id && open(token))
-      if (found !== undefined) save(tokens.filter((token) => token !== found))
-      return found !== undefined
-    },
-    redeem (request) {
-      const found = tokens.find((token) => token.id === request.tokenId)
-      if (found === undefined) throw refused('unknown')
-      if (found.usedBy !== null) throw refused('used')
-      if (!open(found)) throw refused('expired')
-      if (!proves(found, request)) throw refused('wrong_proof')
-      save(tokens.map((token) => token === found ? { ...token, usedBy: request.joinerFingerprint } : token))
-      return () => { save([...tokens.filter(({ id }) => id !== found.id), found]) }
-    },
-    get pending () { return pending() },
-    get awaitsOthers () { return tokens.some((token) => token.outside && open(token)) }
+
+  /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
+  create (
+    { clusterId, seeds, fingerprint, ttlSeconds, by }:
+    Omit<JoinTicket, 'id' | 'secret' | 'exp'> & { ttlSeconds: number, by: string }
+  ): { token: string, expires: string } {
+    checkTtl(ttlSeconds)
+    if (this.pending >= MAX_OPEN) {
+      throw kernelError('overloaded',
+        `${MAX_OPEN} join tokens are open already; let some expire, or end them: svc join-token ls`)
+    }
+    const now = this.#options.now()
+    const id = randomBytes(16).toString('base64url')
+    const secret = randomBytes(16).toString('base64url')
+    const exp = now + ttlSeconds * 1000
+    const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
+    // A token that its reader would refuse is never given out.
+    readJoinToken(token, now)
+    const key = proofKeyOf(secret).toString('base64url')
+    const outside = seeds.some(isOutside)
+    this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, outside }])
+    return { token, expires: new Date(exp).toISOString() }
+  }
+
+  /** Those that still let a node in. */
+  list (): JoinTokenRecord[] {
+    return this.#tokens.filter((token) => this.#isOpen(token))
+      .map(({ id, exp, by }) => ({ id, expires: new Date(exp).toISOString(), by }))
+  }
+
+  /** Ends one before its time; false when no such token is open. */
+  revoke (id: string): boolean {
+    const found = this.#tokens.find((token) => token.id === id && this.#isOpen(token))
+    if (found !== undefined) this.#save(this.#tokens.filter((token) => token !== found))
+    return found !== undefined
+  }
+
+  /**
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
+   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
+   * details.why: unknown | expired | used | wrong_proof.
+   */
+  redeem (request: Redemption): () => void {
+    const found = this.#tokens.find((token) => token.id === request.tokenId)
+    if (found === undefined) throw refused('unknown')
+    if (found.usedBy !== null) throw refused('used')
+    if (!this.#isOpen(found)) throw refused('expired')
+    if (!proves(found, request)) throw refused('wrong_proof')
+    const used = { ...found, usedBy: request.joinerFingerprint }
+    this.#save(this.#tokens.map((token) => token === found ? used : token))
+    return () => { this.#save([...this.#tokens.filter(({ id }) => id !== found.id), found]) }
+  }
+
+  /** How many are open. */
+  get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
+
+  /** One that is open names an address which other machines reach. */
+  get awaitsOthers (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
+
+  #isOpen ({ usedBy, exp, by }: Stored): boolean {
+    return usedBy === null && exp > this.#options.now() && this.#options.stands(by)
+  }
+
+  /** Takes the keys out of ended tokens, and forgets the oldest of them. */
+  #save (next: readonly Stored[]): void {
+    const ended = next.filter((token) => !this.#isOpen(token))
+    const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))
+    const tokens = next.filter((token) => !forgotten.has(token))
+      .map((token) => this.#isOpen(token) ? token : { ...token, key: null })
+    writeVersioned(this.#path, FORMAT, { tokens })
+    this.#tokens = tokens
   }
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { kernelError, toSvcError } from '../../api/errors.js'
 import { errorBody, errorHeaders } from '../../http/error-body.js'
-import { joinBinding, readJoinRequest } from '../identity/join-token.js'
+import { joinBinding, readJoinRequest } from '../identity/join-tokens.js'
 import { peerFingerprint } from '../identity/tls.js'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance, FastifyReply } from 'fastify'

@@ -1,22 +1,41 @@
 import { changesOf } from '../documents/kv-doc.js'
 import { checkValue, keep } from '../documents/values.js'
 import { MAX_RESULT_BYTES } from './receipts.js'
+import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
-import type { Changes, KvDoc } from '../documents/kv-doc.js'
-import type { Entry } from '../election/protocol.js'
-import type { ControlOptions } from './options.js'
+import type { Changes, KvDoc, Write } from '../documents/kv-doc.js'
+import type { Entry, NodeId } from '../election/protocol.js'
+import type { SnapshotStore } from './snapshot.js'
 
 /** Bytes of the control document's live entries as updates carry them. */
 export const MAX_CONTROL_BYTES = 256 * 1024
 
+export interface ControlOptions {
+  readonly store: SnapshotStore
+  /**
+   * The majority mode: an entry is on disk before `append` and `adopt` return. Else the disk is at most 5 s
+   * behind.
+   */
+  readonly durable: boolean
+  /**
+   * On the master only: runs a command entry. Its writes go into the document, its result into the receipt.
+   * Throwing is a defect: nothing is written and the result is `{ error: { code: 'internal', message } }`.
+   */
+  execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
+  /** The contents of a new session's document out of those of the old one. */
+  seed (previous: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown>
+  readonly clock: Clock
+  readonly log: Logger
+  /** The voters before any entry; empty on a node that joins. */
+  readonly founders: readonly NodeId[]
+}
+
 /** What a command entry does. */
 export interface Effect { readonly changes: Changes, readonly result: unknown }
 
-const NOTHING: Changes = new Map()
-
 /** A command that could not be carried out as told. */
 function failed (code: 'internal' | 'control_full', message: string): Effect {
-  return { changes: NOTHING, result: { error: { code, message } } }
+  return { changes: new Map(), result: { error: { code, message } } }
 }
 
 /**
@@ -27,10 +46,9 @@ function failed (code: 'internal' | 'control_full', message: string): Effect {
 export function execute (
   options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>
 ): Effect {
-  const { live } = kv
   try {
-    const { writes, result } = options.execute(payload, (key) => live.get(key), from)
-    const changes = changesOf(writes, live)
+    const { writes, result } = options.execute(payload, from)
+    const changes = changesOf(writes, kv.live)
     const bytes = kv.bytesAfter(changes)
     if (bytes > MAX_CONTROL_BYTES && bytes > kv.liveBytes) {
       return failed('control_full', `The control data would be ${bytes} bytes, at most ` +
@@ -62,12 +80,9 @@ export function seedOf (
   try {
     const seeded = [...options.seed(previous)]
     return new Map(seeded.map(([key, value]) => [key, keep(key, value).value]))
-  } catch (error) {
-    defect(options.log, error)
+  } catch (err) {
+    options.log.error({ err },
+      'the new session could not be seeded; it begins with everything of the old one')
     return previous
   }
-}
-
-function defect (log: Logger, error: unknown): void {
-  log.error({ err: error }, 'the new session could not be seeded; it begins with everything of the old one')
 }

@@ -6,11 +6,11 @@ import {
 } from './entries.js'
 import { execute, seedOf } from './execute.js'
 import { Receipts, toReceipt } from './receipts.js'
-import { fileStore, memoryStore, readSnapshot, SnapshotWriter } from './snapshot.js'
+import { readSnapshot, SnapshotWriter } from './snapshot.js'
 import type { Changes } from '../documents/kv-doc.js'
 import type { Adoption, Entry, Log, LogPosition, Receipt } from '../election/protocol.js'
 import type { ControlBody, PartBody, Place, WholeBody, WireEntry } from './entries.js'
-import type { ControlOptions } from './options.js'
+import type { ControlOptions } from './execute.js'
 import type { KeptReceipt } from './receipts.js'
 import type { Snapshot } from './snapshot.js'
 
@@ -64,12 +64,12 @@ export class ControlLog implements Log {
   constructor (options: ControlOptions) {
     this.#options = options
     this.#observers = new Listeners(options.log)
-    const store = options.store ?? (options.path === null ? memoryStore : fileStore(options.path))
+    const { store, durable, clock, log } = options
     const text = store.read()
-    if (text !== undefined) this.#load(readSnapshot(text, options.path ?? 'the control snapshot'))
+    if (text !== undefined) this.#load(readSnapshot(text, store.path ?? 'the control snapshot'))
     this.#ring = new Ring(this.#place.seq, this.#place.digest)
-    this.#disk = new SnapshotWriter(options, store, () =>
-      this.#snapshot(this.#place, this.#live, this.#receipts.list()))
+    const now = (): Snapshot => this.#snapshot(this.#place, this.#live, this.#receipts.list())
+    this.#disk = new SnapshotWriter({ store, durable, clock, log, now })
   }
 
   last (): LogPosition { return { term: this.#place.term, seq: this.#place.seq } }

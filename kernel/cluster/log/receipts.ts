@@ -1,13 +1,7 @@
 import type { Receipt } from '../election/protocol.js'
 
-/** Where a command was entered and what came of it; `result` is undefined once it was given up. */
-export interface KeptReceipt {
-  readonly id: string
-  readonly sid: string
-  readonly term: number
-  readonly seq: number
-  readonly result?: unknown
-}
+/** A receipt by its command's id; `result` is undefined once it was given up. */
+export type KeptReceipt = Receipt & { readonly id: string }
 
 /** Receipts that are kept, the newest. */
 export const MAX_RECEIPTS = 1000

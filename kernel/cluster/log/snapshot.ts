@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { HomeError, writeWhole } from '../../boot/home.js'
 import { checkKey, checkValue } from '../documents/values.js'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
 import type { NodeId } from '../election/protocol.js'
-import type { ControlOptions, SnapshotStore } from './options.js'
 import type { KeptReceipt } from './receipts.js'
 
 const FORMAT = 1
@@ -52,9 +53,19 @@ export function readSnapshot (text: string, path: string): Snapshot {
   return snapshot
 }
 
-/** A snapshot's file in the home. */
+/** Where the snapshot lies. Synchronous: `write` is durable when it returns, and throws when it is not. */
+export interface SnapshotStore {
+  /** Of its file, for messages. */
+  readonly path?: string
+  /** The text of the last write; undefined before the first. */
+  read (): string | undefined
+  write (text: string): void
+}
+
+/** A snapshot's file, `<home>/state/control.json`. */
 export function fileStore (path: string): SnapshotStore {
   return {
+    path,
     read () {
       try {
         return readFileSync(path, 'utf8')
@@ -73,25 +84,28 @@ export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
 /** Where entries need not be durable, the disk is at most so far behind, ms. */
 const PERIOD = 5000
 
-/** Brings snapshots to the disk: each before it counts (`durable`), or now and then. */
-export class SnapshotWriter {
-  readonly #options: ControlOptions
-  readonly #store: SnapshotStore
+export interface WriterOptions {
+  store: SnapshotStore
+  /** Each change is on disk before it counts; else it is written now and then. */
+  durable: boolean
+  clock: Clock
+  log: Logger
   /** What is to be written when the time comes. */
-  readonly #now: () => Snapshot
+  now: () => Snapshot
+}
+
+/** Brings snapshots to the disk. */
+export class SnapshotWriter {
+  readonly #options: WriterOptions
   #cancel: (() => void) | null = null
   #failing = false
 
-  constructor (options: ControlOptions, store: SnapshotStore, now: () => Snapshot) {
-    this.#options = options
-    this.#store = store
-    this.#now = now
-  }
+  constructor (options: WriterOptions) { this.#options = options }
 
   /** Whether the change counts. False only when it must be durable and the disk refused. */
   keep (next: () => Snapshot): boolean {
     if (this.#options.durable) return this.#write(next())
-    this.#cancel ??= this.#options.clock.after(PERIOD, () => { this.#due() })
+    this.#plan()
     return true
   }
 
@@ -99,18 +113,21 @@ export class SnapshotWriter {
     if (this.#cancel === null) return
     this.#cancel()
     this.#cancel = null
-    this.#write(this.#now())
+    this.#write(this.#options.now())
   }
 
-  #due (): void {
-    this.#cancel = null
-    if (!this.#write(this.#now())) this.#cancel = this.#options.clock.after(PERIOD, () => { this.#due() })
+  #plan (): void {
+    this.#cancel ??= this.#options.clock.after(PERIOD, () => {
+      this.#cancel = null
+      if (!this.#write(this.#options.now())) this.#plan()
+    })
   }
 
   #write (snapshot: Snapshot): boolean {
-    const { log, path } = this.#options
+    const { log, store } = this.#options
+    const { path } = store
     try {
-      this.#store.write(snapshotText(snapshot))
+      store.write(snapshotText(snapshot))
     } catch (error) {
       if (!this.#failing) log.error({ path, err: error }, 'the control data cannot be written to the disk')
       this.#failing = true
