@@ -7,7 +7,7 @@ import { Budget, MAX_DEBT_MS } from '../cluster/links/limits.js'
 import {
   closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting
 } from '../cluster/links/frames.js'
-import { dialReason } from '../cluster/links/connect.js'
+import { dialReason } from '../cluster/links/dialler.js'
 import { replaces } from '../cluster/links/links.js'
 import { writeCaller } from '../http/passed-on.js'
 import type { Rival } from '../cluster/links/link.js'

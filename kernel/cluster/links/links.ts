@@ -1,7 +1,6 @@
 import { backoffMs } from '../../api/backoff.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
-import { connectMember, upgrade } from './connect.js'
-import { Dialler } from './dialler.js'
+import { Dialler, connectMember, upgrade } from './dialler.js'
 import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
 import { Link } from './link.js'
