@@ -303,7 +303,9 @@ t.test('the file: written whole, checked when read', (t) => {
   t.end()
 })
 
-function controlHash (path: string): string { return controlRig({ store: fileStore(path) }).control.position().hash }
+function controlHash (path: string): string {
+  return controlRig({ store: fileStore(path) }).control.position().hash
+}
 
 t.test('observers that fail', (t) => {
   const { control, log } = controlRig()

@@ -5,7 +5,7 @@ import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
 import { Link } from './link.js'
 import { createListener } from './listener.js'
-import { createRequests } from './requests.js'
+import { Requests } from './requests.js'
 import type { WebSocket } from 'ws'
 import type { DialReport, MemberRequest, MemberResponse } from '../../api/services.js'
 import type { Member } from '../members/member.js'
@@ -14,7 +14,6 @@ import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
 import type { LinkHooks, Peer, Rival } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
-import type { Requests } from './requests.js'
 
 export interface LinkEvents {
   /** The first link to a member is up: both hellos were exchanged. */
@@ -73,7 +72,7 @@ export class Links {
       linked: (installId) => this.#current(installId) !== undefined,
       attempt: (target, signal) => this.#attempt(target, signal)
     })
-    this.#requests = createRequests({
+    this.#requests = new Requests({
       key, clock, limits,
       member: (installId) => members.find(installId),
       addresses: (installId) => this.#addresses(installId)

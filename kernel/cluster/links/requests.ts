@@ -22,59 +22,46 @@ export interface RequestsOptions {
   addresses: (installId: string) => readonly string[]
 }
 
-export interface Requests {
-  request (installId: string, request: MemberRequest): Promise<MemberResponse>
-  /** Ends every request to a member, and its kept connections. */
-  drop (installId: string): void
-  /** Drops every member that is gone or has another key than before; `keys`: fingerprints by install id. */
-  keep (keys: ReadonlyMap<string, string>): void
-  close (): void
-}
+/** Failures of a kept connection that broke before anything came back. */
+const stale = new WeakSet<object>()
 
 /** HTTP requests to members over connections whose key was compared before the first byte. */
-export function createRequests (options: RequestsOptions): Requests {
-  const agents = new Map<string, MemberAgent>()
-  const agentOf = (member: Member): MemberAgent => {
-    const { installId } = member
-    let agent = agents.get(installId)
-    if (agent === undefined) agents.set(installId, agent = new MemberAgent(member, options))
-    return agent
-  }
-  const drop = (installId: string): void => {
-    agents.get(installId)?.stop()
-    agents.delete(installId)
-  }
-  return {
-    async request (installId, request) {
-      const member = options.member(installId)
-      if (installId === options.key.installId || member === undefined) {
-        throw kernelError('unreachable', `${installId} is no other member of this cluster.`)
-      }
-      const agent = agentOf(member)
-      try {
-        return await exchange(agent, installId, request, options)
-      } catch (error) {
-        // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
-        if (!(error instanceof Stale) || request.method !== 'GET') throw whyLost(installId, error)
-        return await exchange(agent, installId, request, options)
-          .catch((again: unknown) => { throw whyLost(installId, again) })
-      }
-    },
-    drop,
-    keep (keys) {
-      for (const [installId, agent] of [...agents]) {
-        if (keys.get(installId) !== agent.fingerprint) drop(installId)
-      }
-    },
-    close () { for (const installId of [...agents.keys()]) drop(installId) }
-  }
-}
+export class Requests {
+  readonly #options: RequestsOptions
+  readonly #agents = new Map<string, MemberAgent>()
 
-/** A kept connection that broke before anything came back. */
-class Stale extends Error {}
+  constructor (options: RequestsOptions) { this.#options = options }
 
-function whyLost (installId: string, error: unknown): unknown {
-  return error instanceof Stale ? kernelError('unreachable', `${installId}: ${error.message}`) : error
+  async request (installId: string, request: MemberRequest): Promise<MemberResponse> {
+    const member = this.#options.member(installId)
+    if (installId === this.#options.key.installId || member === undefined) {
+      throw kernelError('unreachable', `${installId} is no other member of this cluster.`)
+    }
+    const agent = this.#agents.get(installId) ?? new MemberAgent(member, this.#options)
+    this.#agents.set(installId, agent)
+    try {
+      return await exchange(agent, installId, request, this.#options)
+    } catch (error) {
+      // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
+      if (request.method !== 'GET' || !stale.has(error as Error)) throw error
+      return await exchange(agent, installId, request, this.#options)
+    }
+  }
+
+  /** Ends every request to a member, and its kept connections. */
+  drop (installId: string): void {
+    this.#agents.get(installId)?.stop()
+    this.#agents.delete(installId)
+  }
+
+  /** Drops every member that is gone or has another key than before; `keys`: fingerprints by install id. */
+  keep (keys: ReadonlyMap<string, string>): void {
+    for (const [installId, agent] of [...this.#agents]) {
+      if (keys.get(installId) !== agent.fingerprint) this.drop(installId)
+    }
+  }
+
+  close (): void { this.keep(new Map()) }
 }
 
 /** Keeps the connections to one member. */
@@ -125,8 +112,8 @@ class MemberAgent extends Agent {
 }
 
 function headersOf (request: MemberRequest, body: string | undefined): Record<string, string> {
-  const headers: Record<string, string> = {}
-  for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value
+  const headers = Object.fromEntries(
+    Object.entries(request.headers ?? {}).map(([name, value]) => [name.toLowerCase(), value]))
   headers['host'] = MEMBERS_HOST
   headers[CALLER_HEADER] = writeCaller(request.caller)
   delete headers['connection']
@@ -175,8 +162,10 @@ function exchange (
 function failure (installId: string, call: ClientRequest, error: Error): Error {
   if (error.name === 'SvcError') return error
   const { code } = error as NodeJS.ErrnoException
-  const message = `the connection broke before the answer (${code ?? error.message})`
-  return call.reusedSocket ? new Stale(message) : kernelError('unreachable', `${installId}: ${message}`)
+  const lost = kernelError('unreachable',
+    `${installId}: the connection broke before the answer (${code ?? error.message})`)
+  if (call.reusedSocket) stale.add(lost)
+  return lost
 }
 
 function plainHeaders ({ headers }: IncomingMessage): Record<string, string> {
