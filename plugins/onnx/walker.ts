@@ -1,4 +1,4 @@
-/** Walks protobuf messages in a file without loading what nobody asks for. */
+/** Reads protobuf messages in a file. Fields that are not asked for are skipped, and never loaded. */
 
 /** Tag and length, or tag and value, at their longest. */
 const HEAD_BYTES = 20

@@ -10,8 +10,8 @@ import type { Part } from './tensors.js'
  * sequence is padded in front (`left`) or behind (`right`), as the graph wants it.
  *
  * A batch and the one after the next token share their memory: a new entry is written into the padding. With
- * padding behind, that is the row's own. With padding in front, the whole view moves by one entry for each
- * new one: a row then ends in the entry that was the first padding of the row behind it.
+ * padding behind, that is the row's own. With padding in front, the view of the whole memory moves on by one
+ * entry for each new one, which takes the place of the first padding of the next row.
  */
 export interface KvBatch {
   /** Tokens of each sequence. */
@@ -62,7 +62,7 @@ export const stateBytes = (tensors: readonly CacheTensor[]): number => tensors.r
 const allocate = (tensor: CacheTensor, size: number): Part =>
   tensor.type === 'float32' ? new Float32Array(size) : new Uint16Array(size)
 
-/** A state as it comes from a graph that gives all of it back: no room for more. */
+/** A batch from the outputs of a graph that gives back the whole KV cache: without room for more. */
 export function fullBatch (lengths: readonly number[], room: number, parts: readonly Part[]): KvBatch {
   return { lengths, span: Math.max(...lengths), room, parts, base: 0, used: 0, newest: { used: 0 } }
 }
@@ -72,7 +72,7 @@ export function emptyBatch (tensors: readonly CacheTensor[]): KvBatch {
   return fullBatch([0], 0, tensors.map((tensor) => allocate(tensor, sizeOf(tensor, 1, 0))))
 }
 
-/** What the graph gets of a part. */
+/** The window of a part that the graph gets. */
 export function viewOf (tensor: CacheTensor, part: Part, { base, lengths, room }: KvBatch): Part {
   if (!tensor.grows) return part
   return part.subarray(base * tensor.width, base * tensor.width + sizeOf(tensor, lengths.length, room))
@@ -115,7 +115,7 @@ export function packRows (
   const lengths = rows.map(({ length }) => length)
   const span = Math.max(...lengths)
   const room = span + spare
-  // Rows that are padded in front move on by what they get.
+  // With padding in front the view moves on into these.
   const more = (tensor: CacheTensor): number => tensor.grows && padding === 'left' ? spare * tensor.width : 0
   const parts = tensors.map((tensor) => allocate(tensor, sizeOf(tensor, rows.length, room) + more(tensor)))
   const batch: KvBatch = { ...fullBatch(lengths, room, parts), span }

@@ -13,11 +13,11 @@ interface Group<B> {
 /** A sequence and where its state lies. */
 interface Placed<B> { sequence: Sequence<B>, source: RowSource<B> }
 
-/** The event loop is not held for longer by the sequences of one group, ms. */
+/** Longest time for which choosing tokens may block the event loop, ms. */
 const HELD_MS = 50
-/** A byte of state costs as much as this many of weights: it is copied as well as looked at. */
+/** A byte of state costs as much as this many of weights: it is copied as well as read. */
 const COPY_FACTOR = 4
-/** What a call costs beside its bytes, in bytes of weights. */
+/** Fixed cost of a call of the model, in bytes of weights. */
 const CALL_BYTES = 2 ** 21
 
 /** Called with the state of a sequence that leaves. */
@@ -29,9 +29,9 @@ export class DecodeBatches<B extends Rows> {
   private readonly clock: Clock
   private readonly onLeave: OnLeave<B>
   private groups: Array<Group<B>> = []
-  /** Came since the groups were made. */
+  /** Sequences that joined since the groups were made. */
   private joining: Array<Placed<B>> = []
-  /** Left since the groups were made; their rows are still there. */
+  /** Sequences that left since the groups were made; their rows are still in the batches. */
   private readonly gone = new Set<Sequence<B>>()
 
   constructor (decoder: Decoder<B>, clock: Clock, onLeave: OnLeave<B>) {
@@ -75,7 +75,7 @@ export class DecodeBatches<B extends Rows> {
     this.onLeave(sequence, found.source)
   }
 
-  /** Takes out a sequence whose state is not wanted. */
+  /** Takes out a sequence whose state is not kept. */
   drop (sequence: Sequence<B>): void {
     const rest = this.joining.filter((entry) => entry.sequence !== sequence)
     if (rest.length === this.joining.length) this.gone.add(sequence)
@@ -135,7 +135,7 @@ export class DecodeBatches<B extends Rows> {
     group.batch = made.batch
     let since = this.clock.now()
     for (const [row, sequence] of sequences.entries()) {
-      // A grammar may take its time for a token: others are let in between two sequences.
+      // Keeping to a grammar can take long: other events are let in between two sequences.
       if (this.clock.now() - since > HELD_MS) {
         await this.clock.yieldToEvents()
         since = this.clock.now()

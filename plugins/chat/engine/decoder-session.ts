@@ -21,7 +21,7 @@ const SYSTEM: Clock = {
 const WARMUP_PROMPT = 64
 const WARMUP_TOKENS = 4
 
-/** So near its end a prompt that begins the reasoning itself does so, tokens. */
+/** How far from its end a prompt may begin the reasoning itself, tokens. */
 const REASONING_TOKENS = 32
 const REASONING = '<think>'
 const REASONING_END = '</think>'
@@ -109,9 +109,9 @@ export class DecoderSession implements EngineSession {
     if (open + request.n > this.most) throw overloaded(this.facts.modelId, open, this.most)
     const mailbox = new Mailbox()
     const inReasoning = this.endsInReasoning(request.prompt)
-    const takeBack = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
+    const cancel = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
     const onAbort = (): void => {
-      takeBack()
+      cancel()
       mailbox.close()
     }
     signal.addEventListener('abort', onAbort, { once: true })
@@ -123,7 +123,7 @@ export class DecoderSession implements EngineSession {
       }
     } finally {
       signal.removeEventListener('abort', onAbort)
-      takeBack()
+      cancel()
     }
   }
 
@@ -143,7 +143,7 @@ export class DecoderSession implements EngineSession {
   private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox): Generation[] {
     const { prompt, maxTokens, stop, n, markers, continues, trace } = request
     const { text } = this.facts
-    // The shape that was asked for is that of the answer, not of the reasoning before it.
+    // The grammar is that of the answer, not of the reasoning before it.
     const params = inReasoning ? { grammarAfter: REASONING_END, ...request.params } : request.params
     const { seed } = params
     let open = n

@@ -1,9 +1,16 @@
-/** Models that turn texts into vectors. */
+/** Models that turn texts into vectors: how their graphs are bound, and their session. */
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
-import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import {
+  EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelSpec,
+  type SpanSink
+} from '../../../kernel/api/engine.js'
+import { invalid } from '../text/errors.js'
+import type { LoadedText } from '../text/types.js'
 import { growing, listed, whole, type Port, type Real, type Sizes, type WholePort } from './bind.js'
+import type { Prompts } from './prompts.js'
+import { detokenized, givenIds, tokenized, unknownTask } from './request.js'
 import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
-import { pool, type Pooling } from './vectors.js'
+import { pool, readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
 
 /** Inputs by what they are fed with. */
 interface EncoderBinding {
@@ -22,7 +29,7 @@ interface EncoderBinding {
 const OUTPUTS: ReadonlyArray<[string, boolean]> = [
   ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
 ]
-/** Tokens, padding included, and rows of one call: nobody can be cancelled during it. */
+/** Tokens, padding included, and rows of one call, which cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 
@@ -78,44 +85,111 @@ export function callsOf (lengths: readonly number[]): number[][] {
   return calls
 }
 
-/** A bound session that makes vectors. */
-export class Encoder {
-  private readonly session: InferenceSession
-  private readonly binding: EncoderBinding
-  private readonly pooling: Pooling
-  private readonly env: EngineEnv
+/** A loaded encoder: its graph, and its text side. */
+export interface LoadedEncoder {
+  session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
+  text: LoadedText, prompts: Prompts, contextLength: number
+}
 
-  constructor (session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv) {
-    this.session = session
-    this.binding = binding
-    this.pooling = pooling
-    this.env = env
+interface EmbedRequest { texts: number[][], shape: VectorShape }
+
+/**
+ * The session of an encoder. Task `embed` answers one chunk per text, `{ kind: 'embedding', index,
+ * dimensions }` with the numbers as little-endian 32-bit floats in `media`, in no particular order, and
+ * `{ kind: 'done', usage }`.
+ */
+export class EncoderSession implements EngineSession {
+  private readonly loaded: LoadedEncoder
+  private readonly spec: ModelSpec
+
+  constructor (loaded: LoadedEncoder, spec: ModelSpec) {
+    this.loaded = loaded
+    this.spec = spec
+  }
+
+  async warmup (): Promise<void> { await this.vectorsOf([[1, 2, 3], [2, 1]]) }
+
+  async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    if (kind === 'tokenize') yield { payload: await tokenized(payload, this.loaded, signal) }
+    else if (kind === 'detokenize') yield { payload: detokenized(payload, this.loaded.text) }
+    else if (kind === 'embed' || kind === 'embeddings') {
+      yield * this.embed(await this.read(payload, signal), signal, trace)
+    } else throw unknownTask(kind, 'embed, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { pooling, contextLength, text } = this.loaded
+    return { contextLength, pooling, vocabularySize: text.vocabularySize }
+  }
+
+  async close (): Promise<void> {
+    await this.loaded.prompts.close()
+    await this.loaded.session.release()
+  }
+
+  private async * embed (
+    request: EmbedRequest, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { texts, shape } = request
+    for (const call of callsOf(texts.map(({ length }) => length))) {
+      if (signal.aborted) return
+      const startMs = trace?.now() ?? 0
+      const batch = call.map((i) => texts[i] as number[])
+      const vectors = await this.vectorsOf(batch)
+      const tokens = batch.reduce((sum, { length }) => sum + length, 0)
+      trace?.span('embed', 'prefill', startMs, trace.now(), { texts: call.length, tokens })
+      for (const [row, vector] of vectors.entries()) yield vectorChunk(call[row] as number, vector, shape)
+    }
+    const prompt_tokens = texts.reduce((sum, { length }) => sum + length, 0)
+    yield { payload: { kind: 'done', usage: { prompt_tokens, completion_tokens: 0, cached_tokens: 0 } } }
+  }
+
+  private async read (payload: Record<string, unknown>, signal: AbortSignal): Promise<EmbedRequest> {
+    const { inputs, shape } = readEmbed(payload)
+    const { prompts, text } = this.loaded
+    const written = inputs.filter((each) => typeof each === 'string')
+    const read = (await prompts.read({ texts: written, special: true }, signal)).values()
+    const texts = inputs.map((each, i) => typeof each === 'string'
+      ? read.next().value as number[]
+      : givenIds(each, text, inputs.length === 1 ? 'input' : `input.${i}`))
+    texts.forEach((ids, i) => { this.check(ids, i) })
+    return { texts, shape }
+  }
+
+  private check (ids: readonly number[], index: number): void {
+    const { contextLength } = this.loaded
+    if (ids.length === 0) throw invalid(`input ${index} has no token`, 'input')
+    if (ids.length <= contextLength) return
+    throw new EngineError('context_length_exceeded',
+      `context_length_exceeded: input ${index} has ${ids.length} ` +
+      `tokens, but ${this.spec.card.modelId} takes at most ${contextLength}`,
+      { prompt_tokens: ids.length, context_length: contextLength, index })
   }
 
   /** One vector per text, each of at least one token. */
-  async embed (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
+  private async vectorsOf (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
+    const { session, env, binding: { output, pooled } } = this.loaded
     const tokens = Math.max(...texts.map((ids) => ids.length))
     const feeds = this.feedsOf(texts, tokens)
-    const made = await this.env.work('embed', texts.length * tokens, async () =>
-      await this.session.run(feeds, [this.binding.output]))
-    const { data, dims } = made[this.binding.output] as Tensor
+    const units = texts.length * tokens
+    const made = await env.work('embed', units, async () => await session.run(feeds, [output]))
+    const { data, dims } = made[output] as Tensor
     const numbers = data instanceof Uint16Array ? floatsOfHalves(data) : data
     const size = dims.at(-1) ?? 0
-    const each = this.binding.pooled ? size : tokens * size
+    const each = pooled ? size : tokens * size
     if (!(numbers instanceof Float32Array) || size === 0 || numbers.length !== texts.length * each) {
-      throw fail(`output "${this.binding.output}" of the graph has shape [${dims.join(', ')}] for ` +
-        `${texts.length} texts of ${tokens} tokens`)
+      throw fail(`output "${output}" of the graph has shape [${dims.join(', ')}] for ${texts.length} texts ` +
+        `of ${tokens} tokens`)
     }
     return texts.map(({ length }, row) =>
       this.vectorOf(numbers.subarray(row * each, (row + 1) * each), length, size))
   }
 
-  async close (): Promise<void> { await this.session.release() }
-
   private vectorOf (numbers: Float32Array, tokens: number, size: number): Float32Array {
-    const rows = this.binding.pooled ? 1 : tokens
+    const { pooling, binding: { pooled } } = this.loaded
+    const rows = pooled ? 1 : tokens
     const vectors = Array.from({ length: rows }, (_, i) => numbers.subarray(i * size, (i + 1) * size))
-    const vector = pool(vectors, this.binding.pooled ? 'first' : this.pooling)
+    const vector = pool(vectors, pooled ? 'first' : pooling)
     if (vector.every(Number.isFinite)) return vector
     throw new EngineError('provider_error',
       `the model computed NaN or infinity for a text of ${tokens} tokens`)
@@ -123,7 +197,7 @@ export class Encoder {
 
   /** Texts padded behind. */
   private feedsOf (texts: ReadonlyArray<readonly number[]>, tokens: number): Feeds {
-    const { ids, mask, types, positions, pasts } = this.binding
+    const { ids, mask, types, positions, pasts } = this.loaded.binding
     const rows = texts.length
     const filled = (value: (text: readonly number[], i: number) => number): number[] =>
       texts.flatMap((text) => Array.from({ length: tokens }, (_, i) => value(text, i)))

@@ -9,8 +9,7 @@ import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
 import { bind, namesOf, type Port } from './bind.js'
-import type { LoadedEncoder } from './encoder-session.js'
-import { Encoder, bindEncoder, isEncoder } from './encoder.js'
+import { bindEncoder, isEncoder, type LoadedEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
 import { changedGraph } from './graph-changes.js'
 import { OnnxDecoder } from './model.js'
@@ -18,14 +17,18 @@ import { poolingOf } from './vectors.js'
 import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
 
-/** A model that writes. */
-export interface Loaded {
-  decoder: OnnxDecoder
+/** What a loaded model has beside its graph. */
+export interface TextSide {
   text: LoadedText
   prompts: Prompts
-  probed: Probed
   /** Tokens a sequence may have, by the card or the configuration. */
   contextLength: number
+}
+
+/** A model that writes. */
+export interface Loaded extends TextSide {
+  decoder: OnnxDecoder
+  probed: Probed
   /** Parameters the model's makers recommend, by OpenAI's names. */
   defaults: Record<string, unknown>
   /** The graph was changed to compute logits of the last token only. */
@@ -107,17 +110,22 @@ function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown
   return { ...Object.fromEntries(own), ...greedy, ...spec.card.defaults }
 }
 
+async function loadTextSide (
+  spec: ModelSpec, files: ModelFiles, env: EngineEnv, options: { vocabularySize?: number } = {}
+): Promise<TextSide> {
+  env.progress(3, 4)
+  const folder = files.textFolder
+  const text = await loadText(folder, options)
+  env.progress(4, 4)
+  return { text, prompts: new Prompts(text, { folder, ...options }), contextLength: contextOf(spec, files) }
+}
+
 async function finishDecoder (
   made: Changed, files: ModelFiles, spec: ModelSpec, env: EngineEnv
 ): Promise<Loaded> {
-  env.progress(3, 4)
   const { vocabularySize } = made.probed
-  const text = await loadText(files.textFolder, { vocabularySize })
-  env.progress(4, 4)
-  const prompts = new Prompts(text, { folder: files.textFolder, vocabularySize })
-  return {
-    ...made, text, prompts, files, contextLength: contextOf(spec, files), defaults: defaultsOf(spec, files)
-  }
+  const textSide = await loadTextSide(spec, files, env, { vocabularySize })
+  return { ...made, ...textSide, files, defaults: defaultsOf(spec, files) }
 }
 
 async function finishEncoder (
@@ -126,12 +134,7 @@ async function finishEncoder (
   const binding = bindEncoder(inputs, outputs, spec.card)
   // Only the last token of a decoder has seen the whole text.
   const pooling = poolingOf(files.pooling, binding.pasts.length > 0 ? 'last' : 'mean')
-  const encoder = new Encoder(session, binding, pooling, env)
-  env.progress(3, 4)
-  const text = await loadText(files.textFolder)
-  env.progress(4, 4)
-  const prompts = new Prompts(text, { folder: files.textFolder })
-  return { encoder, text, prompts, pooling, contextLength: contextOf(spec, files) }
+  return { session, binding, pooling, env, ...await loadTextSide(spec, files, env) }
 }
 
 /**

@@ -1,4 +1,4 @@
-/** A decoder on onnxruntime: feeds a bound session, and keeps what comes back as the state of its rows. */
+/** A decoder on onnxruntime: runs a bound session, and keeps the KV cache that comes back. */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import type { Binding, WholePort } from './bind.js'
@@ -12,12 +12,12 @@ import { floatsOf, realTensor, wholeTensor, type Feeds, type Part } from './tens
 export interface BatchSupport { padding: Padding, ragged: boolean, chunked: boolean, maxRows: number }
 
 /**
- * Entries that rows get more than they need, so that they are copied once per so many tokens: few enough that
- * looking at them costs about what the copying does, which takes three times as long per entry.
+ * Spare entries of each row, so that a batch is copied once per so many tokens. Every step reads them as
+ * padding, and copying an entry takes three times as long as reading it: this number costs the least.
  */
 const spareOf = (span: number): number => Math.ceil(Math.sqrt(3 * span))
 
-/** Entries that the graph looks at: padding behind is left out. */
+/** Entries of a row that the mask is about: padding behind is left out. */
 const totalOf = ({ span, room }: KvBatch, added: number, padding: Padding): number =>
   (padding === 'left' ? room : span) + added
 
@@ -79,7 +79,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     return this.packed(rows, 0)
   }
 
-  /** With room for so many entries and, where the graph is known to take padding, for some more. */
+  /** With room for so many entries, and for spare ones where the graph takes padding. */
   private packed (rows: readonly RowSource[], added: number): KvBatch {
     const { binding, batching } = this
     const span = added + Math.max(...rows.map(({ length }) => length))

@@ -1,4 +1,4 @@
-/** The pieces of an answer: what they say, how they wait for their reader, and the spans that they end. */
+/** The pieces of an answer, their queue, and the spans of a traced answer. */
 import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** A token as it is reported with log probabilities. */

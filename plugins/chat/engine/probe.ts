@@ -52,7 +52,7 @@ async function feedEach (
   return made
 }
 
-/** The difference that a batch makes; infinite where the graph cannot do it. */
+/** How far results in a batch are from those alone; infinite where the graph refuses the batch. */
 async function tryBatch (
   decoder: OnnxDecoder, starts: readonly KvBatch[], alone: ReadonlyArray<Forward<KvBatch>>
 ): Promise<number> {
@@ -76,7 +76,7 @@ async function tryPieces (decoder: OnnxDecoder, whole: Forward<KvBatch>): Promis
   }
 }
 
-/** Tries the ways and sets the batching of the decoder. @throws what a single run of the graph throws */
+/** Finds the best batching that works, and sets it. @throws what a single run of the graph throws */
 export async function probe (decoder: OnnxDecoder): Promise<Probed> {
   const rounding = ROUNDING[decoder.binding.tensors[0]?.type ?? 'float32']
   const begun = await feedEach(decoder, PROMPTS.map(() => decoder.empty()), PROMPTS)
@@ -88,7 +88,7 @@ export async function probe (decoder: OnnxDecoder): Promise<Probed> {
   return { batching: decoder.batching, deviation, vocabularySize: first.logits[0]?.length ?? 0 }
 }
 
-/** Answers the least difference of a batch, whether it is used or not. */
+/** Sets how sequences are batched, if they can be; answers the least difference that was found. */
 async function probeBatches (
   decoder: OnnxDecoder, starts: readonly KvBatch[], rounding: number
 ): Promise<number> {

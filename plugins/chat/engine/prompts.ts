@@ -1,4 +1,4 @@
-/** From what a request says to token ids. Long texts are read by a thread, so that nobody waits for them. */
+/** Turns requests into token ids. A thread reads long texts, so that they do not block the event loop. */
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { EngineError } from '../../../kernel/api/engine.js'
@@ -6,7 +6,7 @@ import { invalid } from '../text/errors.js'
 import type { LoadedText } from '../text/types.js'
 import { chatPrompt } from './request.js'
 
-/** What is read in place, in UTF-16 units: the slowest texts take some 20 µs for each. */
+/** Longest text that is read without the thread, UTF-16 units; the slowest texts take some 20 µs for each. */
 const SMALL = 8192
 /** How long the thread may take for one request. */
 const LONGEST_MS = 10_000
@@ -27,7 +27,7 @@ export function readHere (what: Reading, text: LoadedText): number[][] {
     : [chatPrompt(what.messages, text)]
 }
 
-/** Reads prompts. The thread begins with the first long one. */
+/** Reads prompts. The thread is started for the first long one. */
 export class Prompts {
   private readonly text: LoadedText
   private readonly source: TextSource
@@ -51,7 +51,7 @@ export class Prompts {
     signal.throwIfAborted()
     const turn = this.last.then(async () => {
       signal.throwIfAborted()
-      return await this.apart(written)
+      return await this.inThread(written)
     })
     this.last = turn.catch(() => {})
     const gone = new Promise<never>((_resolve, reject) => {
@@ -62,7 +62,7 @@ export class Prompts {
 
   async close (): Promise<void> { await this.worker?.terminate() }
 
-  private async apart (written: string): Promise<number[][]> {
+  private async inThread (written: string): Promise<number[][]> {
     const worker = this.worker ??= this.begin()
     const late = AbortSignal.timeout(this.longestMs)
     let answer: Answer

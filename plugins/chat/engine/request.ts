@@ -1,4 +1,4 @@
-/** From the payload of a task to a request this model honours. Every problem is reported at once. */
+/** Checks the payload of a task, and reads it into a request. Every problem is reported at once. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
 import { isObject } from '../json.js'
@@ -143,7 +143,7 @@ export function givenIds (prompt: unknown, text: LoadedText, path: string): numb
   throw invalid(`${path} takes a text or token ids below ${text.vocabularySize}`, path)
 }
 
-/** Token ids of a conversation, read where that holds nobody up. @throws EngineError */
+/** Token ids of a conversation; a thread reads long ones. @throws EngineError */
 export async function conversation (
   { messages, tools, template_variables, add_generation_prompt }: Record<string, unknown>, prompts: Prompts,
   signal: AbortSignal

@@ -1,6 +1,6 @@
 /**
- * Continuous batching: sequences join and leave between steps. Each turn feeds one piece of one prompt and
- * one token of every sequence that is being written, so that neither waits for the other.
+ * Continuous batching: sequences join and leave between decode steps. Each turn runs one piece of one prompt
+ * (chunked prefill) and one decode step of all running sequences, so that neither blocks the other.
  */
 import type { Decoder, RowSource, Rows } from './cache.js'
 import { Prefixes, commonPrefix } from './prefixes.js'
@@ -25,13 +25,13 @@ const HEADROOM = 64
 /** A shorter common beginning is not worth looking up. */
 const MIN_PREFIX = 8
 
-/** A piece takes about as long as this many decode steps, which is what another sequence waits at most. */
+/** A piece of a prompt is as long as takes this many decode steps: running sequences wait for it. */
 const STEPS = 2
-/** Below this a shorter piece helps nobody. */
+/** A piece that takes less time than this need not be shorter. */
 const MIN_MS = 20
-/** Nobody can be cancelled during a call. */
+/** Longest time of a piece: a call of the model cannot be cancelled. */
 const MAX_MS = 500
-/** A shorter piece takes hardly less time: weights and states are read for each. */
+/** A shorter piece takes hardly less time: each one reads all weights and the KV cache. */
 const MIN_TOKENS = 16
 const MAX_TOKENS = 512
 /** Tokens of a piece before anything was measured. */
@@ -92,8 +92,8 @@ export class Scheduler<B extends Rows> {
   }
 
   /**
-   * Adds jobs with one prompt; it is fed once. Answers a function that takes them back: none of their
-   * methods is called after it, and within one step nothing more is done for them.
+   * Adds jobs with one prompt, which is prefilled once. Answers a function that cancels them: none of their
+   * methods is called after it, and after at most one step nothing more is done for them.
    */
   submit (jobs: readonly Job[]): () => void {
     const sequences = jobs.map((job) => new Sequence<B>(job, this.arrived++))
@@ -118,7 +118,7 @@ export class Scheduler<B extends Rows> {
     this.running = false
   }
 
-  /** What no single sequence answers for ends those at hand, and never the runner. */
+  /** An error that belongs to no single sequence fails all of them, and the runner goes on. */
   private failAll (error: unknown): void {
     const prompts = [...this.waiting, ...this.prefilling].flatMap(({ alive }) => alive)
     this.waiting = []
@@ -149,7 +149,7 @@ export class Scheduler<B extends Rows> {
     for (const { sequence } of this.decoding.placed) if (sequence.cancelled) this.decoding.leave(sequence)
   }
 
-  /** Takes waiting sequences in their order while there are maxSequences and room. */
+  /** Admits waiting sequences in their order, within maxSequences and the memory budget. */
   private admit (): void {
     for (let next = this.waiting[0]; next !== undefined; next = this.waiting[0]) {
       const { active } = this
@@ -163,7 +163,7 @@ export class Scheduler<B extends Rows> {
     }
   }
 
-  /** Starts a prompt with what another sequence has of it already. */
+  /** Starts a prompt, from the KV cache of another sequence with the same prefix if there is one. */
   private begin (sequence: Sequence<B>): void {
     const known = this.knownPrefix(sequence.ids)
     try {
@@ -176,7 +176,7 @@ export class Scheduler<B extends Rows> {
     this.prefilling.push(sequence)
   }
 
-  /** The longest usable beginning of a prompt whose state is at hand, of ended or of living sequences. */
+  /** The longest prefix of a prompt that is in a KV cache, of an ended or of a running sequence. */
   private knownPrefix (ids: readonly number[]): RowSource<B> | undefined {
     const { rewinds, chunked } = this.decoder
     const usable = (other: readonly number[], fed: number): number => {
@@ -266,8 +266,8 @@ export class Scheduler<B extends Rows> {
   }
 
   /**
-   * Makes room for the next token of every sequence. Where that fails, the sequence that came last gives up
-   * its state and waits; its tokens are fed again later.
+   * Makes room for the next token of every sequence. Where that fails, the sequence that came last loses its
+   * state and waits; its tokens are prefilled again later.
    */
   private makeRoom (): void {
     while (!this.reserve(0, 1) && this.active > 1) {

@@ -25,7 +25,7 @@ export class Sequence<B> {
   followers: Array<Sequence<B>> = []
   /** A piece of the prompt has been fed. */
   fed = false
-  /** Taken back: none of the job's methods is called any more. */
+  /** None of the job's methods is called any more. */
   cancelled = false
   private started = false
 
@@ -35,7 +35,7 @@ export class Sequence<B> {
     this.ids = [...job.prompt]
   }
 
-  /** This one and its followers, without those that were taken back. */
+  /** This one and its followers, without cancelled ones. */
   get alive (): Array<Sequence<B>> {
     return [this, ...this.followers].filter(({ cancelled }) => !cancelled)
   }
@@ -46,7 +46,7 @@ export class Sequence<B> {
     this.started = true
   }
 
-  /** Ends the job with an error, unless it was taken back. */
+  /** Ends the job with an error, unless it was cancelled. */
   fail (error: unknown): void {
     if (!this.cancelled) this.job.failed(error)
     this.cancelled = true

@@ -14,7 +14,7 @@ export function parsePattern (text: string): Pattern {
   return pattern!
 }
 
-/** Reads alternatives up to the closing bracket; at the top level there is none, and `|` is a letter. */
+/** Reads alternatives up to the closing bracket; at the top level there is none, and `|` is a character. */
 function readChoices (at: { text: string, index: number }, end: string): Pattern[] {
   const choices: Part[][] = [[]]
   for (; at.index < at.text.length; at.index++) {

@@ -25,20 +25,20 @@ const LONGEST = 400
 const MIX = 0.85
 /** A word that no question of a sheet has counts this little: it may be in the title or the answer. */
 const TEXT_WEIGHT = 0.08
-/** Least likeness of a word that nobody wrote to one that counts for it. */
+/** Least likeness at which an unknown word counts as a known one. */
 const SPELLING = 0.55
 /** Least lead over the next sheet, natural logarithms, and least likeness to a pattern (cosine). */
 const SURE_LEAD = 1.5
 const SURE_NEAREST = 0.4
 /** A best score below this is no answer at all. */
 const FLOOR = 1.6
-/** How like a word with one slip of the fingers is to the right one. */
+/** Likeness of two words that are one typo apart. */
 const SLIP = 0.85
 /** Score by which the refusal has to lead: a question about svc may have words from elsewhere. */
 const DECLINE_LEAD = 1
 /** Share of words from elsewhere above which a question is not about svc. */
 const STRANGE = 0.55
-/** What speaks against a sheet of a declared word, which most people ask for by that word. */
+/** Added to the score of a sheet of a declared word: most people ask for it by that word. */
 const CODE_PRIOR = -1.5
 
 /** A sheet with what is known of the words in questions for it, and of pairs of words. */
@@ -52,7 +52,7 @@ interface Entry {
 /**
  * Makes the search. Declared words are found exactly; other questions by their words: each sheet's patterns
  * say how likely a word is in a question for it, and the sheet that explains the words best wins. A word
- * that is not known counts as the known one whose parts of three letters are most like its own.
+ * that is not known counts as the known one whose trigrams are most like its own.
  * `groups` are lists of words that mean the same.
  */
 export function makeSearch (sheets: readonly Sheet[], groups: readonly (readonly string[])[]): Search {
@@ -186,7 +186,7 @@ function strangeness (words: readonly Weighed[], own: ReadonlySet<string>): numb
 const EMPTY_WEIGHT = 0.25
 /** Weight of a pair of words: its words count already. */
 const PAIR_WEIGHT = 0.25
-/** Rarity of a word nobody wrote. */
+/** Rarity of an unknown word. */
 const UNKNOWN = 4
 /** What the nearest pattern counts against the words of all patterns of a sheet. */
 const NEAREST = 4

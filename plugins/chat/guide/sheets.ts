@@ -42,12 +42,10 @@ export function readSheets (text: string): WrittenSheet[] {
     ...(answer === undefined ? {} : { answer }),
     asked: Object.fromEntries(FIELDS.flatMap((field) =>
       fields[field] === undefined ? [] : [[field, patternsIn(fields[field])]])),
-    ...(words === undefined ? {} : { words: mapValues(words, patternsIn) })
+    ...(words === undefined
+      ? {}
+      : { words: Object.fromEntries(Object.entries(words).map(([key, list]) => [key, patternsIn(list)])) })
   }))
-}
-
-function mapValues<A, B> (record: Readonly<Record<string, A>>, to: (value: A) => B): Record<string, B> {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, to(value)]))
 }
 
 /** Every written sheet, from the files beside this one in the order of their names. */

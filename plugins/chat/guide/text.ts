@@ -83,7 +83,7 @@ export class Vocabulary {
   }
 }
 
-/** The parts of three letters of a word, its borders included. */
+/** The trigrams of a word, its borders included. */
 export function trigrams (word: string): Set<string> {
   const marked = `^${word}$`
   return new Set(Array.from({ length: marked.length - 2 }, (_, i) => marked.slice(i, i + 3)))
@@ -96,7 +96,7 @@ export function likeness (a: ReadonlySet<string>, b: ReadonlySet<string>): numbe
   return 2 * shared / (a.size + b.size)
 }
 
-/** True where one letter more, less or other, or two exchanged, makes one word of the other. */
+/** True where one character more, less or other, or two swapped, makes one word of the other. */
 export function oneEdit (a: string, b: string): boolean {
   if (Math.abs(a.length - b.length) > 1) return false
   let from = 0

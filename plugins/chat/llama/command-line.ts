@@ -131,7 +131,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
 function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions): string[][] {
   const { contextLength, promptCacheMib } = sizes
   return [
-    // It serves nobody but this runner.
+    // Only this runner uses the server.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],

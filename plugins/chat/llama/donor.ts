@@ -5,7 +5,7 @@
  */
 import { connect } from 'node:net'
 import {
-  EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelSpec
+  EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { findDonor } from './binary.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
@@ -36,7 +36,7 @@ async function answers (port: number): Promise<boolean> {
   }).finally(() => { socket.destroy() }) as boolean
 }
 
-/** Starts a donor. @throws EngineError where that fails */
+/** Starts a donor. Its only task tells the node where it listens. @throws EngineError where that fails */
 export async function startDonor (
   spec: ModelSpec, env: EngineEnv, parts: EngineParts
 ): Promise<EngineSession> {
@@ -47,31 +47,17 @@ export async function startDonor (
   const program = new Program({ ...parts, env, name: 'rpc-server', path, args })
   await program.until(async () => await answers(port), POLL_MS)
   program.dieWithIt()
-  return new DonorSession(program, port)
-}
-
-/** A donor that runs. Its only task tells the node where it listens. */
-class DonorSession implements EngineSession {
-  private readonly program: Program
-  private readonly port: number
-
-  constructor (program: Program, port: number) {
-    this.program = program
-    this.port = port
+  return {
+    async warmup () {
+      if (!await answers(port)) throw new EngineError('provider_error', 'rpc-server does not listen')
+    },
+    async * run ({ kind }): AsyncGenerator<EngineChunk> {
+      if (kind !== 'endpoint') {
+        throw new EngineError('invalid_request', `this runner only lends its memory: no task ${kind}`)
+      }
+      yield { payload: { port } }
+    },
+    info: () => ({ port, serverPid: program.pid }),
+    close: async () => { await program.close() }
   }
-
-  async warmup (): Promise<void> {
-    if (!await answers(this.port)) throw new EngineError('provider_error', 'rpc-server does not listen')
-  }
-
-  async * run ({ kind }: EngineTask): AsyncGenerator<EngineChunk> {
-    if (kind !== 'endpoint') {
-      throw new EngineError('invalid_request', `this runner only lends its memory: no task ${kind}`)
-    }
-    yield { payload: { port: this.port } }
-  }
-
-  info (): Record<string, unknown> { return { port: this.port, serverPid: this.program.pid } }
-
-  async close (): Promise<void> { await this.program.close() }
 }

@@ -56,7 +56,7 @@ export class Client {
     }
   }
 
-  /** The events of a stream. The connection is closed when the reader lets go. Throws what `json` throws. */
+  /** The events of a stream. The connection is closed when the reader stops. Throws what `json` throws. */
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.whole(answer)

@@ -1,7 +1,7 @@
 /**
  * Engine `llama-server`: models in GGUF files, run by llama.cpp's own server, an external program. One server
  * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
- * several nodes: this server is then its driver, and the runners of the others lend it what they have.
+ * several nodes: this server is then its driver, and runners on the others are its donors (donor.ts).
  */
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -21,10 +21,10 @@ const SYSTEM: Clock = {
   pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
 }
 
-/** An error that nobody catches ends a runner, which tells the node why. */
+/** An uncaught error ends the runner process, which reports it to the node. */
 const die = (error: Error): void => { setImmediate(() => { throw error }) }
 
-/** What a runner prints goes to a file of bounded size. */
+/** The output of a runner goes to a file of bounded size. */
 const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
 
 /** The model among the card's files: the first part where it is split. @throws EngineError model_invalid */

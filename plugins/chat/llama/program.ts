@@ -38,7 +38,7 @@ const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 
-/** A port of this machine's own address that nobody listens on just now. */
+/** A port of the loopback address that is free just now. */
 export async function freePort (): Promise<number> {
   const server = createServer().listen(0, LOOPBACK)
   await once(server, 'listening')

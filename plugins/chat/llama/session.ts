@@ -33,21 +33,17 @@ interface Asked { path: string, bodies: Record<string, unknown>[], reader: (inde
 
 /** A model that a server has loaded. */
 export class LlamaSession implements EngineSession {
-  private readonly server: LlamaServer
+  private readonly parts: SessionParts
   private readonly client: Client
-  private readonly sizes: Sizes
-  private readonly embeds: boolean
   private readonly facts: Facts
   private props: Fields = {}
   private open = 0
 
-  constructor ({ server, spec, sizes, embeds }: SessionParts) {
-    this.server = server
+  constructor (parts: SessionParts) {
+    const { server, spec: { card: { modelId, defaults } }, sizes: { contextLength } } = parts
+    this.parts = parts
     this.client = server.client
-    this.sizes = sizes
-    this.embeds = embeds
-    const { modelId, defaults } = spec.card
-    this.facts = { modelId, contextLength: sizes.contextLength, defaults }
+    this.facts = { modelId, contextLength, defaults }
   }
 
   /** Asks the server what it has loaded. Throws what a call throws, also where the key is refused. */
@@ -60,7 +56,7 @@ export class LlamaSession implements EngineSession {
 
   async warmup (): Promise<void> {
     const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, params: { temperature: 0 } }
-    const task = this.embeds
+    const task = this.parts.embeds
       ? { kind: 'embed', payload: { input: 'warm' } }
       : { kind: 'completion', payload: text }
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
@@ -78,16 +74,16 @@ export class LlamaSession implements EngineSession {
   }
 
   info (): Record<string, unknown> {
-    const { facts: { contextLength }, sizes: { slots }, server: { program: { pid } } } = this
+    const { facts: { contextLength }, parts: { sizes: { slots }, server: { program: { pid } } } } = this
     return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']), serverPid: pid }
   }
 
-  async close (): Promise<void> { await this.server.close() }
+  async close (): Promise<void> { await this.parts.server.close() }
 
   private serve ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
-    if (this.embeds) {
+    if (this.parts.embeds) {
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
@@ -112,7 +108,7 @@ export class LlamaSession implements EngineSession {
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies } = asked
-    const { open, sizes: { most }, facts: { modelId } } = this
+    const { open, parts: { sizes: { most } }, facts: { modelId } } = this
     if (open + bodies.length > most) throw overloaded(modelId, open, most)
     this.open += bodies.length
     let begun = false
@@ -133,7 +129,7 @@ export class LlamaSession implements EngineSession {
     const own = reader(index)
     const events = this.client.events({ path, body: bodies[index] as Fields, signal })
     for await (const event of events) yield * own.read(event)
-    const rest = own.end(await this.server.peakBytes())
+    const rest = own.end(await this.parts.server.peakBytes())
     if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
     yield * rest
   }
@@ -185,7 +181,7 @@ export class LlamaSession implements EngineSession {
   /** A broken connection as what it means: the server has ended, or failed. */
   private async explained (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
-    const end = await this.server.program.endOf(END_MS)
+    const end = await this.parts.server.program.endOf(END_MS)
     return end === null
       ? new EngineError('provider_error', error.message)
       : new EngineError('instance_lost', `llama-server ${end}`)
@@ -217,8 +213,8 @@ async function * traced (
 }
 
 /**
- * The items of all streams as they come, each one item ahead of the reader. When the reader lets go, or one
- * of them fails, all are let go.
+ * The items of all streams in the order in which they come; each stream is read one item ahead. When the
+ * reader stops, or one stream fails, all are closed.
  */
 export async function * merged<T> (streams: readonly AsyncGenerator<T>[]): AsyncGenerator<T> {
   const [only] = streams

@@ -63,7 +63,7 @@ export class GrammarConstraint implements Constraint {
       if (value > -Infinity && this.allows(id)) fitting.push([id, value])
     }
     if (fitting.length === 0) {
-      // No single byte of the shortest way is a token: going on beats going nowhere.
+      // Some byte of the shortest way is no token: the output goes on, and may not end in time.
       this.timed = false
       return
     }

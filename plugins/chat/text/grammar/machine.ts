@@ -170,10 +170,10 @@ export function stepInto (rule: Rule, ret: Frame, byte: number): readonly Frame[
 /** Configs made between two epochs; each takes some 2 KB with its frames. */
 const EPOCH_CONFIGS = 100_000
 let made = 0
-/** Counts up as configs are made: what was built before is to be let go of. */
+/** Rises as configs are made; what was built in an earlier epoch is to be dropped. */
 export const epoch = (): number => Math.floor(made / EPOCH_CONFIGS)
 
-/** Lets go of what was built around the places of a config. It is built anew where it is met again. */
+/** Drops what was built around the places of a config. It is built again where it is needed. */
 export function forget (config: Config): void {
   config.forget()
   for (const frame of config.frames) {
@@ -201,7 +201,7 @@ export class Config {
     this.final = frames.some((f) => f.final)
   }
 
-  /** Lets go of the configs after this one. */
+  /** Drops the configs after this one. */
   forget (): void {
     this.next = []
   }
