@@ -35,15 +35,11 @@ export interface OnnxModel {
   graph: OnnxGraph
 }
 
-/** A decoded attribute; only the field that `type` names is meaningful. */
+/** A decoded attribute; of its values only the one that `type` names is meaningful. */
 export interface OnnxAttribute {
   name: string
   type: number
   f: number
-  i: number
-  s: Uint8Array
-  t: Uint8Array
-  floats: number[]
   ints: number[]
   g: OnnxGraph | null
   graphs: OnnxGraph[]

@@ -43,8 +43,6 @@ export interface Binding {
   /** Of a graph changed to give back new entries only (new-entries.ts): where they are. */
   places: WholePort | null
   logits: { name: string, type: Real }
-  /** Null where the graph leaves it open. */
-  vocabularySize: number | null
   tensors: CacheTensor[]
   /** True where the graph takes one sequence only. */
   single: boolean
@@ -190,7 +188,6 @@ export function bind (
   if (!tensors.some(({ grows }) => grows)) {
     throw fail(`the graph has no past key values: its inputs are ${listed(inputs)}`)
   }
-  const size = logits.shape.at(-1)
   return {
     ids,
     mask,
@@ -198,7 +195,6 @@ export function bind (
     keep,
     places,
     logits: { name: logits.name, type: real(logits, 'output') },
-    vocabularySize: fixed(size) ? size : null,
     tensors,
     single: inputs.some(({ name, shape }) => name !== KEEP && shape[0] === 1)
   }

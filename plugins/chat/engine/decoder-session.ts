@@ -26,9 +26,6 @@ const REASONING_TOKENS = 32
 const REASONING = '<think>'
 const REASONING_END = '</think>'
 
-/** A request, and where the work on it is noted. */
-type Traced = TextRequest & { trace: SpanSink | undefined }
-
 /** A loaded decoder that answers tasks. */
 export class DecoderSession implements EngineSession {
   private readonly loaded: Loaded
@@ -107,9 +104,9 @@ export class DecoderSession implements EngineSession {
     const { waiting, active } = this.scheduler.load
     const open = waiting + active
     if (open + request.n > this.most) throw overloaded(this.facts.modelId, open, this.most)
-    const mailbox = new Mailbox()
+    const mailbox = new Mailbox(request.n)
     const inReasoning = this.endsInReasoning(request.prompt)
-    const cancel = this.scheduler.submit(this.jobs({ ...request, trace }, inReasoning, mailbox))
+    const cancel = this.scheduler.submit(this.jobs(request, inReasoning, mailbox, trace))
     const onAbort = (): void => {
       cancel()
       mailbox.close()
@@ -140,16 +137,16 @@ export class DecoderSession implements EngineSession {
     return end.lastIndexOf(REASONING) > end.lastIndexOf(REASONING_END)
   }
 
-  private jobs (request: Traced, inReasoning: boolean, mailbox: Mailbox): Generation[] {
-    const { prompt, maxTokens, stop, n, markers, continues, trace } = request
+  private jobs (
+    request: TextRequest, inReasoning: boolean, mailbox: Mailbox, trace: SpanSink | undefined
+  ): Generation[] {
+    const { prompt, maxTokens, stop, n, markers, continues } = request
     const { text } = this.facts
     // The grammar is that of the answer, not of the reasoning before it.
     const params = inReasoning ? { grammarAfter: REASONING_END, ...request.params } : request.params
     const { seed } = params
-    let open = n
-    const onEnd = (): void => { if (--open === 0) mailbox.close() }
     return Array.from({ length: n }, (_, index) => new Generation({
-      index, prompt, maxTokens, text, mailbox, onEnd, trace,
+      index, prompt, maxTokens, text, mailbox, trace,
       logprobs: params.logprobs,
       // Answers to one prompt differ, and each can be had again.
       chooser: text.chooser({ ...params, maxTokens, seed: seed === null ? null : seed + index }),

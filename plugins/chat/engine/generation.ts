@@ -17,8 +17,6 @@ export interface GenerationParts {
   text: LoadedText
   mailbox: Mailbox
   now: () => number
-  /** Called after the last piece. */
-  onEnd: () => void
   /** Where the spans are noted, when the request is traced. */
   trace?: SpanSink | undefined
 }
@@ -69,7 +67,7 @@ export class Generation implements Job {
   }
 
   ended (): void {
-    const { index, mailbox, stream, prompt, now, onEnd } = this.parts
+    const { index, mailbox, stream, prompt, now } = this.parts
     this.send(stream.end().text)
     const { cached, written, firstAt, startedAt } = this
     this.spans?.ended({ input_tokens: prompt.length, output_tokens: written, cached_tokens: cached })
@@ -85,7 +83,6 @@ export class Generation implements Job {
         peak_memory_bytes: process.resourceUsage().maxRSS * KIB
       }
     })
-    onEnd()
   }
 
   failed (error: unknown): void { this.parts.mailbox.fail(error) }

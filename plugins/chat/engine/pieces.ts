@@ -35,25 +35,28 @@ function joined (first: Delta, second: Delta): boolean {
 }
 
 /**
- * A queue from the scheduler, which never waits, to one reader, who may be slow. What is not read yet is
- * joined per answer.
+ * The queue of a request from the scheduler, which never waits, to one reader, who may be slow. What is not
+ * read yet is joined per answer. It ends with the last of its answers.
  */
 export class Mailbox {
   private readonly pending: Array<Delta | Done> = []
-  private ended = false
+  private open: number
   private error: unknown
   private wake = (): void => {}
+
+  constructor (answers: number) { this.open = answers }
 
   push (piece: Delta | Done): void {
     const last = this.pending.at(-1)
     const isJoined = piece.kind === 'delta' && last?.kind === 'delta' && joined(last, piece)
     if (!isJoined) this.pending.push(piece)
+    if (piece.kind === 'done') this.open--
     this.wake()
   }
 
   /** No more will come. */
   close (): void {
-    this.ended = true
+    this.open = 0
     this.wake()
   }
 
@@ -68,7 +71,7 @@ export class Mailbox {
       const next = this.pending.shift()
       if (next !== undefined) yield next
       else if (this.error !== undefined) throw this.error
-      else if (this.ended) return
+      else if (this.open === 0) return
       else await new Promise<void>((resolve) => { this.wake = resolve })
     }
   }

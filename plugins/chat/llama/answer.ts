@@ -66,30 +66,32 @@ function doneOf (index: number, { reason, stop, usage, timings, peakBytes }: End
 }
 
 /** Reads the events of one answer. */
-export interface AnswerReader {
-  read (event: Fields): Piece[]
+export abstract class AnswerReader {
+  protected readonly index: number
+  protected readonly tops: number
+
+  /** `index` is the number of the answer; so many `tops` are told of each token beside the chosen one. */
+  constructor (index: number, tops: number) {
+    this.index = index
+    this.tops = tops
+  }
+
+  abstract read (event: Fields): Piece[]
   /** The last pieces; null where the answer is not complete. `peakBytes`: the server's highest memory. */
-  end (peakBytes: number): Piece[] | null
+  abstract end (peakBytes: number): Piece[] | null
 }
 
 /**
  * An answer of `/v1/chat/completions`. The server has taken reasoning and tool calls out of the text; they
  * are put back with the marks that every reader of a model's text here knows, whatever the model's own are.
  */
-export class ChatReader implements AnswerReader {
-  private readonly index: number
-  private readonly tops: number
+export class ChatReader extends AnswerReader {
   private reasoning = false
   /** The number of the call that is open, and whether its arguments have begun. */
   private call: { number: number, begun: boolean } | null = null
   private reason: Done['finish_reason'] | null = null
   private usage: Fields = {}
   private timings: Fields = {}
-
-  constructor (index: number, tops: number) {
-    this.index = index
-    this.tops = tops
-  }
 
   read (event: Fields): Piece[] {
     this.usage = { ...this.usage, ...fieldsOf(event['usage']) }
@@ -154,15 +156,8 @@ export class ChatReader implements AnswerReader {
 }
 
 /** An answer of `/completion`. */
-export class CompletionReader implements AnswerReader {
-  private readonly index: number
-  private readonly tops: number
+export class CompletionReader extends AnswerReader {
   private last: Fields | null = null
-
-  constructor (index: number, tops: number) {
-    this.index = index
-    this.tops = tops
-  }
 
   read (event: Fields): Piece[] {
     if (event['stop'] === true) this.last = event

@@ -29,7 +29,13 @@ export interface SessionParts {
   embeds: boolean
 }
 
-interface Asked { path: string, bodies: Record<string, unknown>[], reader: (index: number) => AnswerReader }
+/** Answers that are asked of the server, and how their events are read. */
+interface Asked {
+  path: string
+  bodies: Record<string, unknown>[]
+  tops: number
+  Reader: new (index: number, tops: number) => AnswerReader
+}
 
 /** A model that a server has loaded. */
 export class LlamaSession implements EngineSession {
@@ -81,27 +87,22 @@ export class LlamaSession implements EngineSession {
   async close (): Promise<void> { await this.parts.server.close() }
 
   private serve ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
+    const { facts } = this
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.parts.embeds) {
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
-    if (kind === 'chat') return this.write(this.chat(payload), signal, trace)
+    if (kind === 'chat') {
+      const asked = { path: '/v1/chat/completions', ...chatBodies(payload, facts), Reader: ChatReader }
+      return this.write(asked, signal, trace)
+    }
     if (kind === 'completion' || kind === 'completions') {
-      return this.write(this.completion(payload), signal, trace)
+      const asked = { path: '/completion', ...completionBodies(payload, facts), Reader: CompletionReader }
+      return this.write(asked, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
-  }
-
-  private chat (payload: Fields): Asked {
-    const { bodies, tops } = chatBodies(payload, this.facts)
-    return { path: '/v1/chat/completions', bodies, reader: (index) => new ChatReader(index, tops) }
-  }
-
-  private completion (payload: Fields): Asked {
-    const { bodies, tops } = completionBodies(payload, this.facts)
-    return { path: '/completion', bodies, reader: (index) => new CompletionReader(index, tops) }
   }
 
   private async * write (
@@ -124,9 +125,9 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * answer (
-    { path, bodies, reader }: Asked, index: number, signal: AbortSignal
+    { path, bodies, tops, Reader }: Asked, index: number, signal: AbortSignal
   ): AsyncGenerator<Piece> {
-    const own = reader(index)
+    const own = new Reader(index, tops)
     const events = this.client.events({ path, body: bodies[index] as Fields, signal })
     for await (const event of events) yield * own.read(event)
     const rest = own.end(await this.parts.server.peakBytes())

@@ -126,7 +126,7 @@ t.test('a decoder that makes vectors is fed an empty cache', (t) => {
 })
 
 t.test('what a slow reader has not read is joined', async (t) => {
-  const mailbox = new Mailbox()
+  const mailbox = new Mailbox(2)
   const token = { id: 1, text: 'x', logprob: -1, top: [] }
   for (let i = 0; i < 300; i++) mailbox.push({ kind: 'delta', index: 0, text: 'x', tokens: [token] })
   mailbox.push({ kind: 'delta', index: 1, text: 'y' })

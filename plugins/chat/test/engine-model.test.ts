@@ -123,7 +123,6 @@ t.test('what a graph may look like', (t) => {
   const { tensors } = one({ shape: ['b', 'h', 'past', 'w'] }, {})()
   t.match(tensors, [{ heads: 4, width: 8 }], 'sizes of the card')
   t.match(one({ shape: [1, 4, 'past', 8] }, {})(), { single: true })
-  t.equal(one({}, {})().vocabularySize, null)
   t.throws(one({ type: 'int8' }, {}), /type int8: float32 and float16/)
   t.throws(one({ type: 'float16' }, {}), /float16, but comes back as float32/)
   t.throws(one({ shape: ['b*h', 8, 'past'] }, {}), /has shape \[b\*h, 8, past\]/)
