@@ -3,70 +3,61 @@ import { chatFields } from './api/schema.js'
 import type { CapabilityDecl } from '../../kernel/index.js'
 
 const { n: _n, ...fields } = chatFields
+const object = { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object' } as const
 
-/**
- * A node passes so many on at once, to instances here and elsewhere: they write in batches, and each has a
- * bound of its own. Beyond that calls wait, and beyond `limits.calls_queued` they are refused.
- */
-const CALLS_AT_ONCE = 64
-
-/** Request fields of `chat` 1.0.0: those of the chat route that reach the model, for one answer. */
-export const inputSchema = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  additionalProperties: false,
-  required: ['model', 'messages'],
-  properties: fields
-} as const
-
-/** Each streamed chunk is a `chat.completion.chunk`. */
-export const outputChunkSchema = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  required: ['id', 'object', 'created', 'model', 'choices'],
-  properties: {
-    id: { type: 'string' },
-    object: { const: 'chat.completion.chunk' },
-    created: { type: 'integer' },
-    model: { type: 'string' },
-    choices: { type: 'array', items: { type: 'object' } },
-    usage: { type: ['object', 'null'] }
-  }
-} as const
-
-/** The capability as it is listed. A change of any descriptor field changes its revision. */
-export const chatCapability = {
-  id: 'chat',
+/** What both capabilities say alike. A change of any descriptor field changes its revision. */
+const common = {
   version: '1.0.0',
-  title: 'Chat',
-  description: 'Answers a conversation with a placed language model and streams it while it is written.',
-  input_schema: inputSchema,
-  output_schema: null,
-  io_mode: 'server_streaming',
   input_chunk_schema: null,
-  output_chunk_schema: outputChunkSchema,
   annotations: {
     modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
   },
-  calls_at_once: CALLS_AT_ONCE
+  /**
+   * Calls that a node passes on at once, to instances here and elsewhere: those write in batches, and each
+   * has a bound of its own. Beyond that calls wait, and beyond `limits.calls_queued` they are refused.
+   */
+  calls_at_once: 64
+} as const
+
+/**
+ * `chat` 1.0.0 takes the fields of the chat route that reach the model, for one answer. Each streamed chunk
+ * is a `chat.completion.chunk`.
+ */
+export const chatCapability = {
+  ...common,
+  id: 'chat',
+  title: 'Chat',
+  description: 'Answers a conversation with a placed language model and streams it while it is written.',
+  input_schema: {
+    ...object, additionalProperties: false, required: ['model', 'messages'], properties: fields
+  },
+  output_schema: null,
+  io_mode: 'server_streaming',
+  output_chunk_schema: {
+    ...object,
+    required: ['id', 'object', 'created', 'model', 'choices'],
+    properties: {
+      id: { type: 'string' },
+      object: { const: 'chat.completion.chunk' },
+      created: { type: 'integer' },
+      model: { type: 'string' },
+      choices: { type: 'array', items: { type: 'object' } },
+      usage: { type: ['object', 'null'] }
+    }
+  }
 } as const satisfies CapabilityDecl
 
 /** The capability behind POST /v1/embeddings, whose answer it gives. */
 export const embeddingsCapability = {
+  ...common,
   id: 'embeddings',
-  version: '1.0.0',
   title: 'Embeddings',
   description: 'Makes one vector of each text with a placed encoder model.',
   input_schema: {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
-    type: 'object',
-    additionalProperties: false,
-    required: ['model', 'input'],
-    properties: embeddingFields
+    ...object, additionalProperties: false, required: ['model', 'input'], properties: embeddingFields
   },
   output_schema: {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
-    type: 'object',
+    ...object,
     required: ['object', 'data', 'model', 'usage'],
     properties: {
       object: { const: 'list' },
@@ -76,10 +67,5 @@ export const embeddingsCapability = {
     }
   },
   io_mode: 'unary',
-  input_chunk_schema: null,
-  output_chunk_schema: null,
-  annotations: {
-    modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
-  },
-  calls_at_once: CALLS_AT_ONCE
+  output_chunk_schema: null
 } as const satisfies CapabilityDecl

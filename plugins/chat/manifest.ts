@@ -3,7 +3,6 @@ import { RunnersService } from '../runners/service.js'
 import { verbs } from './cli/verbs.js'
 import { config } from './config.js'
 import { chatCapability, embeddingsCapability } from './descriptor.js'
-import { errors } from './errors.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
 
@@ -15,7 +14,16 @@ export const manifest = {
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
   requires: ['runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
-  config, errors, routes,
+  config, routes,
+  errors: {
+    context_length_exceeded: {
+      status: 400,
+      retryable: false,
+      message: 'context_length_exceeded: the prompt leaves no room for an answer.',
+      remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
+        'context_length.'
+    }
+  },
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },
   engines: {
     'onnx-lm': {

@@ -2,11 +2,12 @@ import t from 'tap'
 import { seededRandom, splitMix64, xoshiro128 } from '../text/random.js'
 import { tokenChooser } from '../text/sampler.js'
 import { Truncation } from '../text/select.js'
+import type { SamplerShared } from '../text/sampler.js'
 import type { SamplingParams } from '../text/types.js'
 import { dice, PLAIN } from './text-kit.js'
 
-const shared = (forbidden: number[] = []): { forbidden: Int32Array, truncation: Truncation } =>
-  ({ forbidden: Int32Array.from(forbidden), truncation: new Truncation() })
+const shared = (forbidden: number[] = []): SamplerShared =>
+  ({ forbidden: Int32Array.from(forbidden), truncation: new Truncation(), sums: new Float64Array() })
 const chooser = (params: Partial<SamplingParams>, forbidden: number[] = [],
   seed = 1): ReturnType<typeof tokenChooser> =>
   tokenChooser({ ...PLAIN, ...params }, shared(forbidden), seededRandom(seed), null)

@@ -23,9 +23,10 @@ export type * from './types.js'
  * Loads the text side of the model in `directory`. Throws EngineError `model_incomplete` without
  * tokenizer.json and `model_invalid` for files that are damaged or do not fit the model.
  */
-export async function loadText (directory: string, options: TextOptions = {}): Promise<LoadedText> {
+export async function loadText (
+  directory: string, { vocabularySize: rows }: TextOptions = {}
+): Promise<LoadedText> {
   const files = await readTextFiles(directory)
-  const rows = options.vocabularySize
   if (rows !== undefined) files.tokenizer = fitVocabulary(files.tokenizer, rows)
   const tokenizer = makeTokenizer(files)
   const table = tokenTable(files.tokenizer)
@@ -33,9 +34,10 @@ export async function loadText (directory: string, options: TextOptions = {}): P
   const eosIds = endTokens(files, tokenizer, size)
   const templates = findTemplates(files)
   const format = toolFormatOf([...templates.values()].join('\n'))
-  const shared: SamplerShared = { forbidden: forbiddenIds(table, size), truncation: new Truncation() }
+  const shared: SamplerShared = {
+    forbidden: forbiddenIds(table, size), truncation: new Truncation(), sums: new Float64Array()
+  }
   const grammars = new GrammarFactory(table, size, eosIds, format)
-  const random = options.random ?? (() => randomInt(2 ** 40) / 2 ** 40)
   const exact = (): TokenTable => table ?? noStreams(files)
   return {
     vocabularySize: size,
@@ -45,10 +47,10 @@ export async function loadText (directory: string, options: TextOptions = {}): P
       text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
     warm: () => { grammars.warm() },
-    render: chatTemplate(templates, namedTokens(files), options.now ?? (() => new Date())),
+    render: chatTemplate(templates, namedTokens(files)),
     stream: (stop, how) => textStream(exact(), stop, how),
     chooser: (params: SamplingParams) => tokenChooser(params, shared,
-      seededRandom(params.seed ?? Math.floor(random() * 2 ** 53)), grammars.constraint(params))
+      seededRandom(params.seed ?? randomInt(2 ** 48 - 1)), grammars.constraint(params))
   }
 }
 

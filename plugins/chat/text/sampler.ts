@@ -1,5 +1,5 @@
 import { EngineError } from '../../../kernel/api/engine.js'
-import { Truncation } from './select.js'
+import type { Truncation } from './select.js'
 import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
 
 /** What OpenAI's API reports for a token that is all but impossible. */
@@ -23,6 +23,8 @@ export interface SamplerShared {
   /** Ids that stand for nothing (holes, rows beyond the tokenizer). */
   forbidden: Int32Array
   truncation: Truncation
+  /** Sums of probabilities, a buffer that is kept between calls. */
+  sums: Float64Array
 }
 
 /**
@@ -140,51 +142,25 @@ function broken (what: string): EngineError {
 }
 
 /** Inverse transform over the remaining tokens; `u` in [0, 1). */
-function sample (logits: Float32Array, best: number, params: SamplingParams, shared: SamplerShared,
-  u: number): number {
-  const t = params.temperature
-  if (params.topK <= 0 && params.topP >= 1 && params.minP <= 0) return sampleAll(logits, best, t, u)
-  const ids = shared.truncation.keep(logits, best, params)
-  const weights = new Float64Array(ids.length)
+function sample (
+  logits: Float32Array, best: number, params: SamplingParams, shared: SamplerShared, u: number
+): number {
+  const { temperature, topK, topP, minP } = params
+  const all = topK <= 0 && topP >= 1 && minP <= 0
+  const ids = all ? null : shared.truncation.keep(logits, best, params)
+  const count = ids?.length ?? logits.length
+  if (shared.sums.length < count) shared.sums = new Float64Array(logits.length)
+  const { sums } = shared
   let total = 0
-  for (let i = 0; i < ids.length; i++) {
-    total += Math.exp(((logits[ids[i] as number] as number) - best) / t)
-    weights[i] = total
+  for (let i = 0; i < count; i++) {
+    const id = ids === null ? i : ids[i] as number
+    total += Math.exp(((logits[id] as number) - best) / temperature)
+    sums[i] = total
   }
   const wanted = u * total
-  let low = 0
-  let high = ids.length - 1
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if ((weights[middle] as number) > wanted) high = middle
-    else low = middle + 1
-  }
-  return ids[low] as number
-}
-
-/** Chunks of partial sums: the second walk computes exponentials for one chunk only. */
-const CHUNK = 256
-
-function sampleAll (logits: Float32Array, best: number, t: number, u: number): number {
-  const sums = new Float64Array(Math.ceil(logits.length / CHUNK))
-  let total = 0
-  for (let i = 0; i < logits.length; i++) {
-    const x = logits[i] as number
-    if (x > -Infinity) total += Math.exp((x - best) / t)
-    if (i % CHUNK === CHUNK - 1 || i === logits.length - 1) sums[(i / CHUNK) | 0] = total
-  }
-  const wanted = u * total
-  const chunk = Math.max(0, sums.findIndex((s) => s > wanted))
-  let sum = chunk === 0 ? 0 : sums[chunk - 1] as number
-  let last = -1
-  for (let i = chunk * CHUNK; i < logits.length; i++) {
-    const p = Math.exp(((logits[i] as number) - best) / t)
-    if (p === 0) continue
-    sum += p
-    last = i
-    if (sum > wanted) break
-  }
-  return last
+  let at = 0
+  while (at < count - 1 && (sums[at] as number) <= wanted) at++
+  return ids === null ? at : ids[at] as number
 }
 
 function withLogprobs (raw: Float32Array, id: number, count: number): ChosenToken {

@@ -27,8 +27,15 @@ export class Truncation {
       this.bucket = new Uint16Array(logits.length)
     }
     let n = this.near(logits, best - rule.temperature * FAR)
-    if (rule.topK > 0 && rule.topK < n) n = this.mostLikely(logits, best, n, rule.topK)
-    if (rule.topP < 1) n = this.nucleus(logits, best, n, rule.temperature, rule.topP)
+    if (rule.topK > 0 && rule.topK < n) {
+      this.fill(logits, best, n, 0)
+      n = this.greatest(logits, n, this.counts, rule.topK, () => 1)
+    }
+    if (rule.topP < 1) {
+      const all = this.fill(logits, best, n, rule.temperature)
+      n = this.greatest(logits, n, this.masses, rule.topP * all,
+        (logit) => Math.exp((logit - best) / rule.temperature))
+    }
     if (rule.minP > 0) n = this.above(logits, n, best + rule.temperature * Math.log(rule.minP))
     return this.ids.subarray(0, n)
   }
@@ -51,31 +58,25 @@ export class Truncation {
     return kept
   }
 
-  /** Keeps the `count` best of the first n candidates. */
-  private mostLikely (logits: Float32Array, best: number, n: number, count: number): number {
-    this.fill(logits, best, n, 0)
+  /**
+   * Keeps the fewest of the first n candidates, at least one, whose amounts come to `wanted`: the greatest
+   * ones. `amounts` has those of whole buckets, `amountOf` that of a candidate.
+   */
+  private greatest (
+    logits: Float32Array, n: number, amounts: Uint32Array | Float64Array, wanted: number,
+    amountOf: (logit: number) => number
+  ): number {
     let border = 0
-    let kept = 0
-    while (kept + (this.counts[border] as number) < count) kept += this.counts[border++] as number
-    const [sure, open] = this.split(n, border)
-    for (const id of byLogit(open, logits).slice(0, count - sure)) this.ids[kept++] = id
-    return kept
-  }
-
-  /** Keeps the fewest of the first n candidates that have `share` of their probability; at least one. */
-  private nucleus (logits: Float32Array, best: number, n: number, temperature: number,
-    share: number): number {
-    const wanted = share * this.fill(logits, best, n, temperature)
-    let border = 0
-    let mass = 0
-    while (border < BUCKETS - 1 &&
-      mass + (this.masses[border] as number) < wanted) mass += this.masses[border++] as number
+    let sum = 0
+    while (border < BUCKETS - 1 && sum + (amounts[border] as number) < wanted) {
+      sum += amounts[border++] as number
+    }
     const [sure, open] = this.split(n, border)
     let kept = sure
     for (const id of byLogit(open, logits)) {
-      if (kept > 0 && mass >= wanted) break
+      if (kept > 0 && sum >= wanted) break
       this.ids[kept++] = id
-      mass += Math.exp(((logits[id] as number) - best) / temperature)
+      sum += amountOf(logits[id] as number)
     }
     return kept
   }

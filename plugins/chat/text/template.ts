@@ -36,10 +36,8 @@ export function findTemplates (files: Pick<TextFiles, 'template' | 'tokenizerCon
 /** Renders a conversation as the text of a prompt. Throws EngineError `invalid_request`. */
 export type Render = (messages: readonly ChatMessage[], options: RenderOptions) => string
 
-/** Renders with a model's templates. `tokens`: bos_token, eos_token and so on. `now`: the time for dates. */
-export function chatTemplate (
-  templates: Templates, tokens: Readonly<Record<string, string>>, now: () => Date
-): Render {
+/** Renders with a model's templates. `tokens`: bos_token, eos_token and so on. */
+export function chatTemplate (templates: Templates, tokens: Readonly<Record<string, string>>): Render {
   const known = new Map<string, Template>()
   const find = (withTools: boolean): Template => {
     const name = withTools && templates.has('tool_use') ? 'tool_use' : 'default'
@@ -62,7 +60,7 @@ export function chatTemplate (
       ...extra
     }
     try {
-      return evaluate(template, variables, now)
+      return evaluate(template, variables)
     } catch (error) {
       throw invalid(`the model's chat template refuses these messages: ${(error as Error).message}`,
         'messages')
@@ -110,14 +108,14 @@ class BoundedInterpreter extends BaseInterpreter {
   }
 }
 
-/** As Template.render of the library, with bounds and the time as an argument. */
-function evaluate (template: Template, variables: Record<string, unknown>, now: () => Date): string {
+/** As Template.render of the library, with bounds, and dates in English. */
+function evaluate (template: Template, variables: Record<string, unknown>): string {
   const environment = new BaseEnvironment()
   const globals: Record<string, unknown> = {
     false: false, true: true, none: null, False: false, True: true, None: null,
     raise_exception: (message: string) => { throw new Error(message) },
     range: boundedRange,
-    strftime_now: (format: string) => strftime(now(), format)
+    strftime_now: (format: string) => strftime(new Date(), format)
   }
   for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value)
   return String(new BoundedInterpreter(environment).run(template.parsed).value)

@@ -84,12 +84,8 @@ export interface SamplingParams extends SamplingNumbers {
   grammarAfter?: string
 }
 
-/** What a model's text side is loaded with; every field has a default. */
+/** What a model's text side is loaded with. */
 export interface TextOptions {
   /** Rows of the model's output layer; ids beyond the tokenizer's are never chosen. */
   vocabularySize?: number
-  /** Seeds for requests that bring none: uniform in [0, 1). */
-  random?: () => number
-  /** The time a template may ask for. */
-  now?: () => Date
 }
