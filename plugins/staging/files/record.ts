@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { schemaChecker } from '../../../kernel/cards/index.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
@@ -10,10 +11,32 @@ export const MOST_FILES = 16_384
 /** sha256 of no bytes at all. */
 export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
-const HASH = /^[0-9a-f]{64}$/
-const REVISION = /^[^\x00-\x1f\x7f-\x9f]{1,256}$/
-const FIELDS = ['modelId', 'revision', 'totalBytes', 'chunkBytes', 'files']
-const FILE_FIELDS = ['path', 'size', 'sha256', 'chunkSha256']
+/** A whole number of bytes that a double holds exactly. */
+export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+/** So many lowercase hex digits. */
+export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
+/** An object with all of these fields. */
+export const fields = (properties: object) =>
+  ({ type: 'object', required: Object.keys(properties), properties })
+
+const problemOf = schemaChecker({
+  ...fields({
+    modelId: { type: 'string' },
+    // No control characters.
+    revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
+    totalBytes: size,
+    chunkBytes: { const: CHUNK_BYTES },
+    files: {
+      type: 'array', minItems: 1, maxItems: MOST_FILES,
+      items: {
+        ...fields({ path: { type: 'string' }, size, sha256: hex(64),
+          chunkSha256: { type: 'array', items: hex(64) } }),
+        additionalProperties: false
+      }
+    }
+  }),
+  additionalProperties: false
+})
 
 function refuse (problem: string): never {
   throw new ManifestError(`The manifest is not valid: ${problem}`)
@@ -25,58 +48,34 @@ function refuse (problem: string): never {
  * the files is for the reader of the files to see.
  */
 export function checkManifest (value: unknown): ModelManifest {
-  const { modelId, revision, totalBytes, chunkBytes, files } = fieldsOf(value, FIELDS, 'it')
-  const problem = modelIdProblem(modelId as string)
-  if (problem !== null) refuse(`modelId: ${problem}`)
-  if (typeof revision !== 'string' || !REVISION.test(revision)) {
-    refuse('revision must be 1 to 256 characters without control characters')
+  const problem = problemOf(value)
+  if (problem !== null) refuse(problem)
+  const { files, ...about } = structuredClone(value as ModelManifest)
+  const idProblem = modelIdProblem(about.modelId)
+  if (idProblem !== null) refuse(`modelId: ${idProblem}`)
+  files.forEach(checkFile)
+  refuseCollisions(files)
+  const sum = files.reduce((bytes, file) => bytes + BigInt(file.size), 0n)
+  if (sum !== BigInt(about.totalBytes)) {
+    refuse(`totalBytes is ${about.totalBytes}, its files have ${sum} bytes together`)
   }
-  if (chunkBytes !== CHUNK_BYTES) refuse(`chunkBytes must be ${CHUNK_BYTES}`)
-  if (!Array.isArray(files) || files.length === 0) refuse('files must be a list of at least one file')
-  if (files.length > MOST_FILES) refuse(`it names ${files.length} files, at most ${MOST_FILES} are allowed`)
-  const checked = files.map((file: unknown, i) => checkFile(file, `files[${i}]`))
-  refuseCollisions(checked)
-  refuseWrongSum(checked, totalBytes)
   // One order everywhere: chunks are numbered by it, on every node that has the same content.
-  checked.sort((a, b) => a.path < b.path ? -1 : 1)
-  return {
-    modelId: modelId as string, revision, totalBytes: totalBytes as number, chunkBytes, files: checked
-  }
+  files.sort((a, b) => a.path < b.path ? -1 : 1)
+  return { ...about, files }
 }
 
-/** The fields of a plain object that has exactly these. */
-function fieldsOf (value: unknown, names: readonly string[], where: string): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    refuse(`${where} must be an object`)
-  }
-  const keys = Object.keys(value)
-  const unknown = keys.find((key) => !names.includes(key))
-  if (unknown !== undefined) refuse(`${where} has a field ${shown(unknown)} that does not belong there`)
-  const missing = names.find((name) => !keys.includes(name))
-  if (missing !== undefined) refuse(`${where} has no ${missing}`)
-  return value as Record<string, unknown>
-}
-
-function checkFile (value: unknown, where: string): ManifestFile {
-  const { path, size, sha256, chunkSha256 } = fieldsOf(value, FILE_FIELDS, where)
-  const problem = filePathProblem(path as string)
-  if (problem !== null) refuse(`${where}.path: ${problem}`)
-  if (!isSize(size)) refuse(`${where}.size must be a whole number of bytes`)
-  if (!isHash(sha256)) refuse(`${where}.sha256 must be 64 lowercase hex digits`)
+function checkFile ({ path, size, sha256, chunkSha256 }: ManifestFile, i: number): void {
+  const problem = filePathProblem(path)
+  if (problem !== null) refuse(`files[${i}].path: ${problem}`)
   const chunks = Math.ceil(size / CHUNK_BYTES)
-  if (!Array.isArray(chunkSha256) || chunkSha256.length !== chunks) {
-    refuse(`${where}.chunkSha256 must be a list of ${chunks} hashes for ${size} bytes`)
+  if (chunkSha256.length !== chunks) {
+    refuse(`files[${i}].chunkSha256 must be a list of ${chunks} hashes for ${size} bytes`)
   }
-  if (!chunkSha256.every(isHash)) refuse(`${where}.chunkSha256 must hold 64 lowercase hex digits each`)
-  if (size === 0 && sha256 !== EMPTY_SHA256) refuse(`${where}.sha256 is not the hash of an empty file`)
+  if (size === 0 && sha256 !== EMPTY_SHA256) refuse(`files[${i}].sha256 is not the hash of an empty file`)
   if (chunks === 1 && chunkSha256[0] !== sha256) {
-    refuse(`${where}.sha256 differs from the hash of its only chunk`)
+    refuse(`files[${i}].sha256 differs from the hash of its only chunk`)
   }
-  return { path: path as string, size, sha256, chunkSha256: [...chunkSha256] as string[] }
 }
-
-const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
-const isHash = (value: unknown): value is string => typeof value === 'string' && HASH.test(value)
 
 /** No two paths may meet on a file system that ignores case, and no file may be another's folder. */
 function refuseCollisions (files: readonly ManifestFile[]): void {
@@ -94,12 +93,6 @@ function refuseCollisions (files: readonly ManifestFile[]): void {
     if (other !== undefined) refuse(`${shown(path)} and ${shown(other.path)} are the same file`)
     taken.set(path.toLowerCase(), { path, kind: 'file' })
   }
-}
-
-function refuseWrongSum (files: readonly ManifestFile[], totalBytes: unknown): void {
-  if (!isSize(totalBytes)) refuse('totalBytes must be a whole number of bytes')
-  const sum = files.reduce((bytes, file) => bytes + BigInt(file.size), 0n)
-  if (sum !== BigInt(totalBytes)) refuse(`totalBytes is ${totalBytes}, its files have ${sum} bytes together`)
 }
 
 /**

@@ -1,7 +1,7 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { filePathProblem } from '../files/names.js'
 import { putOwn, readOwn } from '../files/open.js'
-import { MOST_FILES } from '../files/record.js'
+import { fields, hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
 import type { Failure, Job, JobState } from '../transfer/job.js'
 import type { StoreEntry } from './types.js'
@@ -123,28 +123,27 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-const bytes = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
 const text = { type: 'string' }
 const textOrNull = { type: ['string', 'null'] }
-const hex = (digits: number, type: string | string[] = 'string') =>
-  ({ type, pattern: `^[0-9a-f]{${digits}}$` })
-const all = (properties: object) => ({ type: 'object', required: Object.keys(properties), properties })
 
-const problemOf = schemaChecker(all({
+const problemOf = schemaChecker(fields({
   format: { const: 1 },
   source: text, revision: textOrNull, variant: textOrNull,
   allow: { type: ['array', 'null'], items: text },
   state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
-  error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: bytes,
+  error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: size,
   selection: {
-    ...all({
-      modelId: text, commit: hex(40), totalBytes: bytes,
+    ...fields({
+      modelId: text, commit: hex(40), totalBytes: size,
       files: {
         type: 'array', minItems: 1, maxItems: MOST_FILES,
         items: {
-          ...all({ path: text, size: bytes, sha256: hex(64, ['string', 'null']),
-            gitSha1: hex(40, ['string', 'null']) }),
-          anyOf: [{ properties: { sha256: text } }, { properties: { gitSha1: text } }]
+          ...fields({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
+          anyOf: [
+            { properties: { sha256: hex(64), gitSha1: { const: null } } },
+            { properties: { sha256: { const: null }, gitSha1: hex(40) } },
+            { properties: { sha256: hex(64), gitSha1: hex(40) } }
+          ]
         }
       }
     }),
