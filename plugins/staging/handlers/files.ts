@@ -1,13 +1,14 @@
 import { kernelError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
+import { fileOf } from '../files/record.js'
 import { fileUrl, modelUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
 import { modelIdOf, modelIn } from './request.js'
 import type { PartialCopy } from '../peers/exchange.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { ManifestFile, ModelContent, ModelManifest } from '../types.js'
+import type { ModelContent } from '../types.js'
 
 /** A copy that is sent to others: a whole one, or what has been verified of it so far. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
@@ -73,15 +74,6 @@ export async function file (
     folder: found.directory, path, size: entry.size, sha256: entry.sha256,
     has: (range) => found.has?.(path, range) ?? true
   }, { uplink: manager.uplink, error: (reason, message) => manager.ctx.error(reason, message) })
-}
-
-/** Files of manifests by path: one is asked for thousands of times while a model is fetched. */
-const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
-
-function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
-  let files = byPath.get(manifest)
-  if (files === undefined) byPath.set(manifest, files = new Map(manifest.files.map((one) => [one.path, one])))
-  return files.get(path)
 }
 
 const PASSED = ['range', 'if-range'] as const

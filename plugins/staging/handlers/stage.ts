@@ -4,7 +4,6 @@ import type { NodeView, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
-import type { JobState } from '../transfer/job.js'
 import { either, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
@@ -73,11 +72,7 @@ async function stageHere (
   return statusOf(job, manager.ctx.node.nodeId)
 }
 
-const STATUS: Partial<Record<JobState, Staged['status']>> = {
-  pending: 'pending', ongoing: 'downloading', completed: 'complete'
-}
-
-function statusOf (job: StageJob, nodeId: string): Staged {
-  const status = STATUS[job.state] ?? 'failed'
-  return { nodeId, status, error: job.failure?.message ?? null, reason: job.failure?.reason ?? null }
+function statusOf ({ state, failure }: StageJob, nodeId: string): Staged {
+  const status = state === 'pending' || state === 'downloading' || state === 'complete' ? state : 'failed'
+  return { nodeId, status, error: failure?.message ?? null, reason: failure?.reason ?? null }
 }

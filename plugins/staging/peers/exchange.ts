@@ -4,6 +4,7 @@ import type { StagingContext } from '../context.js'
 import { askManifest } from './finder.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import { lanSource } from './sources.js'
+import type { LanSourceParts } from './sources.js'
 import type { ByteRange, ChunkSource } from '../transfer/types.js'
 import type { StoreAccess } from './store-access.js'
 import type { StoreOptions } from '../store/types.js'
@@ -12,7 +13,7 @@ import { chunksOf } from '../transfer/chunks.js'
 import { Holdings } from '../transfer/holdings.js'
 import type { ChunkTable } from '../transfer/chunks.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
-import type { ModelContent, ModelManifest } from '../types.js'
+import type { ModelContent } from '../types.js'
 
 /** A model that this node sends chunks of though it is no complete copy here. */
 export interface PartialCopy extends ModelContent {
@@ -94,14 +95,13 @@ export class Exchange {
     const bits = new ChunkBits(table.count)
     const state = new Swarm(table.count)
     const has = (path: string, range: ByteRange): boolean => covers(table, bits, path, range)
-    const sha256Of = hashesOf(manifest)
     const stops = [
       this.#send(modelId, { ...content, exported: false, has }),
       this.#holdings.offer(digest, () => bits.bytes), this.#holdings.follow(digest, state)
     ]
     return {
       state,
-      sources: () => this.#sources(modelId, digest, sha256Of, state),
+      sources: () => this.#sources({ modelId, digest, manifest }, state),
       onSources: (fn) => {
         const each = [state.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
         return () => { for (const stop of each) stop() }
@@ -117,14 +117,15 @@ export class Exchange {
 
   /** The store if it has this content, and every other node that has some of it. */
   #sources (
-    modelId: string, digest: string, sha256Of: (path: string) => string, swarm: Swarm
+    content: Pick<LanSourceParts, 'modelId' | 'digest' | 'manifest'>, swarm: Swarm
   ): ChunkSource[] {
     const { cluster } = this.#ctx.deps
     const host = this.#access.known()
+    const { modelId, digest } = content
     const has = host?.live === true && !host.self && this.#access.entry(modelId, host)?.digest === digest
     const stores = has ? [host.installId] : []
     const peers = swarm.peers().filter((installId) => !stores.includes(installId))
-    const common = { cluster, modelId, digest, sha256Of }
+    const common = { cluster, ...content }
     return [
       ...stores.map((installId) => lanSource({ ...common, installId, kind: 'store', has: () => true })),
       ...peers.map((installId) => lanSource({
@@ -140,7 +141,7 @@ export class Exchange {
     if (node === undefined) throw kernelError('unreachable', `No node ${installId} is known.`)
     const { manifest, digest } = await askManifest({ cluster, clock }, node, modelId, 'from=self', signal)
     const source = lanSource({
-      cluster, modelId, installId, kind: 'peer', digest, has: () => true, sha256Of: hashesOf(manifest)
+      cluster, modelId, installId, kind: 'peer', digest, manifest, has: () => true
     })
     return { manifest, digest, source }
   }
@@ -149,12 +150,6 @@ export class Exchange {
     for (const stop of [...this.#stops, ...this.#offers.values()]) stop()
     this.#channel.close()
   }
-}
-
-/** The SHA-256 of a file by its path. */
-function hashesOf ({ files }: ModelManifest): (path: string) => string {
-  const hashes = new Map(files.map(({ path, sha256 }) => [path, sha256]))
-  return (path) => hashes.get(path) ?? ''
 }
 
 /** Whether every chunk that a range of a file touches is there. */

@@ -2,6 +2,8 @@ import type { FileHandle } from 'node:fs/promises'
 import type { Caller, Cluster, MemberResponse } from '../../../kernel/index.js'
 import type { ChunkSource, ByteRange } from '../transfer/types.js'
 import { openInside } from '../files/open.js'
+import { fileOf } from '../files/record.js'
+import type { ModelManifest } from '../types.js'
 
 /** In whose name nodes fetch models from each other. */
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
@@ -18,20 +20,20 @@ export interface LanSourceParts {
   /** Of the content that is wanted: a node may have several versions at a time. */
   digest: string
   has (chunk: number): boolean
-  /** SHA-256 of each file, which must be the ETag of what comes. */
-  sha256Of (path: string): string
+  /** The SHA-256 of each file must be the ETag of what comes. */
+  manifest: ModelManifest
 }
 
 /** A model of another node as a source of chunks. */
 export function lanSource (parts: LanSourceParts): ChunkSource {
-  const { cluster, modelId, installId, kind, digest, has, sha256Of } = parts
+  const { cluster, modelId, installId, kind, digest, has, manifest } = parts
   const from = kind === 'store' ? 'store' : 'self'
   return {
     id: installId,
     kind,
     has,
     async read (path, { start, end }, signal) {
-      const etag = `"${sha256Of(path)}"`
+      const etag = `"${fileOf(manifest, path)?.sha256 ?? ''}"`
       const url = `${fileUrl(modelId, path)}?from=${from}&digest=${digest}`
       const response = await cluster.request(installId, {
         method: 'GET', path: url, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS,

@@ -3,7 +3,7 @@ import { filePathProblem } from '../files/names.js'
 import { putOwn, readOwn } from '../files/open.js'
 import { fields, hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
-import type { Failure, Job, JobState } from '../transfer/job.js'
+import type { Failure, Job } from '../transfer/job.js'
 import type { StoreEntry } from './types.js'
 
 /** What was asked for. */
@@ -43,18 +43,13 @@ export interface DownloadStatus {
   startedAt: string | null
 }
 
-const STATUS: Record<JobState, DownloadStatus['status']> = {
-  pending: 'pending', ongoing: 'downloading', completed: 'complete', failed: 'failed', paused: 'paused',
-  cancelled: 'cancelled', closed: 'pending'
-}
-
 export function statusOf (job: Download): DownloadStatus {
   const { modelId, state, progress: { bytes, totalBytes }, ask: { request, selection } } = job
   const failure = state === 'failed' ? job.failure : null
   return {
     modelId,
-    status: STATUS[state],
-    progress: state === 'completed' ? 1 : totalBytes === 0 ? 0 : bytes / totalBytes,
+    status: state === 'closed' ? 'pending' : state,
+    progress: state === 'complete' ? 1 : totalBytes === 0 ? 0 : bytes / totalBytes,
     error: failure?.message ?? null,
     reason: failure?.reason ?? null,
     downloadedBytes: bytes,

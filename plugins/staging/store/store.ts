@@ -60,7 +60,7 @@ export class Store {
     this.#check(modelId)
     const job = this.#jobs.get(modelId)
     const plain = Object.values(options).every((option) => option === undefined)
-    const again = plain && job !== undefined && job.over && job.state !== 'completed'
+    const again = plain && job !== undefined && job.over && job.state !== 'complete'
     const request = again ? job.ask.request : requestOf(options)
     const { kind } = parseSource(request.source)
     if (plain && !again && this.#isEnough(modelId)) {
@@ -88,7 +88,7 @@ export class Store {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
     // A model that was removed by hand since is not complete any more.
-    return job === undefined || (job.state === 'completed' && entry === undefined)
+    return job === undefined || (job.state === 'complete' && entry === undefined)
       ? statusOfEntry(modelId, entry) : statusOf(job)
   }
 

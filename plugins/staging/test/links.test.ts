@@ -118,7 +118,7 @@ t.test('what was planted is no hindrance where svc may clear it', async (t) => {
     plant(t, staging.root, `.incoming/${FOLDER}/${name}`, kinds['a link to a file']!)
     const job = stager.stage(ID)
     await until(() => job.over)
-    t.equal(job.state, 'completed', name)
+    t.equal(job.state, 'complete', name)
     t.same(await wrongFiles(join(staging.root, FOLDER), CONTENT), [])
     t.notOk(existsSync(join(staging.root, '.incoming', FOLDER)))
   }

@@ -7,6 +7,7 @@ import { Network, scratch } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
 import type { MemberResponse } from '../../../kernel/index.js'
 import type { ChunkSource } from '../transfer/types.js'
+import type { ModelManifest } from '../types.js'
 
 const BYTES = bytesOf(1000, 1)
 const HASH = 'a'.repeat(64)
@@ -33,7 +34,7 @@ function source (
   }))
   const made = lanSource({
     cluster: one, modelId: 'acme/m', installId: 'i-two', kind, digest: 'd', has: (chunk) => chunk === 1,
-    sha256Of: () => HASH
+    manifest: { files: ['a b/ü#?.onnx', 'f'].map((path) => ({ path, sha256: HASH })) } as ModelManifest
   })
   return { source: made, net, body, asked: () => two.asked }
 }

@@ -73,6 +73,6 @@ t.test('with a staged copy of the content the store had, no hub is asked', async
   found = { from: 'hub', commit: '', fact: factOf(one), why: errorOf('store_unreachable', 'gone') }
   const job = w.stager.stage(ID)
   await job.ended
-  t.equal(job.state, 'completed')
+  t.equal(job.state, 'complete')
   t.equal(hub.fetches('m.gguf').length, 0, 'the copy that is here is good enough while no store can be asked')
 })

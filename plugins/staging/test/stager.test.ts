@@ -23,7 +23,7 @@ t.test('a model of the own store on the same disk is linked', async (t) => {
   t.equal(w.stager.stage(ID), job, 'a second wish joins the first')
   t.same(w.stager.active(), [ID])
   await job.ended
-  t.match(job, { state: 'completed', failure: null,
+  t.match(job, { state: 'complete', failure: null,
     progress: { bytes: 100_010, totalBytes: 100_010, totalFiles: 3 } })
   t.same(w.told, [`pending ${ID}`, `completed ${ID}`])
   const folder = join(w.staging.root, 'acme--model')
@@ -68,7 +68,7 @@ t.test('another version comes beside the one in use, and takes its place when no
     [{ kind: 'staged', directory: plain }, { kind: 'staged', directory: beside }])
   const again = w.stager.stage(ID, old.digest)
   await again.ended
-  t.equal(again.state, 'completed', 'a copy that is here needs no store')
+  t.equal(again.state, 'complete', 'a copy that is here needs no store')
 
   await w.stager.settle(ID)
   t.same(await wrongFiles(plain, CONTENT), [], 'not while it is used')
@@ -143,7 +143,7 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
   const again = w.stager.stage(ID)
   t.not(again.attemptId, job.attemptId)
   await again.ended
-  t.equal(again.state, 'completed')
+  t.equal(again.state, 'complete')
 })
 
 t.test('a folder that cannot be used is the failure of what needs it', async (t) => {
@@ -196,7 +196,7 @@ t.test('companions come with a model; their failure is its own', async (t) => {
   })
   const job = w.stager.stage(ID)
   await job.ended
-  t.equal(job.state, 'completed')
+  t.equal(job.state, 'complete')
   t.ok(w.local.of('staged', 'acme/draft'))
   t.same(w.told.at(-1), `completed ${ID}`, 'it is ready when its companions are')
   broken = true

@@ -86,21 +86,20 @@ class Transfer {
       const journal = digest === null ? undefined : await readJournal(folder)
       const claims = digest === null
         ? 'first bytes' : journal?.digest === digest ? journal : 'whole chunks'
-      const { complete, begun } = await findKept(folder, manifest.files, this.#table, claims, signal)
-      for (const work of begun) {
+      const kept = await findKept(folder, manifest.files, this.#table, claims, signal)
+      for (const work of kept.begun) {
         this.#begun.set(work.number, work)
         this.#tally.has(work.done)
       }
-      for (let i = complete.next(0); i >= 0; i = complete.next(i + 1)) {
-        const { start, end } = this.#table.at(i)
+      for (const chunk of kept.complete.values()) {
+        const { start, end } = this.#table.at(chunk)
         this.#tally.has(end - start)
-        this.#complete(i)
+        this.#complete(chunk)
       }
       this.#tally.tell()
       if (digest === null) return
-      const partial = new Map(begun.map((work) => [work.number, work.done]))
-      const state = { digest, complete: bitsOf(complete), partial }
-      this.#journal = await Journal.begin(folder, state, (error) => { this.#end(diskError(error, folder)) })
+      const failed = (error: unknown): void => { this.#end(diskError(error, folder)) }
+      this.#journal = await Journal.begin(folder, digest, kept, failed)
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason
       throw diskError(error, folder)
@@ -313,9 +312,7 @@ class Transfer {
   }
 
   #useful (source: ChunkSource): boolean {
-    for (let i = this.#missing.next(0); i >= 0; i = this.#missing.next(i + 1)) {
-      if (source.has(i)) return true
-    }
+    for (const chunk of this.#missing.values()) if (source.has(chunk)) return true
     return false
   }
 
@@ -341,10 +338,4 @@ class Transfer {
       `${faults === '' ? 'no node that can be reached has them' : faults}; what was fetched is kept: ` +
       'start it again when a node that has the model can be reached')
   }
-}
-
-function bitsOf (bits: ChunkBits): Set<number> {
-  const set = new Set<number>()
-  for (let i = bits.next(0); i >= 0; i = bits.next(i + 1)) set.add(i)
-  return set
 }

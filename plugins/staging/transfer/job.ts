@@ -8,7 +8,7 @@ const PROGRESS_MS = 500
 
 /** Why a job was ended from outside: `closed` ones go on when the node starts again. */
 export type Stop = 'paused' | 'cancelled' | 'closed'
-export type JobState = 'pending' | 'ongoing' | 'completed' | 'failed' | Stop
+export type JobState = 'pending' | 'downloading' | 'complete' | 'failed' | Stop
 
 /** Why a job ended without its model: one word, and a sentence for people. */
 export interface Failure { reason: string, message: string }
@@ -64,7 +64,7 @@ export class Job<Ask = unknown> {
   get signal (): AbortSignal { return this.#abort.signal }
 
   /** Whether it has ended. */
-  get over (): boolean { return this.state !== 'pending' && this.state !== 'ongoing' }
+  get over (): boolean { return this.state !== 'pending' && this.state !== 'downloading' }
 
   /** Bytes per second over the last 10 seconds; 0 when it has ended. */
   get bytesPerSecond (): number { return this.over ? 0 : Math.round(this.#rate.rate(this.#clock.mono())) }
@@ -82,14 +82,14 @@ export class Job<Ask = unknown> {
 
   /** Bytes move from now on. */
   begin (): void {
-    this.state = 'ongoing'
+    this.state = 'downloading'
     this.#onChange()
   }
 
   /** Takes note of how far it is; a lower count than before does not show. */
   moved ({ bytes, totalBytes, files, totalFiles }: Progress): void {
     const now = this.#clock.mono()
-    if (this.state === 'pending') this.state = 'ongoing'
+    if (this.state === 'pending') this.state = 'downloading'
     const most = Math.min(totalBytes, Math.max(this.progress.bytes, Math.floor(bytes)))
     this.progress = { bytes: most, totalBytes, files, totalFiles }
     this.#rate.add(most, now)
@@ -109,7 +109,7 @@ export class Job<Ask = unknown> {
   /** The model is here. */
   complete (totalBytes = this.progress.totalBytes): void {
     this.progress = { ...this.progress, bytes: totalBytes, totalBytes }
-    this.end('completed')
+    this.end('complete')
   }
 
   /** The model did not come: it was stopped, or failed with that error. */
@@ -131,8 +131,8 @@ export class Job<Ask = unknown> {
     const base = { nodeId, modelId, attemptId }
     switch (this.state) {
       case 'pending': return { DownloadPending: { ...base, downloaded: bytes, total: totalBytes } }
-      case 'completed': return { DownloadCompleted: { ...base, total: totalBytes } }
-      case 'ongoing': {
+      case 'complete': return { DownloadCompleted: { ...base, total: totalBytes } }
+      case 'downloading': {
         const downloadProgress = {
           total: totalBytes, downloaded: bytes, completedFiles: files, totalFiles,
           speed: this.bytesPerSecond, etaMs: this.etaMs

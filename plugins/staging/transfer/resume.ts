@@ -66,8 +66,8 @@ async function lookAt (
 }
 
 function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole: number): number {
-  if (claims === 'whole chunks' || claims.complete.has(chunk)) return whole
-  return claims.partial.get(chunk) ?? 0
+  const claimed = claims === 'whole chunks' ? 'whole' : claims.chunks.get(chunk) ?? 0
+  return claimed === 'whole' ? whole : claimed
 }
 
 /** A verifier that has seen the first bytes of a chunk; undefined when the file ends before. */
@@ -92,21 +92,14 @@ async function hashed (
 export const JOURNAL = '.svc-journal'
 const HEADER = 'svc-journal 1 '
 
-/** What a journal says is on disk, to be hashed again: whole chunks, and the first bytes of others. */
-export interface JournalState { digest: string, complete: Set<number>, partial: Map<number, number> }
+/** What a journal says is on disk of each chunk, to be hashed again: all of it, or so many first bytes. */
+export interface JournalState { digest: string, chunks: Map<number, 'whole' | number> }
 
-/** Takes one line of a journal into its state. A line that is none (torn by a crash) says nothing. Pure. */
-export function readLine (state: JournalState, line: string): void {
-  const [, word, chunk, bytes] = /^([cp]) (\d{1,9})(?: (\d{1,9}))?$/.exec(line) ?? []
-  if (word === undefined) return
-  const i = Number(chunk)
-  if (word === 'p' && bytes !== undefined) {
-    state.complete.delete(i)
-    state.partial.set(i, Number(bytes))
-  } else if (word === 'c' && bytes === undefined) {
-    state.partial.delete(i)
-    state.complete.add(i)
-  }
+/** Takes one line of a journal into its state. A line that is none (torn by a crash) says nothing. */
+function readLine ({ chunks }: JournalState, line: string): void {
+  const [, complete, partial, bytes] = /^(?:c (\d{1,9})|p (\d{1,9}) (\d{1,9}))$/.exec(line) ?? []
+  if (complete !== undefined) chunks.set(Number(complete), 'whole')
+  else if (partial !== undefined) chunks.set(Number(partial), Number(bytes))
 }
 
 /** Reads a folder's journal; undefined when there is none, or none of ours. */
@@ -117,7 +110,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   for await (const line of file.readLines()) {
     if (state !== undefined) readLine(state, line)
     else if (line.startsWith(HEADER)) {
-      state = { digest: line.slice(HEADER.length), complete: new Set(), partial: new Map() }
+      state = { digest: line.slice(HEADER.length), chunks: new Map() }
     } else break
   }
   await file.close().catch(() => {})
@@ -144,12 +137,12 @@ export class Journal {
    * `failed` is told when a later write fails.
    */
   static async begin (
-    folder: string, state: JournalState, failed: (error: unknown) => void
+    folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
   ): Promise<Journal> {
-    const complete = [...state.complete].map((i) => `c ${i}\n`)
-    const partial = [...state.partial].map(([i, bytes]) => `p ${i} ${bytes}\n`)
+    const whole = [...complete.values()].map((chunk) => `c ${chunk}\n`)
+    const partial = begun.map(({ number, done }) => `p ${number} ${done}\n`)
     const file = await putOwn(folder, JOURNAL, async (file) => {
-      await file.writeFile(`${HEADER}${state.digest}\n${complete.join('')}${partial.join('')}`)
+      await file.writeFile(`${HEADER}${digest}\n${whole.join('')}${partial.join('')}`)
       return file
     })
     return new Journal(file, failed)

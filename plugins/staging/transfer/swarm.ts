@@ -35,7 +35,7 @@ export class Swarm {
     if (held === undefined) return false
     this.#forgetBits(id)
     this.#peers.set(id, held)
-    for (let i = held.next(0); i >= 0; i = held.next(i + 1)) this.#gained(id, i)
+    for (const chunk of held.values()) this.#gained(id, chunk)
     this.#changed()
     return true
   }
@@ -117,7 +117,7 @@ export class Swarm {
   #forgetBits (id: string): void {
     const held = this.#peers.get(id)
     if (held === undefined) return
-    for (let i = held.next(0); i >= 0; i = held.next(i + 1)) this.#rarity[i]!--
+    for (const chunk of held.values()) this.#rarity[chunk]!--
     this.#peers.delete(id)
   }
 
@@ -169,6 +169,11 @@ export class ChunkBits {
     this.bytes[i >> 3]! &= ~(1 << (i & 7))
     this.#size--
     return true
+  }
+
+  /** Every chunk in the set, in order. */
+  * values (): Iterable<number> {
+    for (let i = this.next(0); i >= 0; i = this.next(i + 1)) yield i
   }
 
   /** The first chunk in [from, to) that is in the set, or -1. */
