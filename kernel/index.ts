@@ -32,7 +32,7 @@ export type {
 export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
 export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
 export { backoffMs } from './api/backoff.js'
-export { delay, systemClock, untilCalled } from './api/clock.js'
+export { delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/server-events.js'
 export type { ServerEvent } from './http/server-events.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'

@@ -1,3 +1,5 @@
+import { raceAbort } from '../../../kernel/index.js'
+
 type Key = string | number
 
 /**
@@ -18,7 +20,7 @@ export class KeyedLock {
   async run<T> (key: Key, work: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted()
     const before = this.#tails.get(key) ?? Promise.resolve()
-    const result = unlessAborted(before, signal).then(async () => {
+    const result = (signal === undefined ? before : raceAbort(before, signal)).then(async () => {
       signal?.throwIfAborted()
       return await work()
     })
@@ -43,20 +45,4 @@ export async function eachOf<T> (
   }
   await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker))
   if (failures.length > 0) throw failures[0]
-}
-
-/** Waits for a promise; rejects with the signal's reason when that comes first. The promise goes on. */
-export async function unlessAborted<T> (promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return await promise
-  signal.throwIfAborted()
-  let onAbort = (): void => {}
-  const aborted = new Promise<never>((_resolve, reject) => {
-    onAbort = () => { reject(signal.reason as Error) }
-    signal.addEventListener('abort', onAbort, { once: true })
-  })
-  try {
-    return await Promise.race([promise, aborted])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
 }

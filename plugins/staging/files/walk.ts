@@ -25,33 +25,24 @@ export interface FoundFile {
  */
 export async function walkModel (folder: string): Promise<{ path: string, size: number }[]> {
   if (!await isRealFolder(folder)) throw new PathError(`${folder} does not exist`)
-  const entries = await strictEntries(folder)
+  const paths: string[] = []
+  let folders = 0
+  for await (const { path, entry } of below(folder, (error) => { throw error })) {
+    refuseEntry(folder, path, entry)
+    if (entry.isFile()) paths.push(path)
+    else folders++
+    // The folder itself is one of them.
+    if (paths.length > MOST_FILES || folders >= MOST_FILES) {
+      throw new PathError(`${folder} holds more than ${MOST_FILES} files or folders`)
+    }
+  }
   const found: { path: string, size: number }[] = []
-  await eachOf(entries, PARALLEL, async (path) => {
+  await eachOf(paths, PARALLEL, async (path) => {
     const stats = await lstat(join(folder, path))
     if (!stats.isFile()) throw new PathError(`${join(folder, path)} was changed while it was looked at`)
     found.push({ path, size: stats.size })
   })
   return found.sort((a, b) => a.path < b.path ? -1 : 1)
-}
-
-/** Paths of all regular files; throws for what walkModel refuses. */
-async function strictEntries (root: string): Promise<string[]> {
-  const files: string[] = []
-  const folders = ['']
-  for (const folder of folders) {
-    for await (const entry of await opendir(join(root, folder))) {
-      if (folder === '' && entry.isFile() && isOwnName(entry.name)) continue
-      const path = folder === '' ? entry.name : `${folder}/${entry.name}`
-      refuseEntry(root, path, entry)
-      const list = entry.isFile() ? files : folders
-      if (list.length >= MOST_FILES) {
-        throw new PathError(`${root} holds more than ${MOST_FILES} files or folders`)
-      }
-      list.push(path)
-    }
-  }
-  return files
 }
 
 function refuseEntry (root: string, path: string, entry: Dirent): void {
@@ -69,14 +60,8 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
  */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
-  const folders = ['']
-  for (const folder of folders) {
-    for (const entry of await entriesOf(join(root, folder))) {
-      const path = folder === '' ? entry.name : `${folder}/${entry.name}`
-      if (entry.isDirectory()) folders.push(path)
-      else if (entry.isFile() && (folder !== '' || !isOwnName(entry.name))) paths.push(path)
-    }
-  }
+  const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }
+  for await (const { path, entry } of below(root, unreadable)) if (entry.isFile()) paths.push(path)
   const found: FoundFile[] = []
   await eachOf(paths, PARALLEL, async (path) => {
     const stats = await lstat(join(root, path)).catch(() => undefined)
@@ -87,14 +72,23 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   return found
 }
 
-async function entriesOf (folder: string): Promise<Dirent[]> {
-  const entries: Dirent[] = []
-  try {
-    for await (const entry of await opendir(folder)) entries.push(entry)
-  } catch (error) {
-    if (errnoOf(error) === undefined) throw error
+/** What lies in a folder and in those in it, but for svc's own files at the top. Links are not followed. */
+async function * below (
+  root: string, unreadable: (error: unknown) => void
+): AsyncGenerator<{ path: string, entry: Dirent }> {
+  const folders = ['']
+  for (const folder of folders) {
+    try {
+      for await (const entry of await opendir(join(root, folder))) {
+        if (folder === '' && entry.isFile() && isOwnName(entry.name)) continue
+        const path = folder === '' ? entry.name : `${folder}/${entry.name}`
+        if (entry.isDirectory()) folders.push(path)
+        yield { path, entry }
+      }
+    } catch (error) {
+      unreadable(error)
+    }
   }
-  return entries
 }
 
 /** Bytes of all regular files below a folder; links are not followed, an absent folder holds none. */

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Hash } from 'node:crypto'
 import { delay } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
+import { ChunkedHash } from '../files/hash.js'
 import { EMPTY_SHA256 } from '../files/record.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { LONG_WAIT_MS } from '../transfer/types.js'
@@ -92,16 +93,12 @@ class WholeFiles implements ChunkTable {
   }
 }
 
-/** Hashes a file while it arrives: the whole, each chunk of a manifest, and as a git blob where needed. */
+/** Hashes a file while it arrives, as a git blob too where the hub knows no other hash. */
 class FileHasher implements Verifier {
   readonly #file: HubFile
-  readonly #whole = createHash('sha256')
+  readonly #hash = new ChunkedHash()
   readonly #blob: Hash | undefined
-  readonly #chunks: string[] = []
-  /** The hash of the current chunk; undefined in the first, which is the whole up to there. */
-  #chunk: Hash | undefined
-  #inChunk = 0
-  #sha256 = EMPTY_SHA256
+  #found: ReturnType<ChunkedHash['end']> = { sha256: EMPTY_SHA256, chunkSha256: [] }
 
   constructor (file: HubFile) {
     this.#file = file
@@ -109,35 +106,20 @@ class FileHasher implements Verifier {
   }
 
   update (bytes: Uint8Array): void {
-    for (let rest = bytes; rest.length > 0;) {
-      const part = rest.subarray(0, CHUNK_BYTES - this.#inChunk)
-      this.#whole.update(part)
-      this.#blob?.update(part)
-      this.#chunk?.update(part)
-      this.#inChunk += part.length
-      if (this.#inChunk === CHUNK_BYTES) this.#endChunk()
-      rest = rest.subarray(part.length)
-    }
+    this.#hash.update(bytes)
+    this.#blob?.update(bytes)
   }
 
   right (): boolean {
-    if (this.#inChunk > 0) this.#endChunk()
-    this.#sha256 = this.#whole.digest('hex')
-    return this.#blob === undefined
-      ? this.#sha256 === this.#file.sha256
-      : this.#blob.digest('hex') === this.#file.gitSha1
+    const { sha256, gitSha1 } = this.#file
+    this.#found = this.#hash.end()
+    return this.#blob === undefined ? this.#found.sha256 === sha256 : this.#blob.digest('hex') === gitSha1
   }
 
   /** What a manifest says of the file, once it was right. */
   file (): ManifestFile {
     const { path, size } = this.#file
-    return { path, size, sha256: this.#sha256, chunkSha256: this.#chunks }
-  }
-
-  #endChunk (): void {
-    this.#chunks.push((this.#chunk ?? this.#whole.copy()).digest('hex'))
-    this.#chunk = createHash('sha256')
-    this.#inChunk = 0
+    return { path, size, ...this.#found }
   }
 }
 

@@ -60,9 +60,8 @@ export class Catalogue {
     for (const { nodeId, key, value: { kind, sizeBytes, digest } } of modelCopies.entries()) {
       add(nodes.get(nodeId), { modelId: key, kind, sizeBytes, digest })
     }
-    for (const { installId, modelId, bytes } of this.#gossip.receiving()) {
-      const node = cluster.resolve(installId)
-      add(node, { modelId, kind: 'receiving', sizeBytes: bytes, digest: '' })
+    for (const { nodeId, modelId, bytes } of this.#gossip.receiving()) {
+      add(nodes.get(nodeId), { modelId, kind: 'receiving', sizeBytes: bytes, digest: '' })
     }
     return found
   }

@@ -1,9 +1,9 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
+import { raceAbort } from '../../../kernel/index.js'
 import type { Context, ModelCard, RouteRequest, Session, Started, SvcError } from '../../../kernel/index.js'
 import type { StagingContext } from '../context.js'
 import { errors } from '../declarations.js'
-import { unlessAborted } from '../files/queues.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, models, removeCustom } from '../handlers/models.js'
@@ -161,7 +161,7 @@ export function modelsService (manager: ModelManager): Models {
       if (here !== undefined && !companions.includes(undefined)) return here
       const job = manager.stager.stage(modelId, digest)
       // An abort ends the waiting, not the transfer: others may want it too.
-      await unlessAborted(job.ended, signal)
+      await (signal === undefined ? job.ended : raceAbort(job.ended, signal))
       if (job.failure !== null) throw told(ctx, job.failure)
       const arrived = manager.local.get(modelId, digest)
       if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)

@@ -49,15 +49,12 @@ export class ProgressGossip {
   }
 
   /** Transfers under way on any node, with what has come so far. */
-  * receiving (): Iterable<{ installId: string, modelId: string, bytes: number }> {
-    const { cluster } = this.#ctx.deps
+  * receiving (): Iterable<{ nodeId: string, modelId: string, bytes: number }> {
     for (const [nodeId, views] of Object.entries(this.view())) {
-      const node = cluster.resolve(nodeId)
-      for (const view of views) {
-        const ongoing = view['DownloadOngoing'] as { downloadProgress?: { downloaded?: number } } | undefined
-        if (node === undefined || ongoing === undefined) continue
-        const { modelId } = view['DownloadOngoing']!
-        yield { installId: node.installId, modelId, bytes: ongoing.downloadProgress?.downloaded ?? 0 }
+      for (const { DownloadOngoing: ongoing } of views) {
+        if (ongoing === undefined) continue
+        const { downloaded } = ongoing['downloadProgress'] as { downloaded: number }
+        yield { nodeId, modelId: ongoing.modelId, bytes: downloaded }
       }
     }
   }

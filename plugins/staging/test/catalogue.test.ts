@@ -47,7 +47,7 @@ function catalogueOf (local: LocalCopies = localOf()) {
     modelCopies: memorySection<CopyEntry>('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
     homeCards: memorySection<ModelCard>('n-me'), customCards: memorySection<ModelCard>('n-me')
   }
-  const receiving: { installId: string, modelId: string, bytes: number }[] = []
+  const receiving: { nodeId: string, modelId: string, bytes: number }[] = []
   const catalogue = new Catalogue(contextOf(cluster, { sections }), local, { receiving: () => receiving })
   return { net, sections, receiving, catalogue }
 }
@@ -77,8 +77,8 @@ t.test('where the copies are', (t) => {
   sections.modelCopies.says('n-peer', 'acme/m', entry)
   sections.modelCopies.says('n-peer', 'acme/other', { ...entry, kind: 'cache', ready: false })
   sections.modelCopies.says('n-unknown', 'acme/m', entry)
-  receiving.push({ installId: 'i-me', modelId: 'acme/m', bytes: 3 },
-    { installId: 'i-none', modelId: 'acme/m', bytes: 3 })
+  receiving.push({ nodeId: 'n-me', modelId: 'acme/m', bytes: 3 },
+    { nodeId: 'n-none', modelId: 'acme/m', bytes: 3 })
   const found = catalogue.copies('acme/m')
   t.same(found, [
     { modelId: 'acme/m', nodeId: 'n-host', nodeName: 'host', kind: 'store', sizeBytes: 7,
@@ -239,8 +239,8 @@ t.test('transfers are told to the others, and kept from them', async (t) => {
   await settle(1000)
   t.match(two.view(),
     { 'n-a': [{ DownloadOngoing: { modelId: 'acme/m', downloadProgress: { downloaded: 5 } } }] })
-  t.same([...two.receiving()], [{ installId: 'i-a', modelId: 'acme/m', bytes: 5 }])
-  t.same([...one.receiving()], [{ installId: 'i-a', modelId: 'acme/m', bytes: 5 }])
+  t.same([...two.receiving()], [{ nodeId: 'n-a', modelId: 'acme/m', bytes: 5 }])
+  t.same([...one.receiving()], [{ nodeId: 'n-a', modelId: 'acme/m', bytes: 5 }])
   job.complete(10)
   one.changed()
   await settle(1000)
