@@ -38,16 +38,16 @@ export interface RemoteOptions {
 /** The capabilities of other nodes: which node serves a call, what it can do, and calling it. */
 export class Remote {
   readonly #options: RemoteOptions
-  readonly #listings: RemoteListings | undefined
   readonly #calls: RemoteCalls | undefined
+  /** What nodes listed, by install id. */
+  readonly #kept = new Map<string, Kept>()
+  readonly #underWay = new Map<string, Promise<RemoteListing>>()
 
   constructor (options: RemoteOptions) {
     const { clock, limits, cluster } = options
     this.#options = options
     if (cluster === undefined) return
-    const listings = new RemoteListings(cluster, clock)
-    this.#listings = listings
-    this.#calls = new RemoteCalls({ cluster, clock, limits, stale: (id) => { listings.forget(id) } })
+    this.#calls = new RemoteCalls({ cluster, clock, limits, stale: (id) => { this.#kept.delete(id) } })
   }
 
   /**
@@ -81,7 +81,7 @@ export class Remote {
 
   /** What a node answers to GET /v1/capabilities. Throws `unreachable`, or the node's own error. */
   async listing (node: NodeView, caller: Caller, signal: AbortSignal): Promise<Listing> {
-    return await this.#listings!.fresh(node, caller, signal)
+    return this.#keep(node, await this.#fetch(node, caller, signal)).listing
   }
 
   /**
@@ -89,8 +89,61 @@ export class Remote {
    * `capability_not_found`, `version_mismatch`, `revision_mismatch`, `invalid_request`, `unreachable`.
    */
   async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
-    const { listed, mediaType } = await knownEnd(this.#listings!.find(node, request, signal))
+    const { listed, mediaType } = pick(await knownEnd(this.#listingFor(node, request, signal)), request)
     return this.#calls!.capability(node, listed, mediaType, request)
+  }
+
+  /** What was kept of the node where it has what is asked for, else what it says now. */
+  async #listingFor (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<RemoteListing> {
+    const kept = this.#kept.get(node.installId)
+    const { capability_id: id, version, descriptor_revision: revision } = request
+    const fits = kept !== undefined && kept.nodeId === node.nodeId &&
+      this.#options.clock.mono() - kept.atMs < KEEP_MS &&
+      kept.value.listing.revisions[`${id}@${version}`] === revision
+    return fits ? kept.value : await raceAbort(this.#shared(node), signal)
+  }
+
+  /** One request for all calls that wait for the same listing. */
+  #shared (node: NodeView): Promise<RemoteListing> {
+    const running = this.#underWay.get(node.installId)
+    if (running !== undefined) return running
+    const work = this.#fetch(node, SELF, new AbortController().signal)
+      .then((value) => this.#keep(node, value))
+      .finally(() => { this.#underWay.delete(node.installId) })
+    this.#underWay.set(node.installId, work)
+    return work
+  }
+
+  #keep (node: NodeView, value: RemoteListing): RemoteListing {
+    this.#kept.set(node.installId, { nodeId: node.nodeId, atMs: this.#options.clock.mono(), value })
+    return value
+  }
+
+  async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
+    const late = new AbortController()
+    const stop = this.#options.clock.after(ANSWER_MS, () => {
+      late.abort(unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`))
+    })
+    try {
+      const signal = AbortSignal.any([given, late.signal])
+      return await this.#ask(node, caller, signal)
+    } catch (error) {
+      this.#kept.delete(node.installId)
+      throw error
+    } finally {
+      stop()
+    }
+  }
+
+  async #ask (node: NodeView, caller: Caller, signal: AbortSignal): Promise<RemoteListing> {
+    const { clock, cluster } = this.#options
+    const { text, headers } = await askNode(
+      { method: 'GET', path: '/v1/capabilities', caller, signal, timeoutMs: ANSWER_MS },
+      { cluster: cluster!, clock, node })
+    const listing = parsed(text)
+    if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
+    const mediaTypes = parsed(headers[MEDIA_TYPES_HEADER] ?? '{}')
+    return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
   }
 }
 
@@ -100,86 +153,6 @@ async function knownEnd<T> (work: Promise<T>): Promise<T> {
     return await work
   } catch (error) {
     throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
-  }
-}
-
-/** What other nodes can do, as they say themselves. */
-export class RemoteListings {
-  readonly #cluster: Cluster
-  readonly #clock: Clock
-  readonly #kept = new Map<string, Kept>()
-  readonly #underWay = new Map<string, Promise<RemoteListing>>()
-
-  constructor (cluster: Cluster, clock: Clock) {
-    this.#cluster = cluster
-    this.#clock = clock
-  }
-
-  /** The listing as the node answers it now. Throws `unreachable`, or the node's own error. */
-  async fresh (node: NodeView, caller: Caller, signal: AbortSignal): Promise<Listing> {
-    const value = await this.#fetch(node, caller, signal)
-    this.#keep(node, value)
-    return value.listing
-  }
-
-  /**
-   * The capability that a call asks for, with the media type it emits. Throws `capability_not_found`,
-   * `version_mismatch`, `revision_mismatch` as the node itself would, and `unreachable`.
-   */
-  async find (
-    node: NodeView, request: CallRequest, signal: AbortSignal
-  ): Promise<{ listed: Listed, mediaType: string | null }> {
-    const kept = this.#kept.get(node.installId)
-    if (kept !== undefined && kept.nodeId === node.nodeId && this.#clock.mono() - kept.atMs < KEEP_MS) {
-      const { capability_id: id, version, descriptor_revision: revision } = request
-      if (kept.value.listing.revisions[`${id}@${version}`] === revision) return pick(kept.value, request)
-    }
-    return pick(await raceAbort(this.#shared(node), signal), request)
-  }
-
-  /** What was kept of a node is old. */
-  forget (installId: string): void { this.#kept.delete(installId) }
-
-  /** One request for all calls that wait for the same listing. */
-  #shared (node: NodeView): Promise<RemoteListing> {
-    const running = this.#underWay.get(node.installId)
-    if (running !== undefined) return running
-    const work = this.#fetch(node, SELF, new AbortController().signal).then((value) => {
-      this.#keep(node, value)
-      return value
-    }).finally(() => { this.#underWay.delete(node.installId) })
-    this.#underWay.set(node.installId, work)
-    return work
-  }
-
-  #keep (node: NodeView, value: RemoteListing): void {
-    this.#kept.set(node.installId, { nodeId: node.nodeId, atMs: this.#clock.mono(), value })
-  }
-
-  async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
-    const late = new AbortController()
-    const stop = this.#clock.after(ANSWER_MS, () => {
-      late.abort(unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`))
-    })
-    try {
-      const signal = AbortSignal.any([given, late.signal])
-      return await this.#ask(node, caller, signal)
-    } catch (error) {
-      this.forget(node.installId)
-      throw error
-    } finally {
-      stop()
-    }
-  }
-
-  async #ask (node: NodeView, caller: Caller, signal: AbortSignal): Promise<RemoteListing> {
-    const { text, headers } = await askNode(
-      { method: 'GET', path: '/v1/capabilities', caller, signal, timeoutMs: ANSWER_MS },
-      { cluster: this.#cluster, clock: this.#clock, node })
-    const listing = parsed(text)
-    if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
-    const mediaTypes = parsed(headers[MEDIA_TYPES_HEADER] ?? '{}')
-    return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
   }
 }
 

@@ -1,7 +1,7 @@
 import { decodeFrames, FrameError } from '../calls/frames.js'
 import type { Frame } from '../calls/frames.js'
-import type { IoMode } from '../api/plugin.js'
-import type { JsonSchema } from '../api/schema.js'
+import type { Listing } from '../calls/registry.js'
+import type { Listed } from '../calls/remote.js'
 import { nearest } from '../config/nearest.js'
 import { apiFailure, asApiError, CliError, exitCodes, interrupted } from './errors.js'
 import type { Answer, Client } from './client.js'
@@ -9,23 +9,7 @@ import type { Invocation } from './verb.js'
 
 export type { Frame } from '../calls/frames.js'
 
-/** A capability as GET /v1/capabilities lists it. */
-export interface Listed {
-  id: string
-  version: string
-  title: string
-  description: string
-  io_mode: IoMode
-  input_schema: JsonSchema
-  output_schema: JsonSchema | null
-  input_chunk_schema: JsonSchema | null
-  output_chunk_schema: JsonSchema | null
-  annotations: Record<string, string>
-  revision: string
-  node_id: string
-}
-
-export interface Listing { node_id: string, capabilities: Listed[], revisions: Record<string, string> }
+export type { Listed, Listing }
 
 /** Splits `ID@VERSION`; the version may be missing. */
 export function parseId (text: string): { id: string, version?: string } {
