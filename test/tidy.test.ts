@@ -167,7 +167,7 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
 
 check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return target(path, from).startsWith('plugins/')
-  if (/^(yjs|y-)/.test(from)) return !/^kernel\/(cluster\/|state\/(sync|follower)\.ts$)/.test(path)
+  if (/^(yjs|y-)/.test(from)) return !/^kernel\/(cluster\/|state\/sync\.ts$|cli\/replica\.ts$)/.test(path)
   return !from.startsWith('node:') && !(packageOf(from) in dependencies)
 }).map((from) => ({ path, what: from }))))
 

@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
-import { apiFailure, CliError, exitCodes, interrupted, readApiError } from '../errors.js'
 import { MOMENTS, readMoment } from '../text.js'
-import type { Replica, ReplicaError } from '../../state/follower.js'
-import type { Client } from '../client.js'
+import type { Replica } from '../replica.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** A node that takes a connection and ends it at once is not asked more often than this, ms. */
@@ -44,6 +42,7 @@ async function stateThen (ctx: VerbContext, text: string, follow: boolean): Prom
 
 /** Prints what changed, after the whole state at first, until interrupted. */
 async function followState (ctx: VerbContext): Promise<never> {
+  const { openReplica } = await import('../replica.js')
   const { manifests } = await ctx.declared()
   const readings = new Set(manifests.flatMap(({ stateReadings = [] }) => stateReadings))
   let shown: ReadonlyMap<string, unknown> = new Map()
@@ -56,7 +55,7 @@ async function followState (ctx: VerbContext): Promise<never> {
   }
   let seconds = ctx.wait ?? 0
   for (;;) {
-    replica = await ctx.retry({ seconds, again: ctx.notYet }, () => follow(ctx.client, ctx.signal, show))
+    replica = await ctx.retry({ seconds, again: ctx.notYet }, () => openReplica(ctx.client, ctx.signal, show))
     show()
     const { quiet, why } = await ended(ctx, replica)
     replica.close()
@@ -97,32 +96,6 @@ function print (
 
 /** Changed keys with their new values; null: the key is gone. */
 export type Changes = Readonly<Record<string, unknown>>
-
-/**
- * Connects to the node's replica of /state. `changed` is called after every change. Throws CliError: 7 when
- * nothing answers, else by the answer.
- */
-export async function follow (client: Client, signal: AbortSignal, changed: () => void): Promise<Replica> {
-  const { openReplica, ReplicaError: Failure } = await import('../../state/follower.js')
-  const headers: Record<string, string> = client.token === undefined
-    ? {}
-    : { authorization: `Bearer ${client.token}` }
-  try {
-    return await openReplica({ url: client.url, headers, signal, clock: systemClock, changed })
-  } catch (error) {
-    throw error instanceof Failure ? asCliError(error, client) : error
-  }
-}
-
-function asCliError ({ kind, message, answer }: ReplicaError, { url }: Client): CliError {
-  if (kind === 'aborted') return interrupted()
-  if (answer !== undefined) return apiFailure(answer.status, readApiError(answer.body), answer.body)
-  if (kind === 'too late') {
-    return new CliError(exitCodes.notReady, `${url}: ${message}; \`svc doctor\` shows what is wrong`)
-  }
-  return new CliError(exitCodes.unreachable,
-    `no node answers at ${url}: ${message}; start one with \`svc up\`, or name another with --url`)
-}
 
 /** The keys whose values differ, with their new values; null for those that are gone. Pure. */
 export function changesBetween (

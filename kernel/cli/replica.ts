@@ -1,9 +1,10 @@
 import { WebSocket } from 'ws'
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
-import { delay } from '../api/clock.js'
+import { delay, systemClock } from '../api/clock.js'
+import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 import type { IncomingMessage } from 'node:http'
-import type { Clock } from '../api/clock.js'
+import type { Client } from './client.js'
 
 /** Longest wait for the first whole state, ms. */
 const SYNC_LIMIT_MS = 15_000
@@ -22,39 +23,21 @@ export interface Replica {
   close (): void
 }
 
-/** Why there is no replica. `refused` carries the node's answer. */
-export class ReplicaError extends Error {
-  override readonly name = 'ReplicaError'
-  readonly kind: 'refused' | 'unreachable' | 'too late' | 'aborted'
-  readonly answer: { status: number, body: string } | undefined
-  constructor (kind: ReplicaError['kind'], message: string, answer?: { status: number, body: string }) {
-    super(message)
-    this.kind = kind
-    this.answer = answer
-  }
-}
-
-export interface ReplicaOptions {
-  /** Address of the node's API, http or https. */
-  url: string
-  headers: Record<string, string>
-  signal: AbortSignal
-  clock: Clock
-  /** Called after every change, once the first whole state is there. */
-  changed (): void
-}
-
 /**
  * Opens `/state/sync` with the client protocol of y-websocket and resolves when the first whole state has
  * arrived. The document holds one root array `entries` of `{key, val}`; of two entries with one key the later
- * one counts. Throws ReplicaError.
+ * one counts. `changed` is called after every change from then on. Throws CliError: 7 when nothing answers,
+ * else by the answer.
  */
-export async function openReplica (options: ReplicaOptions): Promise<Replica> {
-  const { url, headers, signal, clock, changed } = options
+export async function openReplica (
+  { url, token }: Client, signal: AbortSignal, changed: () => void
+): Promise<Replica> {
   const failure = pending()
+  const unreachable = (why: string): CliError => new CliError(exitCodes.unreachable,
+    `no node answers at ${url}: ${why}; start one with \`svc up\`, or name another with --url`)
   const doc = new Doc()
   const provider = new WebsocketProvider(`${url.replace(/^http/, 'ws')}/state`, 'sync', doc, {
-    disableBc: true, connect: false, WebSocketPolyfill: socketWith(headers, failure.reject)
+    disableBc: true, connect: false, WebSocketPolyfill: socketWith(token, failure.reject, unreachable)
   })
   const entries = doc.getArray<{ key: string, val: unknown }>('entries')
   const close = (): void => {
@@ -70,12 +53,13 @@ export async function openReplica (options: ReplicaOptions): Promise<Replica> {
     })
   })
   const synced = new Promise<void>((resolve) => { provider.on('sync', (ok) => { if (ok) resolve() }) })
-  const stop = (): void => { failure.reject(new ReplicaError('aborted', 'aborted')) }
+  const stop = (): void => { failure.reject(interrupted()) }
   signal.addEventListener('abort', stop)
   if (signal.aborted) stop()
-  void over.then(({ why }) => { failure.reject(new ReplicaError('unreachable', why)) })
-  void delay(clock, SYNC_LIMIT_MS).then(() => {
-    failure.reject(new ReplicaError('too late', `no whole state within ${SYNC_LIMIT_MS / 1000} s`))
+  void over.then(({ why }) => { failure.reject(unreachable(why)) })
+  void delay(systemClock, SYNC_LIMIT_MS).then(() => {
+    failure.reject(new CliError(exitCodes.notReady,
+      `${url}: no whole state within ${SYNC_LIMIT_MS / 1000} s; \`svc doctor\` shows what is wrong`))
   })
   try {
     provider.connect()
@@ -91,8 +75,8 @@ export async function openReplica (options: ReplicaOptions): Promise<Replica> {
 }
 
 /** A promise that somebody may reject, and nobody has to wait for. */
-function pending (): { promise: Promise<never>, reject: (error: ReplicaError) => void } {
-  let reject: (error: ReplicaError) => void = () => {}
+function pending (): { promise: Promise<never>, reject: (error: CliError) => void } {
+  let reject: (error: CliError) => void = () => {}
   const promise = new Promise<never>((_, no) => { reject = no })
   promise.catch(() => {})
   return { promise, reject }
@@ -100,26 +84,26 @@ function pending (): { promise: Promise<never>, reject: (error: ReplicaError) =>
 
 /** The provider makes its own sockets; only a class can give them headers and read a refusal. */
 function socketWith (
-  headers: Record<string, string>, fail: (error: ReplicaError) => void
+  token: string | undefined, fail: (error: CliError) => void, unreachable: (why: string) => CliError
 ): typeof globalThis.WebSocket {
+  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
   class Socket extends WebSocket {
     constructor (address: string, protocols: string[]) {
       super(address, protocols, { headers })
       this.on('unexpected-response', (_, response) => { void refusal(response).then(fail) })
-      this.on('error', ({ message }) => { fail(new ReplicaError('unreachable', message)) })
+      this.on('error', ({ message }) => { fail(unreachable(message)) })
     }
   }
   return Socket as unknown as typeof globalThis.WebSocket
 }
 
 /** What the node answered instead of opening the socket. */
-async function refusal (response: IncomingMessage): Promise<ReplicaError> {
+async function refusal (response: IncomingMessage): Promise<CliError> {
   let body = ''
   try {
     for await (const part of response) if (body.length < BODY_LIMIT) body += String(part)
   } catch { /* the status alone has to do */ }
-  const status = response.statusCode ?? 0
-  return new ReplicaError('refused', `the node answered ${status}`, { status, body })
+  return apiFailure(response.statusCode ?? 0, readApiError(body), body)
 }
 
 function ending ({ code, reason }: { code: number, reason: string }): string {
