@@ -1,7 +1,7 @@
 import { accessSync, constants } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { monitorLoop } from './loop-delay.js'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
@@ -62,5 +62,33 @@ function disk (health: Health, freeBytes: number): void {
   for (const code of ['disk_full', 'disk_low'] as const) {
     if (code === fault) health.raise(code, `${(freeBytes / GiB).toFixed(1)} GiB are free.`)
     else health.clear(code)
+  }
+}
+
+const RESOLUTION_MS = 10
+
+/** How late the event loop was, in ms beyond what a timer asks for. */
+export interface LoopDelay { p50: number, p99: number, max: number }
+
+export interface LoopMonitor {
+  /** Figures since the start or the last reset. */
+  read (): LoopDelay
+  reset (): void
+  stop (): void
+}
+
+/** Watches the event loop. Node's histogram counts its own sampling period in; it is taken off here. */
+export function monitorLoop (): LoopMonitor {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
+  histogram.enable()
+  const beyond = (ns: number): number => Math.max(0, ns / 1e6 - RESOLUTION_MS)
+  return {
+    read: () => ({
+      p50: beyond(histogram.percentile(50)),
+      p99: beyond(histogram.percentile(99)),
+      max: beyond(histogram.max)
+    }),
+    reset () { histogram.reset() },
+    stop () { histogram.disable() }
   }
 }

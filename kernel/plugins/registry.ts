@@ -1,11 +1,13 @@
 import { parseNeed, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
-import { retiredWords } from '../api/retired-codes.js'
 import type { Manifest } from '../api/plugin.js'
 
 /** A contribution and the plugin it came from. */
 export interface Owned { owner: string, kind: string, key: string }
+
+/** Error reasons, conflict codes and event kinds that once meant something: never used again. */
+const RETIRED: ReadonlySet<string> = new Set()
 
 const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
@@ -92,7 +94,7 @@ function routeShape (kind: string, key: string): string {
 
 function retired (m: Manifest): string[] {
   return [...Object.keys(m.errors ?? {}), ...Object.keys(m.conflicts ?? {}), ...Object.keys(m.events ?? {})]
-    .filter((word) => retiredWords.has(word))
+    .filter((word) => RETIRED.has(word))
     .map((word) => `plugin "${m.name}": "${word}" was retired and is never used again`)
 }
 

@@ -1,14 +1,15 @@
 import os from 'node:os'
 import { MAX_READING_BYTES } from '../cluster/gossip.js'
+import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { withViews } from './state.js'
 import { schemaChecker } from '../api/validate.js'
-import type { ClusterCore, LinkPeer } from '../cluster/cluster.js'
-import type { Gossip } from '../cluster/gossip.js'
+import type { Network } from '../cluster/routes.js'
 import type { Caller, NodeInfo, Section } from '../api/plugin.js'
-import type { Health, NodeHealth } from '../plugins/health.js'
+import type { Assembly, KernelOptions } from '../plugins/assembly.js'
+import type { NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
-import type { NodeFacts, StateView } from './state.js'
+import type { NodeFacts } from './state.js'
 import type { Vitals } from '../machine/vitals.js'
 
 /** A node that gave no sign of life for so long is shown as unreachable, ms. */
@@ -70,24 +71,6 @@ const readings = {
   tasks: { type: 'object', additionalProperties: { type: 'object' } }
 } as const satisfies Record<string, JsonSchema>
 
-export interface FactsOptions {
-  node: NodeInfo
-  cluster: ClusterCore
-  gossip: Gossip
-  health: Health
-  vitals: () => Promise<Vitals>
-  url: () => string | null
-  /** Links of this node. */
-  peers: () => readonly LinkPeer[]
-  bandwidth: (installId: string) => number | null
-  tags: ReadonlySet<string>
-  views: ReadonlyMap<string, StateView>
-  /** Texts of the conflict that a lost node gets. */
-  unreachable: { readonly severity: 'warn' | 'error', readonly meaning: string, readonly remediation: string }
-  mono: () => number
-  now: () => number
-}
-
 /** Facts about every node: this one's as they are, the others' as they say. */
 export interface Facts {
   all (): Promise<NodeFacts[]>
@@ -104,34 +87,35 @@ const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]
 
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
-export function createFacts (options: FactsOptions): Facts {
+export function createFacts (kernel: Assembly): Facts {
+  const { cluster, gossip, machine } = kernel.options
   const sections = Object.fromEntries(Object.entries(portrait).map(([key, value]) =>
-    [key, options.cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
+    [key, cluster.sections.section<unknown>('node', { writer: 'node', summary: key, value })]
   )) as SelfPortrait
   let vitals: Vitals | undefined
   const own = async (view: NodeView): Promise<NodeFacts> =>
-    ownFacts(options, view, vitals = await options.vitals())
+    ownFacts(kernel, view, vitals = await machine.vitals())
   const others = (views: readonly NodeView[]): NodeFacts[] =>
-    views.map((view) => factsOf(options, sections, view))
+    views.map((view) => factsOf(kernel, sections, view))
   return {
     async all () {
-      const [self, ...rest] = options.cluster.directory.nodes()
+      const [self, ...rest] = cluster.directory.nodes()
       return [await own(self!), ...others(rest)]
     },
     known () {
-      const [self, ...rest] = options.cluster.directory.nodes()
-      return [ownFacts(options, self!, vitals), ...others(rest)]
+      const [self, ...rest] = cluster.directory.nodes()
+      return [ownFacts(kernel, self!, vitals), ...others(rest)]
     },
     async publish () {
-      const facts = await own(options.cluster.directory.nodes()[0]!)
+      const facts = await own(cluster.directory.nodes()[0]!)
       const { identity, health, resources, capabilities } = facts
       for (const [key, value] of Object.entries({ identity, health, resources, capabilities })) {
         const section = sections[key as keyof SelfPortrait]
         if (JSON.stringify(section.get(key)) !== JSON.stringify(value)) section.put(key, value)
       }
-      options.gossip.offer('system', facts.system)
-      options.gossip.offer('links', facts.links)
-      options.gossip.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
+      gossip.offer('system', facts.system)
+      gossip.offer('links', facts.links)
+      gossip.offer('tasks', fittingTasks(facts.tasks, TASKS_BYTES))
     }
   }
 }
@@ -156,9 +140,10 @@ const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
 const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
 /** This node's facts, with what its plugins add to them; no `vitals` before the first reading. */
-function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals | undefined): NodeFacts {
+function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined): NodeFacts {
   const { nodeId } = view
-  const health = options.health.snapshot()
+  const { options } = kernel
+  const health = kernel.health.snapshot()
   const resources: NodeResources =
     { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
   const base = {
@@ -166,11 +151,11 @@ function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals | undef
     nodeSystem: { [nodeId]: vitals?.system ?? null },
     nodeResources: { [nodeId]: resources }
   }
-  const views = new Map([...options.views].filter(([key]) => key in base))
+  const views = new Map([...kernel.views].filter(([key]) => key in base))
   const seen = withViews(base, views, NOBODY, () => {}) as typeof base
   return {
     view,
-    seenAt: options.now(),
+    seenAt: options.clock.now(),
     identity: identityOf(options.node, options.url()),
     memory: vitals?.memory ?? null,
     system: seen.nodeSystem[nodeId] ?? null,
@@ -178,8 +163,8 @@ function ownFacts (options: FactsOptions, view: NodeView, vitals: Vitals | undef
     network: vitals?.network ?? null,
     health,
     resources: seen.nodeResources[nodeId] ?? null,
-    capabilities: [...options.tags].sort(),
-    links: linksOf(options),
+    capabilities: [...kernel.tags].sort(),
+    links: linksOf(options.network),
     tasks: seen.tasks
   }
 }
@@ -197,24 +182,24 @@ function identityOf (node: NodeInfo, url: string | null): object {
   }
 }
 
-function linksOf ({ peers, bandwidth }: FactsOptions): LinkFact[] {
-  return peers().map(({ installId, nodeId, apiUrl, address, rttMs }) => {
+function linksOf (network: Network): LinkFact[] {
+  return network.peers().map(({ installId, nodeId, apiUrl, address, rttMs }) => {
     const cut = address.lastIndexOf(':')
     const ipAddress = address.slice(0, cut).replace(/^\[|\]$/g, '').replace(/^::ffff:/, '')
     const port = Number(apiUrl === null ? address.slice(cut + 1) : new URL(apiUrl).port || 80)
     const measured = rttMs === null ? null : Math.round(rttMs * 100) / 100
-    return { nodeId, ipAddress, port, rttMs: measured, bytesPerSecond: bandwidth(installId) }
+    return { nodeId, ipAddress, port, rttMs: measured, bytesPerSecond: network.bytesPerSecond(installId) }
   })
 }
 
 /** Another node's facts out of its document and its readings. */
-function factsOf (options: FactsOptions, sections: SelfPortrait, view: NodeView): NodeFacts {
+function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView): NodeFacts {
   const { nodeId, installId } = view
   const said = <T>(key: keyof SelfPortrait): T | null =>
     (sections[key].get(key, nodeId) as T | undefined) ?? null
   const read = <T>(key: keyof typeof readings): T | null => {
     const reading = options.gossip.latest(installId, key)
-    if (reading === undefined || options.mono() - reading.atMs > READING_MS) return null
+    if (reading === undefined || options.clock.mono() - reading.atMs > READING_MS) return null
     return problemOf[key](reading.value) === null ? reading.value as T : null
   }
   const seenAt = options.cluster.directory.seenAt(installId) ?? null
@@ -235,12 +220,12 @@ function factsOf (options: FactsOptions, sections: SelfPortrait, view: NodeView)
 }
 
 function healthOf (
-  options: FactsOptions, view: NodeView, said: NodeHealth | null, seenAt: number | null
+  { clock }: KernelOptions, view: NodeView, said: NodeHealth | null, seenAt: number | null
 ): NodeHealth {
   const health = said ?? { level: 'ok', reasons: [] }
-  const silentMs = seenAt === null ? Infinity : options.now() - seenAt
+  const silentMs = seenAt === null ? Infinity : clock.now() - seenAt
   if (view.live || silentMs <= UNREACHABLE_MS) return health
-  const { severity, meaning, remediation } = options.unreachable
+  const { severity, meaning, remediation } = kernelManifest.conflicts.unreachable
   const since = seenAt === null ? 'It was not heard since this node started.'
     : `It was last heard ${Math.round(silentMs / 1000)} s ago.`
   const reason = { code: 'unreachable', severity, message: `${meaning} ${since}`, remediation }

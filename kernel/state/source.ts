@@ -35,17 +35,7 @@ export interface StateSource {
 export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
-  const facts = createFacts({
-    node: options.node, cluster, gossip: options.gossip, vitals: options.machine.vitals, url: options.url,
-    health: kernel.health,
-    peers: () => options.network.peers(),
-    bandwidth: (installId) => options.network.bytesPerSecond(installId),
-    tags: kernel.tags,
-    views,
-    unreachable: kernelManifest.conflicts.unreachable,
-    mono: options.clock.mono,
-    now: options.clock.now
-  })
+  const facts = createFacts(kernel)
   const seenBy = (caller: Caller, nodes: readonly NodeFacts[]): Record<string, unknown> => {
     const { quorum, stale } = cluster.status()
     const { session } = cluster
