@@ -13,7 +13,7 @@ export interface PreviewRow {
 
 /** The sums of one node: of a placement that fits, or with every term of one that does not. */
 type NodeSums = Omit<PlanRank, 'freeAfterBytes'> & { name?: string } &
-  Partial<Need & Usable> & { availableBytes?: number }
+  Partial<Need & Usable>
 
 /** One line per node: what it needs and what it can use, with every term that is told. */
 function sumLine (node: NodeSums, name: string): string {
@@ -31,10 +31,10 @@ function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: No
     `runner ${showBytes(fixedBytes)}`
 }
 
-function useTerms ({ availableBytes, limitBytes, reservedBytes = 0 }: NodeSums): string {
-  if (availableBytes === undefined || limitBytes === undefined) return ''
+function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): string {
+  if (freeBytes === undefined || limitBytes === undefined) return ''
   const reserved = reservedBytes === 0 ? '' : `, less ${showBytes(reservedBytes)} of models that load`
-  return ` (the lesser of ${showBytes(availableBytes)} free and ${showBytes(limitBytes)} ` +
+  return ` (the lesser of ${showBytes(Math.max(0, freeBytes))} free and ${showBytes(limitBytes)} ` +
     `allowed${reserved})`
 }
 

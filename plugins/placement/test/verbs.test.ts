@@ -79,7 +79,7 @@ const details = {
   nodes: [{
     nodeId: 'id-n1', name: 'n1', backend: 'cpu', startLayer: 0, endLayer: 10, shareBytes: 10 * GIB,
     overhead: 1.3, cacheBytes: GIB / 2, fixedBytes: GIB / 4, neededBytes: 13.75 * GIB, usableBytes: 8 * GIB,
-    availableBytes: 9 * GIB, limitBytes: 12 * GIB, reservedBytes: GIB
+    freeBytes: 9 * GIB, limitBytes: 12 * GIB, reservedBytes: GIB
   }],
   suggestions: [
     { kind: 'stop', instanceId: B, text: `stop instance ${B} (acme/x)` },
