@@ -96,6 +96,7 @@ const ring = {
     },
     hostsByNode: { ...hosts, description: 'filled in by the node' },
     placement: { type: 'object', description: 'as /state shows it; the node writes its own' },
+    modelDigest: { ...text, description: 'as /state shows it; the node writes its own' },
     drainUntil: { ...text, description: 'as /state shows it; left out by the node' }
   }
 } as const

@@ -52,7 +52,9 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
     const ring = bodyOf(instance as unknown as Instance)
     // As /state would show an old one.
-    const shown = { placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z' }
+    const shown = {
+      placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z', modelDigest: 'sha256:0'
+    }
     const back = { RingInstance: { ...ring, ...shown, hostsByNode: null } }
     const { status, body } = await rig.ask('POST', '/instance', { instance: back })
     t.equal(status, 200, JSON.stringify(body))
