@@ -1,6 +1,16 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
+/** An object with these properties and no others. */
+const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
+  ({ type: 'object', additionalProperties: false, required, properties } as const)
+/** An object with exactly one of these properties. */
+const oneOf = <const P extends object>(properties: P) =>
+  ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties } as const)
+
 const text = { type: 'string' } as const
+const filled = { type: 'string', minLength: 1 } as const
+const textOrNull = { type: ['string', 'null'] } as const
+const objectOrNull = { type: ['object', 'null'] } as const
 const uuid = { type: 'string', format: 'uuid' } as const
 const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 const sharding = { enum: ['Pipeline', 'Tensor'] } as const
@@ -23,106 +33,78 @@ const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 /** Why nothing can be placed. */
 const refusals = [
   'model_unknown', 'insufficient_memory', 'no_connected_cycle', 'exclusions_removed_all',
-  'spread_unsupported',
-  'tensor_unsupported', 'tensor_indivisible', 'too_few_layers', 'no_backend', 'info_pending'
+  'spread_unsupported', 'tensor_unsupported', 'tensor_indivisible', 'too_few_layers', 'no_backend',
+  'info_pending'
 ] as const
 const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
 const commanding = ['no_master', 'no_quorum', 'session_changed'] as const
 
-const placed = {
-  type: 'object', additionalProperties: false,
-  required: ['message', 'command_id', 'instance_id', 'model_card'],
-  properties: { message: text, command_id: text, instance_id: text, model_card: { type: 'object' } }
-} as const
+const placed = object(['message', 'command_id', 'instance_id', 'model_card'],
+  { message: text, command_id: text, instance_id: text, model_card: { type: 'object' } })
 
 const place = {
   // No deadline of its own: with `wait` it answers when the model is ready, after timeout_seconds at last.
   method: 'POST', url: '/place_instance', authority: 'cluster:write', stream: true,
   summary: 'Plans where a model is to run and places it there; with `wait`, answers when it is ready.',
-  body: {
-    type: 'object', additionalProperties: false, required: ['model_id'],
-    properties: {
-      model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
-      excluded_nodes: {
-        ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
-      },
-      excluded_node_ids: { ...nodeRefs, description: 'another name of excluded_nodes' },
-      ttl_seconds: {
-        type: ['integer', 'null'], minimum: 1, maximum: 604_800,
-        description: 'unloaded after so long without a request; null for never'
-      },
-      wait: { type: 'boolean' },
-      timeout_seconds: { ...seconds, description: 'longest wait for it to be ready; 600 when absent' },
-      force: { type: 'boolean', description: 'memory is not checked; the event log tells of it' }
-    }
-  },
+  body: object(['model_id'], {
+    model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
+    excluded_nodes: {
+      ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
+    },
+    excluded_node_ids: { ...nodeRefs, description: 'another name of excluded_nodes' },
+    ttl_seconds: {
+      type: ['integer', 'null'], minimum: 1, maximum: 604_800,
+      description: 'unloaded after so long without a request; null for never'
+    },
+    wait: { type: 'boolean' },
+    timeout_seconds: { ...seconds, description: 'longest wait for it to be ready; 600 when absent' },
+    force: { type: 'boolean', description: 'memory is not checked; the event log tells of it' }
+  }),
   reply: placed,
   errors: [...refusals, ...waiting, ...commanding]
 } as const satisfies RouteDecl
 
-const layer = { type: 'integer', minimum: 0 } as const
-const shardOf = {
-  type: 'object', additionalProperties: false,
-  required: ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'],
-  properties: {
+const count = { type: 'integer', minimum: 0 } as const
+const shardBody = object(
+  ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'], {
     modelCard: { type: 'object', required: ['modelId'], properties: { modelId } },
-    deviceRank: layer, worldSize: { type: 'integer', minimum: 1 },
-    startLayer: layer, endLayer: layer, nLayers: layer
-  }
-} as const
-const shard = {
-  type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
-  properties: { PipelineShardMetadata: shardOf, TensorShardMetadata: shardOf }
-} as const
-const hosts = { type: ['object', 'null'] } as const
-const ring = {
-  type: 'object', additionalProperties: false,
-  required: ['instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'],
-  properties: {
-    instanceId: uuid,
-    contextTokenLimit: layer,
-    systemRole: { type: ['string', 'null'] },
-    engine: { type: 'string', minLength: 1 },
-    shardAssignments: {
-      type: 'object', additionalProperties: false, required: ['modelId', 'runnerToShard', 'nodeToRunner'],
-      properties: {
-        modelId,
-        runnerToShard: {
-          type: 'object', minProperties: 1, maxProperties: 1024, propertyNames: { format: 'uuid' },
-          additionalProperties: shard
-        },
-        nodeToRunner: { type: 'object', minProperties: 1, maxProperties: 1024, additionalProperties: uuid }
-      }
+    deviceRank: count, worldSize: { type: 'integer', minimum: 1 },
+    startLayer: count, endLayer: count, nLayers: count
+  })
+const someOf = { type: 'object', minProperties: 1, maxProperties: 1024 } as const
+const ringFields = {
+  instanceId: uuid,
+  contextTokenLimit: count,
+  systemRole: textOrNull,
+  engine: filled,
+  shardAssignments: object(['modelId', 'runnerToShard', 'nodeToRunner'], {
+    modelId,
+    runnerToShard: {
+      ...someOf, propertyNames: { format: 'uuid' },
+      additionalProperties: oneOf({ PipelineShardMetadata: shardBody, TensorShardMetadata: shardBody })
     },
-    hostsByNode: { ...hosts, description: 'filled in by the node' },
-    placement: { type: 'object', description: 'as /state shows it; the node writes its own' },
-    modelDigest: { ...text, description: 'as /state shows it; the node writes its own' },
-    drainUntil: { ...text, description: 'as /state shows it; left out by the node' }
-  }
+    nodeToRunner: { ...someOf, additionalProperties: uuid }
+  }),
+  hostsByNode: { ...objectOrNull, description: 'filled in by the node' },
+  placement: { type: 'object', description: 'as /state shows it; the node writes its own' },
+  modelDigest: { ...text, description: 'as /state shows it; the node writes its own' },
+  drainUntil: { ...text, description: 'as /state shows it; left out by the node' }
 } as const
-
-const star = {
-  ...ring,
-  required: [...ring.required, 'driverNode', 'donorEndpoints'],
-  properties: {
-    ...ring.properties,
-    driverNode: { type: 'string', minLength: 1 },
-    donorEndpoints: { ...hosts, description: 'filled in by the node' }
-  }
-} as const
+const ringRequired = [
+  'instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'
+] as const
+const star = object([...ringRequired, 'driverNode', 'donorEndpoints'], {
+  ...ringFields,
+  driverNode: filled,
+  donorEndpoints: { ...objectOrNull, description: 'filled in by the node' }
+})
 
 const create = {
   method: 'POST', url: '/instance', authority: 'cluster:write',
   summary: 'Places an instance as it is given, such as one of GET /instance/placement.',
-  body: {
-    type: 'object', additionalProperties: false, required: ['instance'],
-    properties: {
-      instance: {
-        type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
-        properties: { RingInstance: ring, LlamaRpcInstance: star }
-      }
-    }
-  },
+  body: object(['instance'], {
+    instance: oneOf({ RingInstance: object(ringRequired, ringFields), LlamaRpcInstance: star })
+  }),
   reply: placed,
   errors: ['invalid_request', 'node_not_found', ...refusals, ...commanding]
 } as const satisfies RouteDecl
@@ -130,60 +112,43 @@ const create = {
 const placement = {
   method: 'GET', url: '/instance/placement', authority: 'read',
   summary: 'The instance that a placement would make; nothing is placed.',
-  query: {
-    type: 'object', additionalProperties: false, required: ['model_id'],
-    properties: {
-      model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
-      instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 },
-      excluded_node_ids: excluded, excluded_nodes: excluded
-    }
-  },
+  query: object(['model_id'], {
+    model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
+    instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 },
+    excluded_node_ids: excluded, excluded_nodes: excluded
+  }),
   reply: tagged,
   errors: refusals
 } as const satisfies RouteDecl
 
+const preview = object([
+  'model_id', 'sharding', 'instance_meta', 'min_nodes', 'instance', 'memory_delta_by_node', 'error', 'reason',
+  'details'
+], {
+  model_id: text, sharding, instance_meta: { enum: instanceMeta.enum }, min_nodes: minNodes,
+  instance: objectOrNull,
+  memory_delta_by_node: objectOrNull,
+  error: textOrNull,
+  reason: textOrNull,
+  details: objectOrNull
+})
+
 const previews = {
   method: 'GET', url: '/instance/previews', authority: 'read',
   summary: 'Every way to place a model: the instance it gives, or why it cannot be.',
-  query: {
-    type: 'object', additionalProperties: false, required: ['model_id'],
-    properties: {
-      model_id: modelId,
-      node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
-      excluded_node_ids: excluded, excluded_nodes: excluded
-    }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['previews', 'unknown_nodes'],
-    properties: {
-      unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },
-      previews: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: [
-            'model_id', 'sharding', 'instance_meta', 'min_nodes', 'instance', 'memory_delta_by_node', 'error',
-            'reason', 'details'
-          ],
-          properties: {
-            model_id: text, sharding, instance_meta: { enum: instanceMeta.enum }, min_nodes: minNodes,
-            instance: { type: ['object', 'null'] },
-            memory_delta_by_node: { type: ['object', 'null'] },
-            error: { type: ['string', 'null'] },
-            reason: { type: ['string', 'null'] },
-            details: { type: ['object', 'null'] }
-          }
-        }
-      }
-    }
-  },
+  query: object(['model_id'], {
+    model_id: modelId,
+    node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
+    excluded_node_ids: excluded, excluded_nodes: excluded
+  }),
+  reply: object(['previews', 'unknown_nodes'], {
+    unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },
+    previews: { type: 'array', items: preview }
+  }),
   errors: ['model_unknown']
 } as const satisfies RouteDecl
 
-const params = {
-  type: 'object', additionalProperties: false, required: ['instance_id'],
-  properties: { instance_id: { type: 'string', minLength: 1, maxLength: 128 } }
-} as const
+const params = object(['instance_id'], { instance_id: { type: 'string', minLength: 1, maxLength: 128 } })
 
 const get = {
   method: 'GET', url: '/instance/:instance_id', authority: 'read',
@@ -195,29 +160,21 @@ const remove = {
   method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write',
   summary: 'Stops an instance at once, or with drain_seconds when the requests it has have ended.',
   params,
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      drain_seconds: {
-        type: 'integer', minimum: 0, maximum: 3600,
-        description: 'longest time for open requests; plugins.placement.drain_seconds when absent'
-      }
+  query: object([], {
+    drain_seconds: {
+      type: 'integer', minimum: 0, maximum: 3600,
+      description: 'longest time for open requests; plugins.placement.drain_seconds when absent'
     }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['message', 'command_id', 'instance_id'],
-    properties: { message: text, command_id: text, instance_id: text }
-  },
+  }),
+  reply: object(['message', 'command_id', 'instance_id'],
+    { message: text, command_id: text, instance_id: text }),
   errors: ['instance_not_found', ...commanding]
 } as const satisfies RouteDecl
 
 const awaitReady = {
   method: 'GET', url: '/instance/await', authority: 'read', stream: true,
   summary: 'Server-sent events: one when an instance of the model is ready, or when the time is up.',
-  query: {
-    type: 'object', additionalProperties: false, required: ['model_id'],
-    properties: { model_id: modelId, timeout_seconds: { ...seconds, default: 600 } }
-  },
+  query: object(['model_id'], { model_id: modelId, timeout_seconds: { ...seconds, default: 600 } }),
   produces: 'text/event-stream'
 } as const satisfies RouteDecl
 
