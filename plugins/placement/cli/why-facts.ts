@@ -1,7 +1,9 @@
 import { systemClock } from '../../../kernel/index.js'
+import type { LogLine } from '../../../kernel/index.js'
 import { isVerbError, plain } from '../../../kernel/cli/index.js'
 import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
+import type { ShownSpan, TraceHead } from '../../tracing/trace-file.js'
 import type { SeenState } from './state.js'
 
 /** A task as GET /state shows it. */
@@ -18,31 +20,8 @@ export interface SeenTask {
 /** An event of GET /events. */
 export interface SeenEvent { at: string, origin: string, event: Record<string, Record<string, unknown>> }
 
-/** A span of GET /v1/traces/cluster/{id}. */
-export interface SeenSpan {
-  name: string
-  startUs: number
-  durationUs: number
-  category: string
-  nodeId: string
-  attrs: Record<string, unknown>
-}
-
-/** What a trace says of its request as a whole. */
-export interface TraceHead {
-  taskId: string
-  commandId: string
-  createdAt: string
-  modelId: string
-  taskKind: string
-  durationUs: number
-  outcome: string
-  reason: string | null
-  places: { nodeId: string, name: string, process: string }[]
-}
-
 /** A line of GET /v1/logs/cluster. */
-export interface SeenLine { node: string, at: string, message: string, fields: Record<string, unknown> }
+export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { node: string }
 
 /** The parts of GET /state that tell about requests. */
 export interface WhyState extends SeenState {
@@ -62,7 +41,7 @@ export interface RequestFacts {
   nowMs: number
   state: WhyState
   tracing: boolean | null
-  trace: { head: TraceHead | null, spans: SeenSpan[] } | null
+  trace: { head: TraceHead | null, spans: ShownSpan[] } | null
   /** The event that says it failed. */
   failed: SeenEvent | null
   /** Events around it, oldest first. */
@@ -151,7 +130,7 @@ export async function gather (ctx: VerbContext, id: string): Promise<RequestFact
   const state = await ctx.client.json<WhyState>('/state')
   const [tracing, spans, raw, failures] = await Promise.all([
     look<{ enabled: boolean }>('whether requests are traced', '/v1/tracing'),
-    look<{ traces: SeenSpan[] }>('the traces', `/v1/traces/cluster/${id}`, 'trace_not_found'),
+    look<{ traces: ShownSpan[] }>('the traces', `/v1/traces/cluster/${id}`, 'trace_not_found'),
     look<{ otherData: TraceHead }>(null, `/v1/traces/cluster/${id}/raw`),
     look<{ events: SeenEvent[] }>('the tasks that failed', `/events?kinds=TaskFailed&limit=${MOST}`)
   ])

@@ -3,7 +3,8 @@ import { bodyOf } from '../../runners/service.js'
 import { serves } from '../progress/progress.js'
 import { nameOf } from './state.js'
 import { aboutOf, partsOf, taskIn } from './why-facts.js'
-import type { About, RequestFacts, SeenSpan, StateThen } from './why-facts.js'
+import type { ShownSpan } from '../../tracing/trace-file.js'
+import type { About, RequestFacts, StateThen } from './why-facts.js'
 import { eventText, partWords } from './why-words.js'
 
 /** A part of the time a request took; one line for all steps of one kind at one node. */
@@ -125,7 +126,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 }
 
 /** What took how long: the steps of one kind at one node together, without the whole. */
-function partsOfSpans (spans: readonly SeenSpan[], name: (id: string) => string): Part[] {
+function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string): Part[] {
   const zero = Math.min(...spans.map(({ startUs }) => startUs))
   const parts = new Map<string, Part>()
   for (const span of spans) {

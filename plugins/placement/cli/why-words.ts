@@ -1,6 +1,7 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { partsOf } from './why-facts.js'
-import type { About, SeenEvent, SeenSpan } from './why-facts.js'
+import type { ShownSpan } from '../../tracing/trace-file.js'
+import type { About, SeenEvent } from './why-facts.js'
 
 /** Steps of a trace in plain words, by the first word or words of their name. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
@@ -21,7 +22,7 @@ const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
 ]
 
 /** What a step is about; its name where nobody has words for it. */
-export function partWords ({ name }: Pick<SeenSpan, 'name'>): string {
+export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
   return PARTS.find(([pattern]) => pattern.test(name))?.[1] ?? plain(name)
 }
 

@@ -1,6 +1,6 @@
 import { kernelError, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { claimsByNode, gib, needOf, usableOf } from '../planner/memory.js'
+import { gib, needOf, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
@@ -119,8 +119,7 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const backends = traits.backends.filter((name) =>
     card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
   const told = { ...node, memory: node.memory! }
-  const claims = claimsByNode(view)(nodeId)
-  const offers = backends.map((backend) => ({ backend, ...usableOf(told, backend, claims) }))
+  const offers = backends.map((backend) => ({ backend, ...usableOf(told, backend, view) }))
   const best = Math.max(0, ...offers.map(({ usableBytes }) => usableBytes))
   if (need.neededBytes < best) return
   throw refuse('insufficient_memory',

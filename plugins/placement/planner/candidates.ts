@@ -1,5 +1,5 @@
-import { claimsByNode, needOf, usableOf } from './memory.js'
-import type { Need, NodeClaims, Part, Usable } from './memory.js'
+import { needOf, usableOf } from './memory.js'
+import type { Need, Part, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
 /** What is asked, with the engine's traits at hand. */
@@ -80,49 +80,38 @@ export function jobNeed (job: Job, part: Part): Need {
 
 /** Sorts the nodes of the view. */
 export function survey (job: Job, view: ClusterView): Survey {
-  const excluded = new Set(job.request.excluded)
-  const claims = claimsByNode(view)
+  const { card: { modelId }, excluded: ids } = job.request
+  const excluded = new Set(ids)
   const out: Survey = { candidates: [], excluded: [], withoutBackend: [], management: [] }
   for (const node of [...view.nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))) {
+    const pending = node.memory === null || node.backends === null || node.participation === null
+    const options = optionsOf(job, node, pending, view)
+    const stagedBytes = node.stagedBytes.get(modelId) ?? 0
     if (node.participation === 'management') out.management.push(node)
-    else if (backendsOf(job, node).length === 0) out.withoutBackend.push(node)
+    else if (options.length === 0) out.withoutBackend.push(node)
     else if (excluded.has(node.nodeId) || excluded.has(node.installId)) out.excluded.push(node)
-    else out.candidates.push(candidateOf(job, node, claims(node.nodeId)))
+    else out.candidates.push({ node, pending, stagedBytes, options })
   }
   return out
 }
 
-/** Backends on which the node can run the model, best first; of an untold node, all that are thinkable. */
-function backendsOf (
-  { request: { card }, traits }: Job, node: NodeFacts
-): { backend: string, order: number }[] {
-  const told = node.backends === null ? traits.backends : ownList(node.backends, card.engine)
-  return [...new Set(told)]
-    .filter((backend) => card.backends.includes(backend))
-    .map((backend) => ({ backend, order: orderOf(traits, backend) }))
-    .sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))
-}
-
-/** Backends the engine does not list come after all it does. */
-function orderOf ({ backends }: EngineTraits, backend: string): number {
-  const at = backends.indexOf(backend)
-  return at < 0 ? backends.length : at
-}
-
-function ownList (lists: Readonly<Record<string, readonly string[]>>, key: string): readonly string[] {
-  return Object.hasOwn(lists, key) ? lists[key]! : []
-}
-
-function candidateOf (job: Job, node: NodeFacts, claims: NodeClaims): CandidateNode {
-  const { memory } = node
-  const pending = memory === null || node.backends === null || node.participation === null
-  const options = backendsOf(job, node).map(({ backend, order }) => {
+/** Ways to run the model on the node, best first; of an untold node, all that are thinkable. */
+function optionsOf (
+  job: Job, node: NodeFacts, pending: boolean, view: ClusterView
+): BackendOption[] {
+  const { request: { card }, traits } = job
+  const told = node.backends === null ? traits.backends
+    : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
+  const untold = { ...node, memory: BOUNDLESS, vram: null }
+  return [...new Set(told)].filter((backend) => card.backends.includes(backend)).map((backend) => {
     const usable = pending
-      ? usableOf({ ...node, memory: BOUNDLESS, vram: null }, backend, { reserved: [], releasing: [] })
-      : usableOf({ ...node, memory }, backend, claims)
+      ? usableOf(untold, backend, { reservations: [], releasing: [] })
+      : usableOf({ ...node, memory: node.memory! }, backend, view)
+    const at = traits.backends.indexOf(backend)
+    // Backends the engine does not list come after all it does.
+    const order = at < 0 ? traits.backends.length : at
     return { backend, order, usable, layers: layersThatFit(job, usable.usableBytes) }
-  })
-  return { node, pending, stagedBytes: node.stagedBytes.get(job.request.card.modelId) ?? 0, options }
+  }).sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))
 }
 
 /** By halves: a layer more never needs less. */

@@ -60,7 +60,7 @@ export interface Usable {
 type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 
 /** Which memory a backend of the node uses. */
-function poolOf (node: NodeFacts, backend: string): 'ram' | 'vram' {
+function memoryKind (node: NodeFacts, backend: string): 'ram' | 'vram' {
   return backend === 'cpu' || node.vram === null ? 'ram' : 'vram'
 }
 
@@ -68,16 +68,24 @@ function poolOf (node: NodeFacts, backend: string): 'ram' | 'vram' {
  * What a backend of the node can use: at most 0.75 of the RAM or 0.90 of the GPU's memory, and what is
  * available once the releases are through, less the reservations. Never below 0.
  */
-export function usableOf (node: ToldNode, backend: string, claims: NodeClaims): Usable {
-  const memory = poolOf(node, backend)
+export function usableOf (
+  node: ToldNode, backend: string, claims: Pick<ClusterView, 'reservations' | 'releasing'>
+): Usable {
+  const memory = memoryKind(node, backend)
   const sum = (list: readonly MemoryClaim[]): number => list
-    .filter((claim) => poolOf(node, claim.backend) === memory)
+    .filter((claim) => claim.nodeId === node.nodeId && memoryKind(node, claim.backend) === memory)
     .reduce((bytes, claim) => bytes + claim.bytes, 0)
-  const [reservedBytes, releasingBytes] = [sum(claims.reserved), sum(claims.releasing)]
-  const pool = memory === 'vram' ? vramOf(node.vram!) : ramOf(node.memory)
-  const freeSoon = Math.min(pool.freeBytes + releasingBytes, pool.limitBytes)
+  const [reservedBytes, releasingBytes] = [sum(claims.reservations), sum(claims.releasing)]
+  const { ramTotal, ramAvailable } = node.memory
+  let [totalBytes, limitBytes, freeBytes] = [ramTotal, Math.floor(ramTotal * 3 / 4), ramAvailable]
+  if (memory === 'vram') {
+    totalBytes = node.vram!.total
+    limitBytes = Math.floor(totalBytes * 9 / 10)
+    freeBytes = limitBytes - node.vram!.used
+  }
+  const freeSoon = Math.min(freeBytes + releasingBytes, limitBytes)
   const usableBytes = Math.max(0, Math.floor(freeSoon - reservedBytes))
-  return { memory, ...pool, reservedBytes, releasingBytes, usableBytes }
+  return { memory, totalBytes, limitBytes, freeBytes, reservedBytes, releasingBytes, usableBytes }
 }
 
 /**
@@ -88,36 +96,6 @@ export function bytesToFree (usable: Usable, neededBytes: number): number | null
   const { freeBytes, limitBytes, reservedBytes, releasingBytes } = usable
   if (neededBytes + reservedBytes >= Math.floor(limitBytes)) return null
   return Math.max(1, Math.ceil(neededBytes + 1 + reservedBytes - releasingBytes - freeBytes))
-}
-
-type Pool = Pick<Usable, 'totalBytes' | 'limitBytes' | 'freeBytes'>
-
-function ramOf ({ ramTotal, ramAvailable }: ToldNode['memory']): Pool {
-  return { totalBytes: ramTotal, limitBytes: Math.floor(ramTotal * 3 / 4), freeBytes: ramAvailable }
-}
-
-function vramOf ({ total, used }: NonNullable<NodeFacts['vram']>): Pool {
-  const limitBytes = Math.floor(total * 9 / 10)
-  return { totalBytes: total, limitBytes, freeBytes: limitBytes - used }
-}
-
-/** The claims on one node. */
-export interface NodeClaims { reserved: readonly MemoryClaim[], releasing: readonly MemoryClaim[] }
-
-/** The claims of a view by node. */
-export function claimsByNode (view: ClusterView): (nodeId: string) => NodeClaims {
-  const [reserved, releasing] = [grouped(view.reservations), grouped(view.releasing)]
-  return (nodeId) => ({ reserved: reserved.get(nodeId) ?? [], releasing: releasing.get(nodeId) ?? [] })
-}
-
-function grouped (claims: readonly MemoryClaim[]): Map<string, MemoryClaim[]> {
-  const byNode = new Map<string, MemoryClaim[]>()
-  for (const claim of claims) {
-    const list = byNode.get(claim.nodeId)
-    if (list === undefined) byNode.set(claim.nodeId, [claim])
-    else list.push(claim)
-  }
-  return byNode
 }
 
 const GIB = 1024 ** 3

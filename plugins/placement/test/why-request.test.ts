@@ -3,7 +3,8 @@ import { requestIdIn } from '../cli/why.js'
 import { partWords, eventText } from '../cli/why-words.js'
 import { aboutOf } from '../cli/why-facts.js'
 import { storyOf } from '../cli/why-story.js'
-import type { RequestFacts, SeenEvent, SeenSpan, SeenTask } from '../cli/why-facts.js'
+import type { ShownSpan, TraceHead } from '../../tracing/trace-file.js'
+import type { RequestFacts, SeenEvent, SeenTask } from '../cli/why-facts.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const TASK = '11111111-2222-5333-8444-555555555555'
@@ -22,8 +23,8 @@ const failure = event(3000, 'TaskFailed', {
 })
 const span = (
   name: string, category: string, startMs: number, ms: number, nodeId = 'id-n1', attrs: object = {}
-): SeenSpan => ({
-  name, category, nodeId, startUs: (START + startMs) * 1000, durationUs: ms * 1000, attrs: { ...attrs }
+): ShownSpan => ({
+  name, category, nodeId, rank: 0, startUs: (START + startMs) * 1000, durationUs: ms * 1000, attrs: { ...attrs }
 })
 const spans = [
   span('request', 'request', 0, 2000, 'id-n1', { call: 'POST /v1/chat/completions', outcome: 'completed' }),
@@ -32,12 +33,14 @@ const spans = [
   span('prefill', 'prefill', 100, 400, 'id-n2'), span('generate', 'generate', 500, 700, 'id-n2'),
   span('generate', 'generate', 1200, 800, 'id-n2'), span('odd\u001b', 'else', 1990, 1, 'id-n2')
 ]
-const head = {
+const head: TraceHead = {
   taskId: TASK, commandId: COMMAND, createdAt: at(0), modelId: 'acme/chat', taskKind: 'chat@1.0.0',
   durationUs: 2e6, outcome: 'completed', reason: null,
   places: [
-    { nodeId: 'id-n1', name: 'n1', process: 'node' }, { nodeId: 'id-n2', name: 'n2', process: 'runner' }
-  ]
+    { nodeId: 'id-n1', name: 'n1', process: 'node', rank: 0 },
+    { nodeId: 'id-n2', name: 'n2', process: 'runner', rank: 0 }
+  ],
+  traceId: '', spanId: '', parentSpanId: null, clocks: [], droppedSpans: 0
 }
 
 const facts = (more: Partial<RequestFacts> = {}): RequestFacts => ({
