@@ -1,8 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { SvcError } from '../../../kernel/index.js'
-import type { NodeView } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import { idOf } from '../place/instance.js'
@@ -30,27 +28,11 @@ const NO_PROGRESS = 'no_progress'
 /** Events after which something may have to be done. */
 const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
 
-/** Has the master keep in place what was placed, from now until the plugin stops. */
-export function startKeeper (planning: Planning): void {
-  const { ctx } = planning
-  const { session, cluster, state } = ctx.deps
-  const keeper = new Keeper(planning)
-  const poke = (): void => { keeper.poke() }
-  ctx.effect('keeper', () => { keeper.close() })
-  ctx.effect('new session', session.onChange(() => { keeper.sessionChanged() }))
-  ctx.effect('nodes that come and go', cluster.onPeers(poke))
-  ctx.sections.waiting.observe(poke)
-  for (const kind of SIGNS) ctx.on(kind, poke)
-  ctx.effect('changes of what is placed', state.onChange(() => { keeper.stateChanged() }))
-  ctx.every('look at what is placed', LOOK_EVERY_MS, () => { keeper.tick() })
-  keeper.sessionChanged()
-}
-
 /**
- * Keeps what was placed in place: on the master it looks at what is there, decides, and does it. One look at
- * a time. On other nodes it only notes who is missing.
+ * Keeps what was placed in place, from its making until the plugin stops: on the master it looks at what is
+ * there, decides, and does it. One look at a time. On other nodes it only notes who is missing.
  */
-class Keeper {
+export class Keeper {
   readonly #planning: Planning
   readonly #ctx: PlacementContext
   readonly #placing: Placing
@@ -72,39 +54,46 @@ class Keeper {
   #nodesSeen = ''
 
   constructor (planning: Planning) {
+    const { ctx } = planning
+    const { session, cluster, state } = ctx.deps
     this.#planning = planning
-    this.#ctx = planning.ctx
+    this.#ctx = ctx
     this.#placing = new Placing(planning)
-    this.#sessionSince = planning.ctx.clock.mono()
+    this.#sessionSince = ctx.clock.mono()
+    const poke = (): void => { this.#poke() }
+    ctx.effect('keeper', () => {
+      // A command under way, which may wait for a master, is left alone.
+      this.#closed = true
+      this.#cancel()
+    })
+    ctx.effect('new session', session.onChange(() => { this.#sessionChanged() }))
+    ctx.effect('nodes that come and go', cluster.onPeers(poke))
+    ctx.sections.waiting.observe(poke)
+    for (const kind of SIGNS) ctx.on(kind, poke)
+    // What need not be seen at once: the next tick looks.
+    ctx.effect('changes of what is placed', state.onChange(() => { this.#atRest = false }))
+    ctx.every('look at what is placed', LOOK_EVERY_MS, () => { this.#tick() })
+    this.#sessionChanged()
   }
 
   /** Something changed: looks soon, after a pause at once. */
-  poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
-
-  /** Something changed that need not be seen at once: the next tick looks. */
-  stateChanged (): void { this.#atRest = false }
+  #poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
   /**
    * Looks unless all is as it was and as it is to be: that a node leaves is told without a sign. What a node
    * that is not the master notes costs nothing.
    */
-  tick (): void {
+  #tick (): void {
     const { isMaster } = this.#ctx.deps.session
-    if (!isMaster || !this.#atRest || this.#nodesSeen !== this.#nodes()) this.poke()
+    if (!isMaster || !this.#atRest || this.#nodesSeen !== this.#nodes()) this.#poke()
   }
 
   /** The session changed, or its master is lost. */
-  sessionChanged (): void {
+  #sessionChanged (): void {
     const { clock, deps: { session } } = this.#ctx
     if (session.sessionId !== this.#session) this.#sessionSince = clock.mono()
     this.#session = session.sessionId
-    this.poke()
-  }
-
-  /** Nothing is looked at any more. A command under way, which may wait for a master, is left alone. */
-  close (): void {
-    this.#closed = true
-    this.#cancel()
+    this.#poke()
   }
 
   /** Looks at that time, unless it looks earlier anyway. */
@@ -138,17 +127,20 @@ class Keeper {
   }
 
   async #look (): Promise<void> {
-    const { session, cluster } = this.#ctx.deps
+    const { clock, deps: { session, cluster } } = this.#ctx
+    const sessionAge = clock.mono() - this.#sessionSince
     if (!session.isMaster) {
-      this.#losses([], cluster.nodes(), new Set())
+      this.#lost.look([], cluster.nodes(), clock.mono(), sessionAge)
       return
     }
     const sessionId = session.sessionId
     const still = (): boolean => session.isMaster && session.sessionId === sessionId && !this.#closed
     this.#nodesSeen = this.#nodes()
     const facts = this.#planning.facts.now()
-    const losses = this.#losses(Object.values(facts.instances), facts.nodes.map(({ view }) => view),
-      reachedByOthers(facts, cluster.self.nodeId))
+    const nodes = facts.nodes.map(({ view }) => view)
+    const reached = reachedByOthers(facts, cluster.self.nodeId)
+    const losses =
+      this.#lost.look(Object.values(facts.instances), nodes, clock.mono(), sessionAge, reached)
     const steps = this.#decide(facts, losses)
     if (steps.length > 0 || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
@@ -174,13 +166,6 @@ class Keeper {
   #nodes (): string {
     return this.#ctx.deps.cluster.nodes().map(({ nodeId, live, leaving }) =>
       `${nodeId} ${live} ${leaving === true}`).join()
-  }
-
-  #losses (
-    instances: readonly Instance[], nodes: readonly NodeView[], reached: ReadonlySet<string>
-  ): Losses {
-    const now = this.#ctx.clock.mono()
-    return this.#lost.look(instances, nodes, now, now - this.#sessionSince, reached)
   }
 
   #decide (facts: Facts, losses: Losses): Step[] {

@@ -24,7 +24,8 @@ const failure = event(3000, 'TaskFailed', {
 const span = (
   name: string, category: string, startMs: number, ms: number, nodeId = 'id-n1', attrs: object = {}
 ): ShownSpan => ({
-  name, category, nodeId, rank: 0, startUs: (START + startMs) * 1000, durationUs: ms * 1000, attrs: { ...attrs }
+  name, category, nodeId, rank: 0, startUs: (START + startMs) * 1000, durationUs: ms * 1000,
+  attrs: { ...attrs }
 })
 const spans = [
   span('request', 'request', 0, 2000, 'id-n1', { call: 'POST /v1/chat/completions', outcome: 'completed' }),
