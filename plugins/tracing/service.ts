@@ -1,5 +1,7 @@
 import { defineService } from '../../kernel/index.js'
 
+export type { ShownSpan, TraceHead } from './trace-file.js'
+
 /** What became of the traces of this node since its start. */
 export interface TraceCounters {
   /** Requests recorded to their end. */

@@ -3,7 +3,7 @@ import type { LogLine } from '../../../kernel/index.js'
 import { isVerbError, plain } from '../../../kernel/cli/index.js'
 import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
-import type { ShownSpan, TraceHead } from '../../tracing/trace-file.js'
+import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenState } from './state.js'
 
 /** A task as GET /state shows it. */

@@ -3,7 +3,7 @@ import { bodyOf } from '../../runners/service.js'
 import { serves } from '../progress/progress.js'
 import { nameOf } from './state.js'
 import { aboutOf, partsOf, taskIn } from './why-facts.js'
-import type { ShownSpan } from '../../tracing/trace-file.js'
+import type { ShownSpan } from '../../tracing/service.js'
 import type { About, RequestFacts, StateThen } from './why-facts.js'
 import { eventText, partWords } from './why-words.js'
 

@@ -1,6 +1,6 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { partsOf } from './why-facts.js'
-import type { ShownSpan } from '../../tracing/trace-file.js'
+import type { ShownSpan } from '../../tracing/service.js'
 import type { About, SeenEvent } from './why-facts.js'
 
 /** Steps of a trace in plain words, by the first word or words of their name. */

@@ -3,7 +3,7 @@ import { requestIdIn } from '../cli/why.js'
 import { partWords, eventText } from '../cli/why-words.js'
 import { aboutOf } from '../cli/why-facts.js'
 import { storyOf } from '../cli/why-story.js'
-import type { ShownSpan, TraceHead } from '../../tracing/trace-file.js'
+import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { RequestFacts, SeenEvent, SeenTask } from '../cli/why-facts.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
