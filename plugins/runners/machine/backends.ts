@@ -30,9 +30,8 @@ export function chooseBackend ({ engine, offers, declared, runtimes }: BackendQu
       remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml and restart.`
     }
   }
-  const found = offers.find(
-    (name) => name === 'cpu' || (name === 'cuda' && runtimes.cuda && runtimes.nvidiaDevice)
-  )
+  const found = offers.find((name) =>
+    name === 'cpu' || (name === 'cuda' && runtimes.cuda && runtimes.nvidiaDevice))
   if (found !== undefined) return { backend: found, declared: false }
   return {
     backend: null,
@@ -47,8 +46,7 @@ export const runtimesFor = (engine: { external?: boolean | undefined }, runtimes
 
 /** Reads the `backends` table of the configuration, whose values the schema has checked. */
 export function declaredBackend (
-  backends: Readonly<Record<string, unknown>>,
-  engine: string
+  backends: Readonly<Record<string, unknown>>, engine: string
 ): string | undefined {
   const value = Object.hasOwn(backends, engine) ? backends[engine] : undefined
   return typeof value === 'string' ? value : undefined
@@ -68,24 +66,18 @@ const OVERRIDE = /^SVC_[A-Z0-9_]+_SERVER_BIN$/
  * capitals, dashes as underscores. `llama-server` reads SVC_LLAMA_SERVER_BIN.
  */
 export function overrideVariable (engine: string): string {
-  const name = engine
-    .replace(/-server$/, '')
-    .toUpperCase()
-    .replace(/[^A-Z0-9]/g, '_')
+  const name = engine.replace(/-server$/, '').toUpperCase().replace(/[^A-Z0-9]/g, '_')
   return `SVC_${name}_SERVER_BIN`
 }
 
 /** Every override that is set, checked. `uid` is the user the node runs as. */
 export async function checkOverrides (
-  env: Readonly<Record<string, string | undefined>>,
-  uid: number
+  env: Readonly<Record<string, string | undefined>>, uid: number
 ): Promise<BinaryOverride[]> {
-  const set = Object.entries(env).filter(
-    (entry): entry is [string, string] => OVERRIDE.test(entry[0]) && entry[1] !== undefined
-  )
-  return await Promise.all(
-    set.sort().map(async ([variable, path]) => ({ variable, path, problem: await binaryProblem(path, uid) }))
-  )
+  const set = Object.entries(env).filter((entry): entry is [string, string] =>
+    OVERRIDE.test(entry[0]) && entry[1] !== undefined)
+  return await Promise.all(set.sort().map(async ([variable, path]) =>
+    ({ variable, path, problem: await binaryProblem(path, uid) })))
 }
 
 /**

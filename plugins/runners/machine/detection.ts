@@ -1,9 +1,9 @@
-import type { Context, Gpu, Logger, Caller, Machine } from '../../../kernel/index.js'
-import { overrideVariable, declaredBackend } from './backends.js'
-import type { BinaryOverride, checkOverrides } from './backends.js'
+import type { Caller, Context, Logger, Machine } from '../../../kernel/index.js'
+import { declaredBackend, overrideVariable } from './backends.js'
+import type { BinaryOverride } from './backends.js'
+import { findConflict } from './conflicts.js'
+import type { ConflictCode, Observation } from './conflicts.js'
 import { conflicts } from '../declarations.js'
-import { byCode, detect, invalidBinaries } from './detect.js'
-import type { Conflict, ConflictCode, EngineOffer } from './detect.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
 import type { RuntimeFiles, Runtimes } from './runtimes.js'
@@ -11,14 +11,12 @@ import type { RuntimeFiles, Runtimes } from './runtimes.js'
 /** GPUs are looked for this long after the start, so as not to delay the first model. */
 const GPU_DELAY_MS = 1_000
 
-interface DetectionParts {
+interface DetectionParts extends Pick<Observation, 'declared' | 'engines'> {
   files: RuntimeFiles
   gpus: Machine['gpus']
-  overrides: () => ReturnType<typeof checkOverrides>
-  declared: Readonly<Record<string, unknown>>
+  overrides (): Promise<BinaryOverride[]>
   /** Options by engine. */
   options: Readonly<Record<string, unknown>>
-  engines: EngineOffer[]
   log: Logger
   clock: Context['clock']
   raise (code: ConflictCode, observed: string): void
@@ -39,42 +37,39 @@ export interface Detection {
 
 /** Looks at files at once and at the GPUs a moment later, both in the background; raises the conflicts. */
 export function startDetection (parts: DetectionParts): Detection {
-  let runtimes: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
-  let gpus: readonly Gpu[] = []
-  let overrides: BinaryOverride[] = []
+  const { files, declared, engines, clock, log } = parts
+  const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
+  const seen: Observation = { gpus: [], runtimes: none, binaries: [], problems: [], declared, engines }
   let stopped = false
   warnUnknownEngines(parts)
-  const quick = async (): Promise<void> => {
-    const [found, binaries] = await Promise.all([findRuntimes(parts.files), parts.overrides()])
-    runtimes = found
-    overrides = binaries
-    if (!stopped) publish(parts, ['invalid_engine_binary'], invalidBinaries(binaries))
+  const publish = (...codes: ConflictCode[]): void => {
+    for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
-  const probed = quick().catch((error: unknown) => {
-    parts.log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
+  const lookAtFiles = async (): Promise<void> => {
+    [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
+    publish('invalid_engine_binary')
+  }
+  const probed = lookAtFiles().catch((error: unknown) => {
+    log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
   })
-  const full = async (): Promise<void> => {
+  const lookAtGpus = async (): Promise<void> => {
     await probed
-    const { gpus: there, problems } = await parts.gpus()
-    const hidden = cudaHidden(parts.files.env['CUDA_VISIBLE_DEVICES'])
-    gpus = there.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
-    const found = detect({ gpus, runtimes, binaries: [], problems }, parts.declared, parts.engines)
-    if (!stopped) {
-      publish(parts, ['gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict'], found)
-    }
+    const { gpus, problems } = await parts.gpus()
+    const hidden = cudaHidden(files.env['CUDA_VISIBLE_DEVICES'])
+    seen.gpus = gpus.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
+    seen.problems = problems
+    publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
-  const cancel = parts.clock.after(GPU_DELAY_MS, () => {
-    full().catch((error: unknown) => {
-      parts.log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
+  const cancel = clock.after(GPU_DELAY_MS, () => {
+    lookAtGpus().catch((error: unknown) => {
+      log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
     })
   })
   return {
     probed,
-    get runtimes () {
-      return runtimes
-    },
-    binary: (engine) => overrides.find(({ variable }) => variable === overrideVariable(engine)),
-    backends: () => offered(runtimes, gpus, parts.declared),
+    get runtimes () { return seen.runtimes },
+    binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
+    backends: () => offered(seen),
     stop () {
       stopped = true
       cancel()
@@ -82,53 +77,38 @@ export function startDetection (parts: DetectionParts): Detection {
   }
 }
 
-function publish (
-  { raise, clear, log }: DetectionParts,
-  codes: readonly ConflictCode[],
-  found: Conflict[]
-): void {
-  for (const code of codes) {
-    const observed = byCode(found, code)
-    if (observed === null) {
-      clear(code)
-      continue
-    }
-    raise(code, `${observed}.`)
-    log.warn({ code, observed }, conflicts[code].meaning)
+function publishOne ({ raise, clear, log }: DetectionParts, code: ConflictCode, observed: string | null): void {
+  if (observed === null) {
+    clear(code)
+    return
   }
+  raise(code, `${observed}.`)
+  log.warn({ code, observed }, conflicts[code].meaning)
 }
 
 /** A name nobody brings is most likely a typing error; it is said, and harms nothing. */
 function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts): void {
   const known = engines.map(({ name }) => name)
-  for (const [table, named] of [['backends', declared], ['engine_options', options]] as const) {
-    for (const name of Object.keys(named).filter((key) => !known.includes(key))) {
-      log.warn(
-        { engine: name, known },
-        `plugins.runners.${table}.${name} names an engine that no enabled plugin brings`
-      )
+  for (const [table, named] of Object.entries({ backends: declared, engine_options: options })) {
+    for (const engine of Object.keys(named).filter((key) => !known.includes(key))) {
+      log.warn({ engine, known },
+        `plugins.runners.${table}.${engine} names an engine that no enabled plugin brings`)
     }
   }
 }
 
-function offered (runtimes: Runtimes, gpus: readonly Gpu[], declared: DetectionParts['declared']): string[] {
+function offered ({ runtimes: { cuda, nvidiaDevice, webgpu }, gpus, declared }: Observation): string[] {
   const wanted = Object.keys(declared).map((engine) => declaredBackend(declared, engine))
-  const there = {
-    cpu: true,
-    cuda: runtimes.cuda && runtimes.nvidiaDevice,
-    webgpu: runtimes.webgpu && gpus.length > 0
-  }
+  const there = { cpu: true, cuda: cuda && nvidiaDevice, webgpu: webgpu && gpus.length > 0 }
   return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
 }
 
-/** One part of /state, as its caller may see it. */
-export type View = (caller: Caller, base?: unknown) => unknown
-type ByNode = Record<string, Record<string, unknown>>
-
 /** What the kernel shows under nodeResources, with this node's backends and whether it may share a model. */
-export function nodeResources (nodeId: string, backends: () => string[], rpcForEveryUser: boolean): View {
+export function nodeResources (
+  nodeId: string, backends: () => string[], rpcForEveryUser: boolean
+): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
-    const nodes = (base ?? {}) as ByNode
+    const nodes = (base ?? {}) as Record<string, Record<string, unknown>>
     return { ...nodes, [nodeId]: { ...nodes[nodeId], backends: backends(), rpcForEveryUser } }
   }
 }

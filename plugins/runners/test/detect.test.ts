@@ -1,7 +1,8 @@
 import t from 'tap'
 import { chooseBackend, declaredBackend } from '../machine/backends.js'
-import { byCode, detect } from '../machine/detect.js'
-import type { ConflictCode, EngineOffer, Observation } from '../machine/detect.js'
+import { findConflict } from '../machine/conflicts.js'
+import type { ConflictCode, EngineOffer, Observation } from '../machine/conflicts.js'
+import { conflicts } from '../declarations.js'
 import type { Gpu } from '../../../kernel/index.js'
 import type { Runtimes } from '../machine/runtimes.js'
 
@@ -23,10 +24,13 @@ interface Row {
 
 function check (name: string, row: Row, expected: Partial<Record<ConflictCode, RegExp>>): void {
   t.test(name, async (t) => {
-    const seen = { gpus: [], runtimes: none, binaries: [], problems: [], ...row.seen }
-    const found = detect(seen, row.declared ?? {}, row.engines ?? [onnx])
-    t.same([...new Set(found.map(({ code }) => code))].sort(), Object.keys(expected).sort())
-    for (const [code, text] of Object.entries(expected)) t.match(byCode(found, code as ConflictCode), text)
+    const { seen = {}, declared = {}, engines = [onnx] } = row
+    const all = { gpus: [], runtimes: none, binaries: [], problems: [], declared, engines, ...seen }
+    for (const code of Object.keys(conflicts) as ConflictCode[]) {
+      const found = findConflict(code, all)
+      if (expected[code] === undefined) t.equal(found, null, code)
+      else t.match(found, expected[code], code)
+    }
   })
 }
 

@@ -1,0 +1,100 @@
+import type { Gpu } from '../../../kernel/index.js'
+import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
+import type { BinaryOverride } from './backends.js'
+import type { conflicts } from '../declarations.js'
+import type { Runtimes } from './runtimes.js'
+
+/** Dedicated memory from which an AMD or Intel GPU is worth serving from. */
+const SERVING_VRAM_BYTES = 4 * 1024 ** 3
+
+/** Makers whose GPUs share the machine's memory, so that they have no size of their own. */
+const SHARE_MEMORY: ReadonlySet<Gpu['vendor']> = new Set(['apple', 'intel'])
+
+export type ConflictCode = keyof typeof conflicts
+
+/** The part of an engine's declaration that matters here. */
+export interface EngineOffer {
+  name: string
+  backends: readonly string[]
+  /** It drives an external program. */
+  external?: boolean | undefined
+}
+
+/** What was found on this machine, and what was declared. */
+export interface Observation {
+  gpus: readonly Gpu[]
+  runtimes: Runtimes
+  binaries: readonly BinaryOverride[]
+  /** What could not be asked. */
+  problems: readonly string[]
+  /** Backends by engine. */
+  declared: Readonly<Record<string, unknown>>
+  engines: readonly EngineOffer[]
+}
+
+const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
+  gpu_serving_disabled: servingDisabled,
+  gpu_detection_degraded: degraded,
+  invalid_engine_binary: invalidBinaries,
+  backend_override_conflict: unseenHardware
+}
+
+/** What was seen against what was declared, all that belongs to this code; null where nothing does. Pure. */
+export function findConflict (code: ConflictCode, seen: Observation): string | null {
+  const texts = FIND[code](seen)
+  return texts.length === 0 ? null : texts.join('; ')
+}
+
+function invalidBinaries ({ binaries }: Observation): string[] {
+  return binaries.filter(({ problem }) => problem !== null).map(({ variable, path, problem }) =>
+    `${variable}: ${path === '' ? 'the path' : path} ${problem}`)
+}
+
+function servingDisabled ({ gpus, runtimes: found, declared, engines }: Observation): string[] {
+  return engines.flatMap((engine) => {
+    const runtimes = runtimesFor(engine, found)
+    const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))
+    const why = cpuOnly(engine, declaredBackend(declared, engine.name), runtimes)
+    if (gpu === undefined || why === null) return []
+    return [`${gpu.name} is visible, but engine ${engine.name} runs on the CPU only: ${why}`]
+  })
+}
+
+/** Why an engine runs on the CPU only; null when it does not. */
+function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: Runtimes): string | null {
+  const { backend } = chooseBackend({ engine: engine.name, offers: engine.backends, declared, runtimes })
+  if (backend === 'cuda' && !runtimes.cuda) return 'cuda is declared, but its libraries are not installed'
+  if (backend !== 'cpu') return null
+  if (declared === 'cpu') return 'cpu is declared'
+  return runtimes.cuda
+    ? 'no GPU backend is declared'
+    : 'no GPU backend is declared and the cuda libraries are not installed'
+}
+
+/** Backends a GPU could serve with; none when it is too small to be worth it. */
+function usable (gpu: Gpu, runtimes: Runtimes): string[] {
+  const webgpu = runtimes.webgpu ? ['webgpu'] : []
+  if (gpu.vendor === 'nvidia') return ['cuda', ...webgpu]
+  if (gpu.vendor === 'apple') return webgpu
+  return (gpu.vramTotalBytes ?? 0) >= SERVING_VRAM_BYTES ? webgpu : []
+}
+
+function degraded ({ gpus, problems }: Observation): string[] {
+  const vague = gpus.filter((gpu) => gpu.vramTotalBytes === null && !SHARE_MEMORY.has(gpu.vendor))
+  if (vague.length === 0) return []
+  const names = [...new Set(vague.map(({ name }) => name))].join(', ')
+  const causes = problems.length === 0 ? '' : ` (${problems.join('; ')})`
+  return [`the memory of ${names} is unknown${causes}`]
+}
+
+/** Backends that are declared without the GPU they need. */
+function unseenHardware ({ gpus, declared }: Observation): string[] {
+  return Object.keys(declared).flatMap((engine) => {
+    const key = `plugins.runners.backends.${engine}`
+    const backend = declaredBackend(declared, engine)
+    if (backend === 'cuda' && !gpus.some(({ vendor }) => vendor === 'nvidia')) {
+      return [`${key} is cuda, but no NVIDIA GPU is visible`]
+    }
+    return backend === 'webgpu' && gpus.length === 0 ? [`${key} is webgpu, but no GPU is visible`] : []
+  })
+}
