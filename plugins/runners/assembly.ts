@@ -200,7 +200,6 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
       return () => { absent.delete(tell) }
     },
     readiness: createReadiness({
-      clock,
       routing,
       idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
       canary: createCanary({ clock, log, newId: randomUUID })

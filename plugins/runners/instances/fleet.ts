@@ -28,8 +28,6 @@ export interface Member {
   card: ModelCard | null
   /** It is a donor: it serves no tasks itself, but gives memory and compute to the runner of another node. */
   readonly lends: boolean
-  /** Monotonic ms of the last chunk that a real inference gave; null when none did. */
-  forwardMono: number | null
   /** It has used up its attempts to start. */
   gaveUp: boolean
 }
@@ -72,7 +70,7 @@ export class Fleet {
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
     const lends = this.#parts.lends(assignment)
-    const member = { assignment, supervisor: null, card: null, lends, forwardMono: null, gaveUp: false }
+    const member = { assignment, supervisor: null, card: null, lends, gaveUp: false }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)

@@ -77,7 +77,9 @@ export function startDetection (parts: DetectionParts): Detection {
   }
 }
 
-function publishOne ({ raise, clear, log }: DetectionParts, code: ConflictCode, observed: string | null): void {
+function publishOne (
+  { raise, clear, log }: DetectionParts, code: ConflictCode, observed: string | null
+): void {
   if (observed === null) {
     clear(code)
     return

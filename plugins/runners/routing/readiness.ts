@@ -10,7 +10,6 @@ const FORWARD_FRESH_SECONDS = 30
 export const CANARY_DEADLINE_MS = 5_000
 
 export interface ReadinessParts {
-  clock: Clock
   routing: Pick<Routing, 'missing' | 'serving'>
   idle (member: Member): boolean
   canary (member: Member, task: EngineTask): Promise<boolean>
@@ -33,21 +32,21 @@ async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyChe
       : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
   }
   const members = parts.routing.serving(model)
-  const fresh = members.find((member) => proven(member, parts.clock.mono()))
-  if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh, parts.clock)} ago` }
+  const fresh = members.find(proven)
+  if (fresh !== undefined) return { ok: true, detail: `last inference ${age(fresh)} ago` }
   const idle = members.find((member) => parts.idle(member))
   if (idle === undefined) {
     return { ok: false, detail: `busy, without a result for over ${FORWARD_FRESH_SECONDS} s` }
   }
   const task = idle.card === null ? undefined : canaryTask(idle.card)
-  if (task === undefined) return { ok: true, detail: `idle; last inference ${age(idle, parts.clock)} ago` }
+  if (task === undefined) return { ok: true, detail: `idle; last inference ${age(idle)} ago` }
   return (await parts.canary(idle, task))
     ? { ok: true, detail: 'a canary inference was answered' }
     : { ok: false, detail: 'a canary inference was not answered in time' }
 }
 
-function age (member: Member, clock: Clock): string {
-  const seconds = proofAge(member, clock.mono())
+function age (member: Member): string {
+  const seconds = proofAge(member)
   return seconds === null ? 'never' : `${seconds.toFixed(1)} s`
 }
 
@@ -63,17 +62,11 @@ function canaryTask (card: ModelCard): EngineTask | undefined {
 }
 
 /** Seconds since the runner's last real result; null when there was none. */
-function proofAge (member: Member, nowMono: number): number | null {
-  const ages = [
-    member.supervisor?.report().secondsSinceForward ?? null,
-    member.forwardMono === null ? null : (nowMono - member.forwardMono) / 1000
-  ].filter((age) => age !== null)
-  return ages.length === 0 ? null : Math.min(...ages)
-}
+const proofAge = ({ supervisor }: Member): number | null => supervisor?.report().secondsSinceForward ?? null
 
 /** True while that result is recent enough. */
-export function proven (member: Member, nowMono: number): boolean {
-  const age = proofAge(member, nowMono)
+function proven (member: Member): boolean {
+  const age = proofAge(member)
   return age !== null && age <= FORWARD_FRESH_SECONDS
 }
 
@@ -111,7 +104,6 @@ async function tryOnce (
   const overdue = delay(clock, CANARY_DEADLINE_MS, end.signal).then(() => false, () => false)
   const ok = await Promise.race([answer, overdue])
   end.abort()
-  if (ok) member.forwardMono = clock.mono()
   return ok
 }
 

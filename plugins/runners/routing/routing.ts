@@ -162,22 +162,15 @@ export class Routing implements Runners {
     return false
   }
 
-  async * #openHere (
+  #openHere (
     { runnerId, modelId, taskId, trace }: Route, task: EngineTask, signal: AbortSignal
-  ): AsyncGenerator<EngineChunk> {
-    const { fleet, clock, tasks } = this.#parts
-    const member = fleet.get(runnerId)
-    if (member?.supervisor == null) {
+  ): AsyncIterable<EngineChunk> {
+    const { fleet, tasks } = this.#parts
+    const supervisor = fleet.get(runnerId)?.supervisor
+    if (supervisor == null) {
       throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
     }
-    const callerId = tasks.askerOf(taskId).caller?.id
-    const opened = trace === undefined
-      ? member.supervisor.open(taskId, task, signal, callerId)
-      : member.supervisor.open(taskId, task, signal, callerId, trace)
-    for await (const chunk of opened) {
-      member.forwardMono = clock.mono()
-      yield chunk
-    }
+    return supervisor.open(taskId, task, signal, tasks.askerOf(taskId).caller?.id, trace)
   }
 
   #openThere (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {

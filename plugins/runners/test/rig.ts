@@ -17,6 +17,8 @@ export class FakeRunner implements Supervisor {
   readonly options: RunnerOptions
   status: RunnerStatus = { RunnerIdle: {} }
   secondsSinceForward: number | null = null
+  /** When it gave its last chunk. */
+  forwardMono: number | null = null
   stopped = false
   opened: { taskId: string, task: EngineTask }[] = []
   /** What `open` yields; replaced by tests. */
@@ -32,7 +34,10 @@ export class FakeRunner implements Supervisor {
 
   async * open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     this.opened.push({ taskId, task })
-    yield * this.answer(task, signal)
+    for await (const chunk of this.answer(task, signal)) {
+      this.forwardMono = this.options.clock.mono()
+      yield chunk
+    }
   }
 
   async stop (): Promise<void> {
@@ -42,7 +47,7 @@ export class FakeRunner implements Supervisor {
   }
 
   report () {
-    const { runnerId, instanceId, spec } = this.options
+    const { runnerId, instanceId, spec, clock } = this.options
     return {
       runnerId,
       instanceId,
@@ -57,7 +62,9 @@ export class FakeRunner implements Supervisor {
       flightRecorder: [],
       inProgressTasks: [],
       completedTaskCount: 0,
-      secondsSinceForward: this.secondsSinceForward,
+      secondsSinceForward: this.forwardMono === null
+        ? this.secondsSinceForward
+        : (clock.mono() - this.forwardMono) / 1000,
       rssBytes: null,
       hold: null,
       slots: 1,
