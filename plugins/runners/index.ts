@@ -63,7 +63,7 @@ export function createRunners (machine: MachineParts): Plugin {
         instances: () => instances.view(),
         runners: assembly.runners,
         tasks: () => routing.tasks(),
-        instanceFailures: failures.view,
+        instanceFailures: () => failures.view(),
         nodeResources: nodeResources(nodeId, detection.backends, ctx.config.rpc_for_every_user)
       }
     }

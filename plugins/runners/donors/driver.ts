@@ -25,33 +25,21 @@ interface DriverParts extends MemberParts {
   lost (assignment: Assignment, message: string): void
 }
 
+type Driver = Role & { kind: 'driver' }
+
 /** A connection of the driver whose donor has yet to fetch the bytes it sends. */
 interface Feed { socket: Socket, installId: string }
 
 /** A driver on this node: its local ports, one for each donor, and what cancels the wait for donors. */
 interface Entry { ports: DonorPort[], end: AbortController }
 
+export type Drivers = ReturnType<typeof createDrivers>
+
 /**
  * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the members'
  * link.
  */
-export interface Drivers {
-  /**
-   * Resolves when every donor is ready and has its local port, or when the runner was released. `waits` is
-   * told which donors are missing, again whenever that changes.
-   */
-  prepare (
-    assignment: Assignment, role: Role & { kind: 'driver' }, waits?: (message: string) => void
-  ): Promise<void>
-  /** What the engine needs to know of the donors; null before `prepare`. */
-  plan (runnerId: string, role: Role & { kind: 'driver' }): Record<string, unknown> | null
-  /** Closes the ports of a runner, and every connection through them. */
-  release (runnerId: string): void
-  /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
-  feed (request: RouteRequest<typeof routes.feed>): Promise<void>
-}
-
-export function createDrivers (parts: DriverParts): Drivers {
+export function createDrivers (parts: DriverParts) {
   const feeds = new Map<string, Feed>()
   const entries = new Map<string, Entry>()
   const release = (runnerId: string): void => {
@@ -61,7 +49,13 @@ export function createDrivers (parts: DriverParts): Drivers {
     for (const port of entry?.ports ?? []) port.close()
   }
   return {
-    async prepare (assignment, { donors }, waits = () => {}) {
+    /**
+     * Resolves when every donor is ready and has its local port, or when the runner was released. `waits` is
+     * told which donors are missing, again whenever that changes.
+     */
+    async prepare (
+      assignment: Assignment, { donors }: Driver, waits: (message: string) => void = () => {}
+    ): Promise<void> {
       const { runnerId, instanceId } = assignment
       const entry: Entry = { ports: [], end: new AbortController() }
       const { signal } = entry.end
@@ -82,15 +76,18 @@ export function createDrivers (parts: DriverParts): Drivers {
       }
       void untilAway(parts, donors, signal).then((donor) => { if (donor !== null) lost(awayText([donor])) })
     },
-    plan (runnerId, { layers, donors }) {
+    /** What the engine needs to know of the donors; null before `prepare`. */
+    plan (runnerId: string, { layers, donors }: Driver): Record<string, unknown> | null {
       const ports = entries.get(runnerId)?.ports ?? []
       if (ports.length !== donors.length) return null
       return {
         layers, donors: ports.map(({ endpoint }, i) => ({ address: endpoint, layers: donors[i]!.layers }))
       }
     },
+    /** Closes the ports of a runner, and every connection through them. */
     release,
-    async feed (request) {
+    /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
+    async feed (request: RouteRequest<typeof routes.feed>): Promise<void> {
       const { params: { feed_id: id }, member } = request
       const feed = feeds.get(id)
       if (member === null || feed?.installId !== member) throw kernelError('not_found')

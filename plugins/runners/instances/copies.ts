@@ -23,22 +23,21 @@ export function modelOf (
   return digest === undefined || models === undefined ? bundle.model(modelId) : models.locate(modelId, digest)
 }
 
-/** Leases on the files of models that run here, or are to run: a leased copy is not removed. */
-export interface ModelLeases {
-  /** Throws when the files are being removed. */
-  take (assignment: Assignment, digest?: string): void
-  release (runnerId: string): void
-}
+export type ModelLeases = ReturnType<typeof createLeases>
 
-/** Without the plugin `staging` there is nothing to lease. */
-export function createLeases (models: Models | undefined): ModelLeases {
+/**
+ * Leases on the files of models that run here, or are to run: a leased copy is not removed. Without the
+ * plugin `staging` there is nothing to lease.
+ */
+export function createLeases (models: Models | undefined) {
   const leases = new Map<string, () => void>()
   return {
-    take ({ runnerId, modelId, instanceId }, digest) {
+    /** Throws when the files are being removed. */
+    take ({ runnerId, modelId, instanceId }: Assignment, digest?: string): void {
       if (models === undefined || leases.has(runnerId)) return
       leases.set(runnerId, models.use(modelId, `instance ${instanceId}`, digest))
     },
-    release (runnerId) {
+    release (runnerId: string): void {
       leases.get(runnerId)?.()
       leases.delete(runnerId)
     }

@@ -8,19 +8,14 @@ const STATUS_COALESCE_MS = 500
 /** Instance failures kept per node and shown in /state. */
 const FAILURES_MAX = 64
 
-/** The statuses of this node's runners: every change in memory, at most two a second in the document. */
-export interface RunnerStatuses {
-  /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
-  set (runnerId: string, status: RunnerStatus): boolean
-  get (runnerId: string): RunnerStatus | undefined
-  remove (runnerId: string): void
-}
+export type RunnerStatuses = ReturnType<typeof createStatuses>
 
 /**
- * A write to the document is kept in its history, and a busy runner changes between ready and running many
- * times a second: such changes, and loading progress, are written at most twice a second.
+ * The statuses of this node's runners: every change in memory, at most two a second in the document. A write
+ * to the document is kept in its history, and a busy runner changes between ready and running many times a
+ * second: such changes, and loading progress, wait.
  */
-export function createStatuses (section: Section<RunnerStatus>, clock: Clock): RunnerStatuses {
+export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
   const statuses = new Map<string, RunnerStatus>()
   /** What cancels the write of each status that waits for it. */
   const waiting = new Map<string, () => void>()
@@ -34,7 +29,8 @@ export function createStatuses (section: Section<RunnerStatus>, clock: Clock): R
     if (status !== undefined) section.put(runnerId, status)
   }
   return {
-    set (runnerId, status) {
+    /** Sets a status. True when it is a new stage of the runner's life, which gets an event. */
+    set (runnerId: string, status: RunnerStatus): boolean {
       const moved = movedOn(statuses.get(runnerId), status)
       statuses.set(runnerId, status)
       if (moved) write(runnerId)
@@ -43,8 +39,8 @@ export function createStatuses (section: Section<RunnerStatus>, clock: Clock): R
       }
       return moved
     },
-    get: (runnerId) => statuses.get(runnerId),
-    remove (runnerId) {
+    get: (runnerId: string): RunnerStatus | undefined => statuses.get(runnerId),
+    remove (runnerId: string): void {
       settle(runnerId)
       statuses.delete(runnerId)
       section.remove(runnerId)
@@ -59,27 +55,21 @@ function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolea
   return from !== to && !(serves(from) && serves(to))
 }
 
-/** The failures of every known node. Each node writes its own, at most 64. */
-export interface Failures {
-  record (failure: InstanceFailure): void
-  /** Newest first, at most 64. */
-  view (): InstanceFailure[]
-}
+export type Failures = ReturnType<typeof createFailures>
 
-/** Keeps failures in the node's section. `newId` names the entries. */
-export function createFailures (
-  section: Section<InstanceFailure>, nodeId: string, newId: () => string
-): Failures {
+/** The failures of every known node. Each node writes its own, at most 64; `newId` names the entries. */
+export function createFailures (section: Section<InstanceFailure>, nodeId: string, newId: () => string) {
   const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>
     [...section.entries()]
       .filter((entry) => only === undefined || entry.nodeId === only)
       .reverse()
       .sort((a, b) => b.value.recordedAt.localeCompare(a.value.recordedAt))
   return {
-    record (failure) {
+    record (failure: InstanceFailure): void {
       for (const { key } of newestFirst(nodeId).slice(FAILURES_MAX - 1)) section.remove(key)
       section.put(newId(), failure)
     },
-    view: () => newestFirst().slice(0, FAILURES_MAX).map(({ value }) => value)
+    /** Newest first, at most 64. */
+    view: (): InstanceFailure[] => newestFirst().slice(0, FAILURES_MAX).map(({ value }) => value)
   }
 }

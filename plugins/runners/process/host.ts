@@ -2,8 +2,7 @@
  * The runner process: one engine, one model. Started by spawn.ts; everything it knows comes in frames
  * over file descriptor 3, and when that closes it ends, with its whole process group.
  */
-// First, so that a runner whose node has died meanwhile ends before anything else is loaded.
-import { guardFamily } from './family.js'
+import { spawn } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
 import { Activity } from './activity.js'
 import { reasonOf } from './errors.js'
@@ -28,6 +27,11 @@ const LOG_CHARS = 4_096
 /** The watchdog's heap; it holds next to nothing. */
 const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
+// The node may have died between starting this process and the moment the kernel ties their lives together;
+// then nobody would ever end it.
+if (process.ppid !== Number(process.argv[2])) process.kill(process.pid, 'SIGKILL')
+process.umask(0o077)
+
 const state = new Int32Array(new SharedArrayBuffer(SLOT_COUNT * Int32Array.BYTES_PER_ELEMENT))
 const link = new NodeLink(onFrame, endGroup)
 const activity = new Activity(link, state)
@@ -51,7 +55,7 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  guardFamily((error) => { log('warn', 'no guard for processes of the engine', { error: error.message }) })
+  guardFamily()
   try {
     session = await loadEngine(spec, engineModule)
     await warmUp(session)
@@ -132,6 +136,22 @@ function startWatchdog (spec: ModelSpec, limits: HostLimits): void {
   const entry = new URL('./watchdog.js', import.meta.url)
   new Worker(entry, { workerData, resourceLimits: WATCHDOG_HEAP }).unref()
   setInterval(() => { Atomics.add(state, SLOT.beat, 1) }, BEAT_MS).unref()
+}
+
+/**
+ * Starts a tiny shell in the runner's process group that waits for this process to end, however it ends,
+ * and then kills the group: what an engine has started (an external server) never outlives its runner.
+ * It ignores the signals of an orderly stop, so that it is the last to go.
+ */
+function guardFamily (): void {
+  const guard = spawn('/bin/sh', ['-c', 'trap "" TERM INT HUP; read -r _; kill -KILL 0'], {
+    stdio: ['pipe', 'ignore', 'ignore'], env: {}
+  })
+  guard.on('error', ({ message: error }) => {
+    log('warn', 'no guard for processes of the engine', { error })
+  })
+  guard.stdin.on('error', () => {})
+  guard.unref()
 }
 
 /** Reports what ended this runner, and ends it. */

@@ -1,6 +1,6 @@
-import type { Clock, Logger, Trace } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask, ModelSpec } from '../../../kernel/api/engine.js'
-import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { ModelSpec } from '../../../kernel/api/engine.js'
+import type { RunnerStatus } from '../service.js'
 import type { RunnerLimits } from './limits.js'
 
 /** What a supervisor is made from. */
@@ -37,30 +37,6 @@ export interface RunnerOptions {
   onFailed (failure: {
     errorMessage: string, errorCode: 'warmup_timeout' | 'runner_failed', attempts: number
   }): void
-}
-
-/** Keeps one runner process alive and hands it tasks. */
-export interface Supervisor {
-  /** Starts the process; returns at once. Only the first call counts. */
-  start (): void
-  /**
-   * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
-   * the node itself asks. With a trace the runner records its part. Throws RunnerError: `overloaded`
-   * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
-   * `provider_error`, or the engine's own reason.
-   */
-  open (
-    taskId: string, task: EngineTask, signal: AbortSignal, callerId?: string, trace?: Trace
-  ): AsyncIterable<EngineChunk>
-  readonly status: RunnerStatus
-  report (): RunnerReport
-  /**
-   * Ends the tasks inside the process with `cancelled`; when it still works on one after `graceMs` it is
-   * killed, which counts as a failure of it, and started again.
-   */
-  cancelTasks (graceMs: number): Promise<RunnerCancel>
-  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
-  stop (): Promise<void>
 }
 
 /** Receives the lines a runner writes, except those dropped by the rate limit. */

@@ -8,7 +8,7 @@ import type { Ended } from './deadlines.js'
 import { cancelled, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
-import type { RunnerOptions, Supervisor } from './options.js'
+import type { RunnerOptions } from './options.js'
 import { RunnerRecord } from './record.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
@@ -18,7 +18,7 @@ export { RunnerError } from './errors.js'
 export { DEFAULT_LIMITS, resolveLimits } from './limits.js'
 export { sweepOrphans } from './pidfile.js'
 export type { RunnerLimits } from './limits.js'
-export type { RunnerOptions, Supervisor } from './options.js'
+export type { RunnerOptions } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
@@ -30,7 +30,11 @@ export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }
 
-class RunnerSupervisor implements Supervisor {
+export type Supervisor =
+  Pick<RunnerSupervisor, 'status' | 'start' | 'open' | 'report' | 'cancelTasks' | 'stop'>
+
+/** Keeps one runner process alive and hands it tasks. */
+class RunnerSupervisor {
   readonly #options: RunnerOptions
   /** Fields of each line in the log. */
   readonly #who: { runnerId: string, modelId: string }
@@ -60,12 +64,19 @@ class RunnerSupervisor implements Supervisor {
 
   get status (): RunnerStatus { return this.#status }
 
+  /** Starts the process; returns at once. Only the first call counts. */
   start (): void {
     if (this.#started || this.#stopped !== null) return
     this.#started = true
     this.#launch()
   }
 
+  /**
+   * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
+   * the node itself asks. With a trace the runner records its part. Throws RunnerError: `overloaded`
+   * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
+   * `provider_error`, or the engine's own reason.
+   */
   async * open (
     taskId: string, task: EngineTask, signal: AbortSignal, callerId: string = NODE, trace?: Trace
   ): AsyncGenerator<EngineChunk, void> {
@@ -121,6 +132,10 @@ class RunnerSupervisor implements Supervisor {
     }
   }
 
+  /**
+   * Ends the tasks inside the process with `cancelled`; when it still works on one after `graceMs` it is
+   * killed, which counts as a failure of it, and started again.
+   */
   async cancelTasks (graceMs: number): Promise<RunnerCancel> {
     const process = this.#process
     const taskIds = process?.tasks.taskIds ?? []
@@ -142,6 +157,7 @@ class RunnerSupervisor implements Supervisor {
     }, new AbortController().signal, { clock: this.#options.clock, ms })
   }
 
+  /** Ends the process for good; resolves when it is gone. Cannot be taken back. */
   stop (): Promise<void> {
     this.#stopped ??= this.#shutDown()
     return this.#stopped
