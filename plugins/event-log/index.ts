@@ -61,12 +61,9 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
       routes: {
         list: async (request) => {
           const { node: ref } = request.query
-          const ids = ref === undefined ? null : await nodeIds(ref, cluster, source)
-          const query = readQuery(request.query, {
-            kinds: new Set(tap.kinds()),
-            node: () => ids,
-            lastEventId: request.headers['last-event-id']
-          })
+          const origins = ref === undefined ? null : await nodeIds(ref, cluster, source)
+          const lastEventId = request.headers['last-event-id']
+          const query = readQuery(request.query, { kinds: [...tap.kinds()], origins, lastEventId })
           if (!query.follow) return await pageOf(source, query, session.sessionId)
           const since = await startOf(source, query)
           const stream = request.open({ contentType: 'text/event-stream' })
@@ -86,10 +83,10 @@ export default createEventLogPlugin(realParts(process.env['SVC_EVENTLOG_FLOOR_BY
 /** The node ids whose events `ref` asks for; null for an unknown node. A node has a new id at each start. */
 async function nodeIds (
   ref: string, cluster: Cluster, source: Source
-): Promise<ReadonlySet<string> | null> {
+): Promise<readonly string[] | null> {
   const node = cluster.resolve(ref)
-  if (node !== undefined) return new Set([node.nodeId])
+  if (node !== undefined) return [node.nodeId]
   const search = { after: 0, limit: 1, origins: [ref], newest: true }
   const known = await readLog(source, search).catch(() => [])
-  return known.length > 0 ? new Set([ref]) : null
+  return known.length > 0 ? [ref] : null
 }

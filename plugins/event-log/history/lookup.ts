@@ -1,5 +1,5 @@
 import { kernelError, SvcError } from '../../../kernel/index.js'
-import { readLog, shown } from '../reading/page.js'
+import { missingOf, readLog, shown } from '../reading/page.js'
 import { invalid, readPoint } from '../reading/query.js'
 import { within } from '../store/gaps.js'
 import { decodeBody } from './body.js'
@@ -82,7 +82,8 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
     derived: { idx, ...advance(part, changing) },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
-    gaps: gapsBetween(options, snapshot.idx, idx)
+    // What is in memory is not missing, even if it is not stored.
+    gaps: within(missingOf(options), snapshot.idx + 1, Math.min(idx, log.base.idx))
   }
 }
 
@@ -119,13 +120,6 @@ async function since (
     after = last.idx
   }
   return found
-}
-
-/** Indices after `from` up to `to` that are not kept. What is in memory is, even if it is not stored. */
-function gapsBetween ({ log, store }: LookupOptions, from: number, to: number): Range[] {
-  const { firstIdx, gaps } = store.status()
-  const first = firstIdx ?? log.base.idx + 1
-  return within([[1, first - 1], ...gaps.filter(([a]) => a >= first)], from + 1, Math.min(to, log.base.idx))
 }
 
 /**

@@ -63,7 +63,8 @@ export function advance (part: ClusterPart, entries: Iterable<Entry>): ClusterPa
   return next.part()
 }
 
-class Draft {
+/** A part to which events are applied, one by one. */
+export class Draft {
   #session: ClusterPart['session']
   #members: Set<string>
   /** Nodes that joined since the newest election. */

@@ -1,15 +1,13 @@
 import { kindOf } from '../log/entries.js'
 import { firstAfter } from '../log/log.js'
 import { encodeBody, noteOf } from './body.js'
-import { advance, fieldsOf, PART_KINDS, partOf } from './part.js'
+import { Draft, fieldsOf, PART_KINDS, partOf } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
-import type { Entry } from '../log/entries.js'
+import type { Entry, Position } from '../log/entries.js'
 import type { EventLog, LogChange } from '../log/log.js'
 import type { ClusterPart } from './part.js'
 import type { Snapshots } from './lookup.js'
 
-/** Events since the last snapshot are applied so many indices before they leave memory. */
-const FOLLOW_ENTRIES = 250
 /** Interval of snapshots, ms. */
 const MINUTE_MS = 60_000
 /** Interval of snapshots while only readings change, ms. */
@@ -68,8 +66,10 @@ class Recorder {
   #noted = ''
   /** When that was recorded, monotonic ms. */
   #notedAt = -Infinity
-  /** Session, membership and instances with all events up to `idx` applied. */
+  /** Session, members and instances in the newest snapshot, and its index. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
+  /** These with all events since applied; null where the log does not go back to the snapshot. */
+  #draft: Draft | null = null
   /** Events that came just now: the state may not contain them yet. */
   #fresh: { readonly prev: number, readonly at: number }[] = []
 
@@ -82,37 +82,30 @@ class Recorder {
 
   changed (change: LogChange): void {
     if (change.type === 'append') this.#appended(change.entry)
-    // A log that begins again further on changes nothing of what came before.
-    else this.#cut(change.base?.idx ?? change.after)
+    else this.#cut(change.after, change.base)
   }
 
   #appended (entry: Entry): void {
     const kind = kindOf(entry.event)
+    this.#draft?.apply(entry)
     if (PARTS.has(kind)) this.#fresh.push({ prev: entry.prev, at: this.#options.clock.mono() })
     const ready = kind === 'RunnerStatusUpdated' && 'RunnerReady' in fieldsOf(entry.event[kind]?.['status'])
     if (CAUSES.has(kind) || ready) this.wanted(kind)
-    this.#follow()
   }
 
-  /** Applies the events since the newest snapshot before they leave memory. */
-  #follow (): void {
-    const { log } = this.#options
-    const base = this.#base
-    const due = base !== null && base.idx >= log.base.idx && base.idx - log.base.idx < FOLLOW_ENTRIES &&
-      log.last.idx - base.idx >= 2 * FOLLOW_ENTRIES
-    if (!due) return
-    const idx = this.#settledIdx()
-    if (idx > base.idx) this.#base = { part: this.#advanced(base, idx), idx }
-  }
-
-  #advanced ({ part, idx }: { part: ClusterPart, idx: number }, until: number): ClusterPart {
+  /** A part with the events after an index applied, as far as memory has them. */
+  #drafted (part: ClusterPart, after: number): Draft {
     const { entries } = this.#options.log
-    return advance(part, entries.slice(firstAfter(entries, idx), firstAfter(entries, until)))
+    const draft = new Draft(part)
+    for (const entry of entries.slice(firstAfter(entries, after))) draft.apply(entry)
+    return draft
   }
 
-  #cut (after: number): void {
-    this.#options.snapshots.cut(after)
-    if (this.#base !== null && this.#base.idx > after) this.#base = { part: this.#base.part, idx: after }
+  #cut (after: number, begin: Position | null): void {
+    // A log that begins again further on changes nothing of what came before.
+    this.#options.snapshots.cut(begin?.idx ?? after)
+    const isTail = begin === null && this.#base !== null
+    this.#draft = isTail ? this.#drafted(this.#base!.part, this.#base!.idx) : null
     this.#fresh = []
     this.wanted('session')
   }
@@ -170,7 +163,7 @@ class Recorder {
     // The log may have been cut while the state was read.
     const idx = Math.min(settled, log.last.idx)
     const stale = typeof state['masterNodeId'] !== 'string'
-    const part = this.#partAt(idx, partOf(state), stale)
+    const part = this.#partOf(partOf(state), stale)
     // There is nothing to record before a node's first session.
     if (this.#stopped || part.session.sessionId === '') return
     const noted = noteOf(state, part)
@@ -179,20 +172,20 @@ class Recorder {
     this.#noted = noted
     this.#notedAt = now
     this.#base = { part, idx }
+    this.#draft = this.#drafted(part, idx)
     const { sessionId: sid } = part.session
     snapshots.add({ idx, at: clock.now(), sid, cause, body: encodeBody({ part, stale }, state) })
   }
 
   /**
    * The master's own view is right. Another node may lack a link to a node that the master sees, so it takes
-   * the members from the events; while there is no master it takes everything from the events.
+   * the members from the events; while there is no master it takes everything from the events. Those may be
+   * newer than the snapshot: applied once more they change nothing.
    */
-  #partAt (idx: number, seen: ClusterPart, stale: boolean): ClusterPart {
+  #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options
     if (!stale && session.isMaster) return seen
-    const known = this.#base !== null && this.#base.idx >= log.base.idx
-    const from = known ? this.#base! : { part: seen, idx: log.base.idx }
-    const derived = this.#advanced(from, idx)
+    const derived = (this.#draft ?? this.#drafted(seen, log.base.idx)).part()
     return stale ? derived : { ...seen, members: derived.members }
   }
 }

@@ -1,5 +1,5 @@
 import { delay, untilCalled } from '../../../kernel/index.js'
-import { readLog, shown } from './page.js'
+import { isWanted, readLog, shown } from './page.js'
 import type { Clock, StreamWriter } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
@@ -60,7 +60,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
 }
 
 /** The next steps; null when the disk does not answer. The caller tries again: nothing is left out. */
-async function next (reader: Reader, source: Pick<Source, 'log' | 'store'>): Promise<Read[] | null> {
+async function next (reader: Reader, source: Source): Promise<Read[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
   try {
@@ -74,7 +74,7 @@ async function next (reader: Reader, source: Pick<Source, 'log' | 'store'>): Pro
 
 function frame (step: Read, query: Query): string {
   if (step.type === 'gap') return `event: gap\ndata: ${JSON.stringify({ from: step.from, to: step.to })}\n\n`
-  if (!query.wants(step.entry)) return ''
+  if (!isWanted(step.entry, query.wanted)) return ''
   // Last-Event-ID must never go back: an event with a smaller index than one before is sent without an id.
   const id = step.rising ? `id: ${step.entry.idx}\n` : ''
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`

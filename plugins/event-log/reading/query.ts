@@ -1,75 +1,59 @@
 import { kernelError } from '../../../kernel/index.js'
-import type { SvcError } from '../../../kernel/index.js'
-import { kindOf } from '../log/entries.js'
-import type { Entry } from '../log/entries.js'
-import type { Moment } from '../store/types.js'
-
-/** The query of GET /events as it arrives. */
-export interface RawQuery {
-  since?: string
-  limit?: string
-  kinds?: string
-  node?: string
-  follow?: '0' | '1'
-}
+import type { FromSchema, SvcError } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
+import type { Moment, StoreQuery } from '../store/types.js'
 
 /** What is needed to check a query. */
 export interface QueryWorld {
-  /** Kinds of events that are declared; null when that is not known. */
-  kinds: ReadonlySet<string> | null
-  /** The ids of a node that is named by id, install id or name; null for an unknown one. */
-  node: (ref: string) => ReadonlySet<string> | null
+  /** Kinds of events that are declared. */
+  readonly kinds: readonly string[]
+  /** The ids of the node that is named in the query; null for an unknown one. */
+  readonly origins: readonly string[] | null
   /** Value of the header Last-Event-ID, if any. */
-  lastEventId: string | undefined
+  readonly lastEventId: string | undefined
 }
 
 /** A checked query. */
 export interface Query {
   /** Only events after this index; null when no index was given. */
   readonly sinceIdx: number | null
-  /** Only events from this time on, ms since 1970; null when no time was given. */
-  readonly sinceMs: number | null
   readonly limit: number
   readonly follow: boolean
-  /** Only these kinds, and only events of these nodes; all when absent. */
-  readonly kinds?: readonly string[]
-  readonly origins?: readonly string[]
-  /** True for an entry that fits the query. */
-  readonly wants: (entry: Entry) => boolean
+  /** Only these kinds, of these nodes, from this time on; all when absent. */
+  readonly wanted: Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'>
 }
 
 const LIMIT = 200
 const MOST = 1000
 
 /** Reads the query. Throws `invalid_request` naming the parameter, `node_not_found` for an unknown node. */
-export function readQuery (raw: RawQuery, world: QueryWorld): Query {
+export function readQuery (raw: FromSchema<typeof routes.list.query>, world: QueryWorld): Query {
   const follow = raw.follow === '1'
-  const since = readSince(follow && world.lastEventId !== undefined ? world.lastEventId : raw.since)
+  const since = follow ? world.lastEventId ?? raw.since : raw.since
+  const from = since === undefined ? null : readPoint('since', since)
   const limit = readLimit(raw.limit)
-  if (follow && limit !== null && (since.idx !== null || since.ms !== null)) {
+  if (follow && limit !== null && from !== null) {
     throw invalid('limit', 'limit goes with follow only when there is no since (or Last-Event-ID): ' +
       'it is the number of events to begin with')
   }
-  const kinds = readKinds(raw.kinds, world.kinds)
-  const nodes = raw.node === undefined ? null : world.node(raw.node)
-  if (raw.node !== undefined && nodes === null) {
+  const kinds = raw.kinds?.split(',').map((kind) => kind.trim())
+  const stranger = kinds?.find((kind) => !world.kinds.includes(kind))
+  if (stranger !== undefined) {
+    throw invalid('kinds', `there is no event kind "${stranger}"; docs/reference/events.md lists them`)
+  }
+  if (raw.node !== undefined && world.origins === null) {
     throw kernelError('node_not_found', `No node "${raw.node}" is known, and no event came from it.`)
   }
-  const { idx, ms } = since
   return {
-    sinceIdx: idx,
-    sinceMs: ms,
+    sinceIdx: from !== null && 'idx' in from ? from.idx : null,
     follow,
     limit: limit ?? (follow ? 0 : LIMIT),
-    ...(kinds === null ? {} : { kinds: [...kinds] }),
-    ...(nodes === null ? {} : { origins: [...nodes] }),
-    wants: (entry) => (kinds === null || kinds.has(kindOf(entry.event))) &&
-      (nodes === null || nodes.has(entry.origin)) && (ms === null || Date.parse(entry.at) >= ms)
+    wanted: {
+      ...(kinds === undefined ? {} : { kinds }),
+      ...(world.origins === null ? {} : { origins: world.origins }),
+      ...(from !== null && 'ms' in from ? { sinceMs: from.ms } : {})
+    }
   }
-}
-
-function readSince (text: string | undefined): { idx: number | null, ms: number | null } {
-  return { idx: null, ms: null, ...text === undefined ? {} : readPoint('since', text) }
 }
 
 /** Reads an index or a time (ISO-8601). Throws `invalid_request` naming the parameter for anything else. */
@@ -86,16 +70,6 @@ function readLimit (text: string | undefined): number | null {
   const limit = Number(text)
   if (limit < 1 || limit > MOST) throw invalid('limit', `limit is ${text}: it must be 1 to ${MOST}`)
   return limit
-}
-
-function readKinds (text: string | undefined, known: ReadonlySet<string> | null): ReadonlySet<string> | null {
-  if (text === undefined) return null
-  const kinds = text.split(',').map((kind) => kind.trim())
-  const stranger = kinds.find((kind) => !/^[A-Z][A-Za-z0-9]*$/.test(kind) || known?.has(kind) === false)
-  if (stranger !== undefined) {
-    throw invalid('kinds', `there is no event kind "${stranger}"; docs/reference/events.md lists them`)
-  }
-  return new Set(kinds)
 }
 
 /** The error for an invalid parameter. */

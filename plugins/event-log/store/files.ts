@@ -66,14 +66,14 @@ export class LogFiles {
 
   get bytes (): number { return this.list.reduce((sum, { bytes }) => sum + bytes, 0) }
 
-  /** Indices between the oldest and the newest that are in no file. */
+  /** Indices up to the newest that are in no file. */
   get gaps (): Range[] {
     const ranges: Range[] = []
-    let tail: number | null = null
+    let tail = 0
     for (const { entries, prev, gaps } of this.list) {
       ranges.push(...gaps)
       if (entries === null) continue
-      if (tail !== null && prev > tail) ranges.push([tail + 1, prev])
+      ranges.push([tail + 1, prev])
       tail = entries[1]
     }
     return merged(ranges)

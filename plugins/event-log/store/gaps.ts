@@ -11,6 +11,7 @@ const RANGES_MAX = 1000
 export function merged (list: readonly Range[]): Range[] {
   const result: [number, number][] = []
   for (const [from, to] of [...list].sort((a, b) => a[0] - b[0])) {
+    if (from > to) continue
     const last = result.at(-1)
     if (last !== undefined && from <= last[1] + 1) last[1] = Math.max(last[1], to)
     else result.push([from, to])

@@ -48,8 +48,10 @@ export function memoryStore (): EventStore & {
       return snapshots.findLast((one) => 'idx' in at ? one.idx <= at.idx : one.at <= at.ms) ?? null
     },
     status () {
-      return { mode: 'normal', counted: 0, gaps: this.gaps, firstIdx: entries[0]?.idx ?? null, bytes: 0,
-        queued: 0, dropped: 0 }
+      const [first] = entries
+      const before = first === undefined || first.prev === 0 ? [] : [[1, first.prev] as const]
+      return { mode: 'normal', counted: 0, gaps: [...before, ...this.gaps], firstIdx: first?.idx ?? null,
+        bytes: 0, queued: 0, dropped: 0 }
     },
     close: async () => {}
   }
