@@ -55,7 +55,7 @@ export function missingOf ({ log, store }: Source): Range[] {
 }
 
 /** An event as clients see it. */
-export type ShownEvent = Pick<Entry, 'idx' | 'at' | 'origin' | 'id' | 'event'> & { readonly sessionId: string }
+export type ShownEvent = Pick<Entry, 'idx' | 'at' | 'origin' | 'id' | 'event'> & { sessionId: string }
 
 /** The answer of GET /events. */
 export interface EventsPage {
