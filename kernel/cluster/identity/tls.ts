@@ -1,4 +1,5 @@
 import { constants } from 'node:crypto'
+import { once } from 'node:events'
 import { connect } from 'node:tls'
 import { fingerprintOf } from './key.js'
 import type { TLSSocket, TlsOptions } from 'node:tls'
@@ -85,50 +86,39 @@ function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string |
  * Connects and checks the other end's key before a byte is written to it. Resolves with the open socket,
  * whose errors are then the caller's to listen for; rejects with a DialError and the socket destroyed.
  */
-export function dial (options: DialOptions): Promise<TLSSocket> {
+export async function dial (options: DialOptions): Promise<TLSSocket> {
   const { key, host, port, expect, timeoutMs, clock, signal } = options
   const where = `${host} port ${port}`
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted === true) {
-      reject(dialError('aborted', `${where}: given up before the start`))
-      return
-    }
-    const socket = connect({
-      host,
-      port,
-      key: key.privateKeyPem,
-      cert: key.certificatePem,
-      minVersion: 'TLSv1.3',
-      rejectUnauthorized: false
-    })
-    const end = (): void => {
-      stopTimer()
-      signal?.removeEventListener('abort', onAbort)
-      socket.off('error', onError).off('close', onClose).off('secureConnect', onSecure)
-    }
-    const fail = (error: DialError): void => {
-      end()
-      // A socket being destroyed may still tell of an error.
-      socket.on('error', () => {})
-      socket.destroy()
-      reject(error)
-    }
-    const onAbort = (): void => { fail(dialError('aborted', `${where}: given up`)) }
-    const stopTimer = clock.after(timeoutMs, () => {
-      fail(dialError('timeout', `${where}: no TLS connection within ${timeoutMs} ms`))
-    })
-    const onError = (error: Error): void => { fail(systemError(where, error)) }
-    const onClose = (): void => { fail(dialError('closed', `${where}: closed during the handshake`)) }
-    const onSecure = (): void => {
-      const problem = keyProblem(socket, expect)
-      if (problem !== null) {
-        fail(dialError('wrong_key', `${where} ${problem}`))
-        return
-      }
-      end()
-      resolve(socket)
-    }
-    signal?.addEventListener('abort', onAbort, { once: true })
-    socket.on('error', onError).on('close', onClose).on('secureConnect', onSecure)
+  if (signal?.aborted === true) throw dialError('aborted', `${where}: given up before the start`)
+  const over = new AbortController()
+  const giveUp = (code: string, why: string): void => { over.abort(dialError(code, `${where}: ${why}`)) }
+  const onAbort = (): void => { giveUp('aborted', 'given up') }
+  const socket = connect({
+    host,
+    port,
+    key: key.privateKeyPem,
+    cert: key.certificatePem,
+    minVersion: 'TLSv1.3',
+    rejectUnauthorized: false
   })
+  signal?.addEventListener('abort', onAbort, { once: true })
+  socket.once('close', () => { giveUp('closed', 'closed during the handshake') })
+  const stopTimer = clock.after(timeoutMs, () => {
+    giveUp('timeout', `no TLS connection within ${timeoutMs} ms`)
+  })
+  try {
+    await once(socket, 'secureConnect', { signal: over.signal })
+    const problem = keyProblem(socket, expect)
+    if (problem === null) return socket
+    throw dialError('wrong_key', `${where} ${problem}`)
+  } catch (error) {
+    // A socket being destroyed may still tell of an error.
+    socket.on('error', () => {}).destroy()
+    const { name, code } = error as DialError
+    if (code === 'wrong_key') throw error
+    throw name === 'AbortError' ? over.signal.reason : systemError(where, error as Error)
+  } finally {
+    stopTimer()
+    signal?.removeEventListener('abort', onAbort)
+  }
 }
