@@ -28,10 +28,10 @@ export function createSections (options: SectionsOptions): Sections {
     section<T> (name: string, decl: SectionDecl) {
       if (decl.writer === 'master' && decl.carry === false) dropped.add(`${name}/`)
       const prefix = `${name}/`
-      const shape = new Shape(name, decl, options.log)
+      const check = new EntryCheck(name, schemaChecker(decl.value), options.log)
       return decl.writer === 'master'
-        ? masterSection<T>(prefix, shape, options)
-        : nodeSection<T>(prefix, shape, options)
+        ? masterSection<T>(prefix, check, options)
+        : nodeSection<T>(prefix, check, options)
     },
     carried: (key) => !dropped.has(key.slice(0, key.indexOf('/') + 1))
   }
@@ -41,10 +41,10 @@ export function createSections (options: SectionsOptions): Sections {
 const TOLD_MAX = 100
 
 /**
- * The schema of a section, for what is written here and for what other nodes say: they may run another
- * version, or lie, so an entry that does not fit is left out alone.
+ * Checks the entries of a section, what is written here and what other nodes say: they may run another
+ * version, or lie, so an entry that does not fit the schema is left out alone.
  */
-class Shape {
+export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null
   readonly #log: Logger
@@ -53,20 +53,21 @@ class Shape {
   readonly #told = new Set<string>()
   #skipped = 0
 
-  constructor (name: string, decl: SectionDecl, log: Logger) {
+  /** `problem`: what is wrong with a value, or null. */
+  constructor (name: string, problem: (value: unknown) => string | null, log: Logger) {
     this.#name = name
-    this.#problem = schemaChecker(decl.value)
+    this.#problem = problem
     this.#log = log
   }
 
   /** Throws a TypeError that names section, key and field. */
-  check (key: string, value: unknown): void {
+  assert (key: string, value: unknown): void {
     const problem = this.#problem(value)
     if (problem !== null) throw new TypeError(`section "${this.#name}", key "${key}": ${problem}`)
   }
 
-  /** Whether an entry fits the schema; one that does not is counted and logged once. */
-  fits (nodeId: string, key: string, value: unknown): boolean {
+  /** Whether an entry fits the schema; one that does not is counted and logged once. `from`: a node id. */
+  fits (from: string, key: string, value: unknown): boolean {
     const held = typeof value === 'object' && value !== null ? value : undefined
     const known = held && this.#judged.get(held)
     if (known !== undefined) return known
@@ -74,10 +75,10 @@ class Shape {
     if (held !== undefined) this.#judged.set(held, problem === null)
     if (problem === null) return true
     this.#skipped++
-    const entry = `${nodeId} ${key}`
+    const entry = `${from} ${key}`
     if (!this.#told.has(entry) && this.#told.size < TOLD_MAX) {
       this.#told.add(entry)
-      this.#log.warn({ section: this.#name, key, from: nodeId, problem, skipped: this.#skipped },
+      this.#log.warn({ section: this.#name, key, from, problem, skipped: this.#skipped },
         'an entry of a document is not as its schema says and is left out')
     }
     return false
@@ -87,18 +88,18 @@ class Shape {
 /** A reader that changed what it got would change the document unseen. */
 const frozen = (value: unknown): unknown => Object.isFrozen(value) ? value : deepFreeze(value)
 
-function masterSection<T> (prefix: string, shape: Shape, options: SectionsOptions): Section<T> {
+function masterSection<T> (prefix: string, check: EntryCheck, options: SectionsOptions): Section<T> {
   const { control, commands } = options
   const raw = (key: string): unknown =>
     commands.pending?.has(key) === true ? commands.pending.get(key) : control.get(key)
   const read = (key: string): unknown => {
     const value = raw(key)
-    if (value === undefined || !shape.fits(options.masterNodeId() ?? 'master', key, value)) return undefined
+    if (value === undefined || !check.fits(options.masterNodeId() ?? 'master', key, value)) return undefined
     return frozen(value)
   }
   return {
     put (key, value) {
-      shape.check(key, value)
+      check.assert(key, value)
       commands.write(prefix + key, structuredClone(value))
     },
     remove (key) { if (raw(prefix + key) !== undefined) commands.write(prefix + key, undefined) },
@@ -116,24 +117,24 @@ function masterSection<T> (prefix: string, shape: Shape, options: SectionsOption
   }
 }
 
-function nodeSection<T> (prefix: string, shape: Shape, options: SectionsOptions): Section<T> {
+function nodeSection<T> (prefix: string, check: EntryCheck, options: SectionsOptions): Section<T> {
   const { replicas, self } = options
   return {
     put (key, value) {
-      shape.check(key, value)
+      check.assert(key, value)
       replicas.put(prefix + key, structuredClone(value))
     },
     remove (key) { replicas.remove(prefix + key) },
     get (key, nodeId = self.nodeId) {
       if (nodeId === self.nodeId) return frozen(replicas.get(prefix + key)) as T | undefined
       const value = replicas.said(nodeId)?.get(prefix + key)
-      const fits = value !== undefined && shape.fits(nodeId, prefix + key, value)
+      const fits = value !== undefined && check.fits(nodeId, prefix + key, value)
       return fits ? frozen(value) as T : undefined
     },
     // Entries of a node whose link is down are hidden.
     * entries () {
       for (const { nodeId, key, value, old } of replicas.entries()) {
-        if (!key.startsWith(prefix) || old || !shape.fits(nodeId, key, value)) continue
+        if (!key.startsWith(prefix) || old || !check.fits(nodeId, key, value)) continue
         yield { nodeId, key: key.slice(prefix.length), value: frozen(value) as T }
       }
     },

@@ -1,5 +1,6 @@
 import { kernelError } from '../../api/errors.js'
-import { invalidField, read, shaped, ShapeError } from '../wire.js'
+import { EntryCheck } from '../sections.js'
+import { fits, invalidField, problem, read, shaped } from '../wire.js'
 import { MAX_MEMBERS, MAX_REMOVED, memberRecordSchema, memberSchema, removedSchema } from './member.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
@@ -34,16 +35,9 @@ export interface MembershipOptions {
   tell: (list: MemberList) => void
 }
 
-/** A value as its schema has it; one that does not fit is undefined, and told to `refused`. */
-function readable<T> (schema: Schema<T>, value: unknown, refused?: (why: string) => void): T | undefined {
-  try {
-    return read(schema, value)
-  } catch (error) {
-    if (!(error instanceof ShapeError)) throw error
-    refused?.(error.message)
-    return undefined
-  }
-}
+/** A value with the fields of its schema only; undefined when it does not fit. */
+const readable = <T>(schema: Schema<T>, value: unknown): T | undefined =>
+  fits(schema, value) ? read(schema, value) : undefined
 
 /** Reads a command's argument. Throws `invalid_request` that names the field. */
 const argument = <T>(schema: Schema<T>, args: unknown): T => shaped(() => read(schema, args), invalidField)
@@ -56,12 +50,14 @@ const argument = <T>(schema: Schema<T>, args: unknown): T => shaped(() => read(s
 export class Membership {
   readonly #options: MembershipOptions
   #aligning = false
-  /** What was read of the document's values, so that each is checked, and told of, once. */
-  readonly #read = new WeakMap<object, { readonly value: unknown }>()
+  readonly #memberCheck: EntryCheck
+  readonly #removedCheck: EntryCheck
 
   constructor (options: MembershipOptions) {
     this.#options = options
-    const { commands, control } = options
+    const { commands, control, log } = options
+    this.#memberCheck = new EntryCheck('member', (value) => problem(memberRecordSchema, value), log)
+    this.#removedCheck = new EntryCheck('removed', (value) => problem(removedSchema, value), log)
     commands.handle(memberCommands.put,
       (args, from) => { this.#put(argument(memberRecordSchema, args), from) })
     commands.handle(memberCommands.keep, (args) => { this.#keep(argument(memberRecordSchema, args)) })
@@ -165,31 +161,19 @@ export class Membership {
     }
   }
 
-  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, memberRecordSchema) }
+  #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, this.#memberCheck) }
 
-  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, removedSchema) }
+  #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, this.#removedCheck) }
 
-  #values<T extends { installId: string }> (prefix: string, schema: Schema<T>): Map<string, T> {
+  /** The document's entries below a prefix that fit and are under their own key, by install id. */
+  #values<T extends { installId: string }> (prefix: string, check: EntryCheck): Map<string, T> {
     const found = new Map<string, T>()
     for (const [key, value] of this.#options.control.entries()) {
-      if (!key.startsWith(prefix)) continue
-      const record = this.#valueOf(key, value, schema)
-      if (record !== undefined && prefix + record.installId === key) found.set(record.installId, record)
+      if (!key.startsWith(prefix) || !check.fits('master', key, value)) continue
+      const record = value as T
+      if (prefix + record.installId === key) found.set(record.installId, record)
     }
     return found
-  }
-
-  #valueOf<T> (key: string, value: unknown, schema: Schema<T>): T | undefined {
-    if (typeof value !== 'object' || value === null) return undefined
-    let known = this.#read.get(value)
-    if (known === undefined) {
-      known = { value: readable(schema, value, (why) => {
-        this.#options.log.warn({ record: key, why },
-          `the cluster's record ${key} makes no sense and is left out`)
-      }) }
-      this.#read.set(value, known)
-    }
-    return known.value as T | undefined
   }
 
   /** About a member only that member says anything, and never another key; a new one comes by any member. */
