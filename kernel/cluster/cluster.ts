@@ -13,7 +13,9 @@ import { createSections } from './sections.js'
 import { SessionView } from './session.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
-import type { Channel, Cluster, MemberRequest, MemberResponse } from '../api/services.js'
+import type { Channel, Cluster } from '../api/services.js'
+import type { FrameKind } from './links/frames.js'
+import type { Links } from './links/links.js'
 import type { LinkedNode } from './members/directory.js'
 import type { Status } from './election/core.js'
 import type { Position } from './log/log.js'
@@ -24,8 +26,6 @@ import type { Members } from './members/file.js'
 import type { Applicant, MemberList } from './members/member.js'
 import type { Sections } from './sections.js'
 
-export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
-
 /** A node at the other end of a link. */
 export interface LinkPeer extends LinkedNode {
   readonly address: string
@@ -33,11 +33,8 @@ export interface LinkPeer extends LinkedNode {
 }
 
 /** What the cluster needs of the links; a lone node has none. */
-export interface Transport {
-  send (to: string, kind: FrameKind, body: unknown): boolean
-  broadcast (kind: FrameKind, body: unknown): number
+export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
   peers (): readonly LinkPeer[]
-  request (installId: string, request: MemberRequest): Promise<MemberResponse>
   drop (installId: string): void
 }
 

@@ -195,7 +195,7 @@ export function changesOf (
 ): Map<string, unknown> {
   const changes = new Map<string, unknown>()
   for (const { key, value } of writes) {
-    changes.set(key, value === undefined ? undefined : keep(key, value).value)
+    changes.set(key, value === undefined ? undefined : keep(key, value))
   }
   for (const [key, value] of changes) {
     const same = value === undefined

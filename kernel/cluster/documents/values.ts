@@ -53,20 +53,16 @@ function checkObject (object: object, depth: number): string | null {
   return null
 }
 
-/** A value as documents keep it: its own frozen copy, and the bytes it takes with its key. */
-export interface Kept { readonly value: unknown, readonly bytes: number }
-
 /**
- * Copies a value into a document's form; fields that are undefined are left out.
+ * A value as documents hold it: a frozen copy, without the fields that are undefined.
  * @throws TypeError that names the key
  */
-export function keep (key: string, value: unknown): Kept {
+export function keep (key: string, value: unknown): unknown {
   const wrong = checkKey(key)
   if (wrong !== null) throw new TypeError(`key ${JSON.stringify(key)} ${wrong}`)
   const unfit = checkValue(value)
   if (unfit !== null) throw new TypeError(`the value of "${key}" ${unfit}`)
-  const kept = deepFreeze(JSON.parse(JSON.stringify(value)) as unknown)
-  return { value: kept, bytes: sizeOf(key, kept) }
+  return deepFreeze(JSON.parse(JSON.stringify(value)) as unknown)
 }
 
 /** Bytes of an entry as an update carries it: a decimal, say, has nine there and few as JSON. */

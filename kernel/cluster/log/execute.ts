@@ -79,7 +79,7 @@ export function seedOf (
 ): ReadonlyMap<string, unknown> {
   try {
     const seeded = [...options.seed(previous)]
-    return new Map(seeded.map(([key, value]) => [key, keep(key, value).value]))
+    return new Map(seeded.map(([key, value]) => [key, keep(key, value)]))
   } catch (err) {
     options.log.error({ err },
       'the new session could not be seeded; it begins with everything of the old one')

@@ -1,6 +1,6 @@
 import { decodeStateVector } from 'yjs'
 import { KvDoc } from '../documents/kv-doc.js'
-import { hashOf, keep } from '../documents/values.js'
+import { hashOf, keep, sizeOf } from '../documents/values.js'
 import { payloadOf, step2, update } from './messages.js'
 import type { Announce, Ask, State, Update } from './messages.js'
 
@@ -18,8 +18,7 @@ export class ObservedDoc {
   /** What `get` sees: the document and what has not been flushed. */
   readonly #view = new Map<string, unknown>()
   readonly #pending = new Map<string, unknown>()
-  /** Bytes of each entry of the view, and of all. */
-  readonly #sizes = new Map<string, number>()
+  /** Bytes of the view's entries. */
   #bytes = 0
 
   constructor (owner: string, boot: string) {
@@ -32,25 +31,24 @@ export class ObservedDoc {
 
   /** @returns whether anything changed. @throws TypeError, RangeError as Replicas.put */
   put (key: string, value: unknown): boolean {
-    const { value: kept, bytes: size } = keep(key, value)
+    const kept = keep(key, value)
     if (this.#view.has(key) && JSON.stringify(this.#view.get(key)) === JSON.stringify(kept)) return false
-    const bytes = this.#bytes - (this.#sizes.get(key) ?? 0) + size
+    const bytes = this.#bytes - this.#sizeOf(key) + sizeOf(key, kept)
     if (bytes > MAX_OBSERVED_BYTES) {
       throw new RangeError(`with "${key}" the observed document would have ${bytes} bytes, ` +
         `at most ${MAX_OBSERVED_BYTES}`)
     }
     this.#pending.set(key, kept)
     this.#view.set(key, kept)
-    this.#sizes.set(key, size)
     this.#bytes = bytes
     return true
   }
 
   remove (key: string): boolean {
-    if (!this.#view.delete(key)) return false
+    if (!this.#view.has(key)) return false
+    this.#bytes -= this.#sizeOf(key)
+    this.#view.delete(key)
     this.#pending.set(key, undefined)
-    this.#bytes -= this.#sizes.get(key) ?? 0
-    this.#sizes.delete(key)
     return true
   }
 
@@ -84,6 +82,9 @@ export class ObservedDoc {
     this.#hash ??= hashOf(this.#kv.live)
     return { seq: this.#seq, hash: this.#hash }
   }
+
+  /** Bytes of an entry of the view; 0 when there is none. */
+  #sizeOf (key: string): number { return this.#view.has(key) ? sizeOf(key, this.#view.get(key)) : 0 }
 
   #place (): { owner: string, boot: string, client: number, gen: number, seq: number } {
     const { owner, boot } = this
