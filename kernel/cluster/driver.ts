@@ -126,7 +126,7 @@ export class ElectionDriver {
   }
 
   #step (act: (core: Election, now: number) => void): void {
-    // What a step caused may ask for another one: it waits, or the core would change under its own feet.
+    // An effect of a step may ask for another step: it waits until this one is over.
     if (this.#stepping) {
       this.#effects.push(() => { this.#step(act) })
       return

@@ -1,6 +1,6 @@
 import type { Logger } from '../api/plugin.js'
 
-/** Functions that are told of something. One that throws is logged and stops nobody. */
+/** Listeners of one kind of change. One that throws is logged and does not stop the others. */
 export class Listeners<T> {
   readonly #listeners = new Set<(value: T) => void>()
   readonly #log: Logger
@@ -16,7 +16,7 @@ export class Listeners<T> {
   tell (value: T): void {
     for (const fn of this.#listeners) {
       try { fn(value) } catch (error) {
-        this.#log.error({ err: error }, 'an observer of a document failed')
+        this.#log.error({ err: error }, 'a listener failed')
       }
     }
   }

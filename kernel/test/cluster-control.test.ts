@@ -314,7 +314,7 @@ t.test('observers that fail', (t) => {
   control.append(command('c1', [put('a', 1)]))
   control.append({ kind: 'anoint', id: 'anoint:4', sid: 's1', term: 4, payload: null })
   t.same(control.last(), { term: 4, seq: 3 })
-  t.same(log.lines, ['an observer of a document failed'])
+  t.same(log.lines, ['a listener failed'])
   stopWatching()
   control.append(command('c2', [put('a', 2)], 's1', 4))
   t.equal(log.lines.length, 1, 'told no more')

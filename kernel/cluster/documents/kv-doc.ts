@@ -19,7 +19,7 @@ export type Changes = ReadonlyMap<string, unknown>
 
 /**
  * Keys and JSON values in a Y.Doc with one writer. The layout is the one of y-utility's YKeyValue: one list
- * of `{ key, val }`, where writing a key appends an entry and deletes the old one. Deleted neighbours melt
+ * of `{ key, val }`, where writing a key appends an entry and deletes the old one. Deleted neighbours merge
  * into one struct, so the size follows the live keys and not the number of writes; in a Y.Map every write
  * would stay for ever.
  */

@@ -48,7 +48,7 @@ export interface Pending {
   readonly origins: Set<NodeId>
 }
 
-/** A master that slept asks its peers before it acts again. */
+/** A master that stood still asks its peers before it acts again. */
 export interface Probing {
   readonly nonce: number
   readonly since: number
@@ -153,14 +153,14 @@ export class Elector {
     this.retryAt = retryAt
   }
 
-  /** Tells the world once when the disk begins or ceases to refuse. */
+  /** Reports once when the disk begins or ceases to refuse. */
   noteStorage (): void {
     if (this.hardState.storing === this.#storing) return
     this.#storing = this.hardState.storing
     this.io.storageChanged(this.#storing)
   }
 
-  /** Tells the world once of each master that is refused. */
+  /** Reports each refused master once. */
   noteRefused (stale: Leader): void {
     const which = `${stale.sid} ${stale.term}`
     if (which === this.#refused) return

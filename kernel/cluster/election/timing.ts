@@ -21,7 +21,7 @@ export interface Timing {
   readonly preVote: number
   /** A node that heard its master within this time supports no other one. */
   readonly sticky: number
-  /** Longest wait for the answers to a vote request; how often a master that slept asks. */
+  /** Longest wait for the answers to a vote request; how often a master that stood still asks. */
   readonly vote: number
   /** A gap between two ticks above this means that this node itself stood still. */
   readonly stall: number

@@ -50,7 +50,7 @@ export function addressesOf ({ host, port }: Bound, advertised: string | undefin
   return found.length > 0 ? found : [formatAddress(host === '::' ? '::1' : '127.0.0.1', port)]
 }
 
-/** True while nothing but this machine reaches the listener, and svc.yaml does not want it so. */
+/** True while only this machine reaches the listener, and svc.yaml does not ask for that. */
 export function mayOpen (bound: Bound, configured: string | undefined): boolean {
   return configured === undefined && isLoopbackHost(bound.host)
 }

@@ -10,8 +10,8 @@ import type { NodeKey } from './key.js'
 const HANDSHAKE_MS = 10_000
 
 /**
- * TLS of the members' listener: 1.3 only, own key, the peer's key asked for. Nothing is refused by the
- * library, since there is no authority to ask: whoever listens compares the peer's fingerprint himself.
+ * TLS of the members' listener: 1.3 only, own key, the peer's key asked for. The library rejects no key,
+ * since there is no authority to ask: the listener compares the peer's fingerprint itself.
  */
 export function serverTls (key: NodeKey): TlsOptions {
   return {

@@ -4,7 +4,7 @@ import type { Clock } from '../../api/clock.js'
 import type { Caller } from '../../api/plugin.js'
 import type { Cluster, NodeView } from '../../api/services.js'
 
-/** Why there is nothing of a node. The message goes on after the node's name: "answered with status 500". */
+/** Why a node gave no answer. The message continues a sentence about the node: "answered with status 500". */
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
@@ -25,7 +25,7 @@ export class MemberFault extends Error {
 /** The fields of an error body; `message` is empty where it has none. */
 export interface Refusal { reason: string, message: string, details: Record<string, unknown> }
 
-/** What a node is asked, in whose name, and until when anybody cares. */
+/** A request to a node's API, in a caller's name. */
 export interface MemberQuestion {
   /** GET where it is left out. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
@@ -33,7 +33,7 @@ export interface MemberQuestion {
   readonly path: string
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
-  /** Reads what a refusal says, too. */
+  /** Also reads the error body of a refusal. */
   readonly refusals?: boolean
   readonly caller: Caller
   readonly signal: AbortSignal
@@ -81,9 +81,8 @@ export interface MembersQuestion<T> extends MemberQuestion {
 }
 
 /**
- * Asks several nodes at once, and gives an answer for each as it comes. A node that is away, refuses, is late
- * or talks nonsense has its error in its answer and holds up nobody for longer than its deadline; no answer
- * rejects.
+ * Asks several nodes at once; returns a promise for each. A node that is away, refuses, is late or answers
+ * nonsense has its error in its answer, within its deadline; none of the promises rejects.
  */
 export function askMembers<T> (
   parts: AskMemberParts & { readonly clock: Pick<Clock, 'after' | 'now' | 'mono'> },

@@ -35,7 +35,7 @@ export interface DiallerOptions {
   attempt: (target: Target, signal: AbortSignal) => Promise<string>
 }
 
-/** A hint that leads back to this node is tried again this seldom. */
+/** Pause before a hint that led back to this node is tried again, ms. */
 const SELF_MS = 60_000
 /** Hints that are kept; more of them replace the oldest. */
 const MAX_HINTS = 256
@@ -123,7 +123,7 @@ export class Dialler {
     return installId !== null && this.#options.linked(installId)
   }
 
-  /** Makes what an entry does fit the links: nothing while its member is linked, else the next attempt. */
+  /** Stops an entry while its member is linked; else plans its next attempt. */
   #settle (entry: Entry): void {
     if (this.#done(entry)) {
       stop(entry)

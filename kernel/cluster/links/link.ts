@@ -7,7 +7,7 @@ import type { LinkReport } from '../../api/services.js'
 import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 
-/** A member that a link is up to; a picture of the moment it was asked for. */
+/** A member that a link is up to; as it was when it was asked for. */
 export interface Peer extends LinkReport, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
   /** The other end, ip:port. */
   readonly address: string
@@ -33,7 +33,7 @@ export interface LinkHooks {
   /** The other end's hello; returns why it is refused. */
   greeted (link: Link, greeting: Greeting): CloseWord | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /** Once: nothing is sent or received from here on. `word` of close-codes, or what `end` was given. */
+  /** Called once; nothing is sent or received after it. `word`: of `closeCodes`, or `lost`, or `closed`. */
   closed (link: Link, word: string, mine: boolean): void
 }
 
@@ -52,8 +52,8 @@ export interface LinkOptions {
 }
 
 /**
- * Kinds that are sent only as far as the other end gives credit, and wait here beyond it. All else passes
- * them, heartbeats and votes above all: it is never behind more than a window.
+ * Kinds that need the receiver's credit and queue here without it. All others, heartbeats and votes above
+ * all, bypass that queue: at most one window of these is ahead of them.
  */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
@@ -103,12 +103,12 @@ export class Link {
   #stop: () => void
   #accept!: () => void
   #fail!: (error: Error) => void
-  /** Documents and channels: those that wait, their bytes, the bytes sent, those that credit came for. */
+  /** Outgoing documents and channels: those that wait, their bytes, bytes sent, bytes credited. */
   #queue: Uint8Array[] = []
   #queued = 0
   #bulkOut = 0
   #credit = 0
-  /** What came of them, for how much credit was given, and the timer of credit that is held back. */
+  /** Incoming ones: bytes received, bytes credited, and the timer of a credit that is delayed. */
   #bulkIn = 0
   #given = 0
   #later: (() => void) | undefined
@@ -301,7 +301,7 @@ export class Link {
     this.#pinged = undefined
   }
 
-  /** `total`: of the documents and channels that were sent, how many bytes the other end is done with. */
+  /** `total`: how many bytes of the documents and channels sent so far the other end has handled. */
   #credited (total: unknown): void {
     if (typeof total !== 'number' || !(total >= this.#credit && total <= this.#bulkOut)) {
       throw new FrameError('bad_frame', 'credit is a total that rises, for what was sent')

@@ -25,7 +25,7 @@ export interface LinkEvents {
   violation (installId: string, reason: string): void
 }
 
-/** What this node has with one member. */
+/** The links to one member. */
 interface Known {
   /** Every link that may still carry frames, greeted or not. */
   open: Set<Link>
@@ -174,7 +174,7 @@ export class Links {
     const options = { key, members, clock, limits: this.#limits }
     const { socket, member } = await connectMember(target, options, signal)
     const { installId } = member
-    // Two links that this node dialled could each be the one that an end closes.
+    // Of two links that this node dialled, each end could close the other one.
     const current = this.#current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
     if (this.#isBarred(installId)) {
@@ -339,7 +339,7 @@ export class Links {
     this.#dialler.update()
   }
 
-  /** Where requests to a member go: where its link leads, what it says of itself, what the file has. */
+  /** Addresses for requests to a member: of its link, as it says itself, as the members file has them. */
   #addresses (installId: string): readonly string[] {
     const link = this.#current(installId)
     const said = link?.greeting?.hello.address

@@ -126,7 +126,7 @@ function bind (
   })
 }
 
-/** Compares keys the moment a connection is secure, before Node's HTTP parser is put to it. */
+/** Compares keys the moment a connection is secure, before Node's HTTP parser reads from it. */
 function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string | undefined> {
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()

@@ -27,7 +27,7 @@ export interface Position {
 /** Bytes of a whole document as Yjs encodes it; its writer rotates earlier. */
 const MAX_STATE_BYTES = 768 * 1024
 
-/** A next state: it counts when the disk has taken it. */
+/** A next state, committed once the disk has taken it. */
 interface Draft {
   readonly place: Place
   readonly kv: KvDoc
@@ -49,9 +49,9 @@ export class ControlLog implements Log {
   readonly #observers: Listeners<ReadonlySet<string>>
   #place = BEGINNING
   #receipts = new Receipts()
-  /** What counts. The document may be ahead of it while the disk writes. */
+  /** The committed entries. The document may be ahead of them while the disk writes. */
   readonly #live = new Map<string, unknown>()
-  /** Null after a start, and when the document and what counts may differ. */
+  /** Null after a start, and when it may differ from the committed entries. */
   #kv: KvDoc | null = null
   #ring: Ring
   #hash: string | null = null
@@ -116,7 +116,7 @@ export class ControlLog implements Log {
     return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
   }
 
-  /** The next body must be whole: this copy is not the master's although the numbers agree. */
+  /** The next body must be whole: this copy differs from the master's at the same position. */
   distrust (): void {
     this.#kv?.destroy()
     this.#kv = null
@@ -149,7 +149,7 @@ export class ControlLog implements Log {
     for (const [key, value] of entries) this.#live.set(key, value)
   }
 
-  /** A document of this node's own with what counts, in the next generation. */
+  /** A document of this node's own with the committed entries, in the next generation. */
   #renew (): KvDoc {
     this.distrust()
     this.#kv = KvDoc.holding(this.#live)

@@ -20,7 +20,7 @@ export interface DirectoryOptions {
   now: () => number
 }
 
-/** Who is in the cluster, and who of them is there. */
+/** The members of the cluster, and which of them are reachable. */
 export class Directory {
   readonly #options: DirectoryOptions
   readonly #seen = new Map<string, number>()

@@ -15,7 +15,7 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-/** `put`: a node about itself, or a new one. `keep`: what a node knows of others, where nothing is known. */
+/** `put`: a node about itself, or a new node. `keep`: about a node of which the document has nothing. */
 export const memberCommands = {
   put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
 } as const
@@ -111,8 +111,8 @@ export class Membership {
   }
 
   /**
-   * A session began: what this node knows and the document does not is entered. The document may still be
-   * on its way, so that the master decides what is news.
+   * A session began: enters what this node knows and the document lacks. The document may not be complete
+   * here yet, so the master decides what is new.
    */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
@@ -133,8 +133,8 @@ export class Membership {
   }
 
   /**
-   * Takes over what another member knows, whatever session either is in: two halves whose masters refuse each
-   * other would never meet else. A record that makes no sense is left out.
+   * Takes over what another member knows, whatever session either is in: otherwise two halves whose masters
+   * refuse each other would never exchange their lists. A record that does not fit is left out.
    */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
@@ -215,7 +215,7 @@ export class Membership {
     this.#options.commands.write(REMOVED + removed.installId, removed)
   }
 
-  /** Puts the document's list and the file's together, and another node's, and drops who is removed. */
+  /** Merges the lists of the document, the file and another node into the file, and drops removed members. */
   #spread (other?: Omit<MemberList, 'clusterId'>): void {
     const { members, log, gone, tell } = this.#options
     const before = members.current()

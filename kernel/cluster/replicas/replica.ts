@@ -88,7 +88,7 @@ export class Replica {
     return { kind: 'ask', owner, boot: this.#boot, gen: this.#gen, sync }
   }
 
-  /** The question did not leave, or its answer will not come. */
+  /** The question was not sent, or its answer will not come. */
   unasked (): void { this.#askedAt = null }
 
   /** Drops the document, not what is known: that is shown until the owner has answered. */
@@ -102,7 +102,7 @@ export class Replica {
     return this.#kv !== null && gen === this.#gen && seq <= this.#seq ? 'ok' : 'load'
   }
 
-  /** The owner's process is another one: nothing of the old one holds. */
+  /** The owner restarted: nothing of its earlier process is valid. */
   #startAnew (boot: string): void {
     this.distrust()
     this.#changes = difference(this.#live, new Map())
