@@ -62,10 +62,8 @@ t.test('what cannot be enforced is refused with keyword and path', async (t) => 
     ['false', false, /no value/],
     ['enum of other types', { type: 'string', enum: [1, 2] }, /no value/],
     ['too many values', { enum: list(1001) }, /enum has 1001 values/],
-    ['too many bytes', { enum: [list(20000)] }, /bytes, at most 65536/],
-    ['64 levels', deep(64), /nested deeper than 32/],
     ['100,000 levels', JSON.parse('[{"anyOf":'.repeat(900) + '[]' + '}]'.repeat(900)),
-      /is not a schema|nested deeper/],
+      /is not a schema/],
     ['many combinations', { allOf: [1, 2, 3].map(() =>
       ({ anyOf: list(5).map((c) => ({ enum: [c, 'x', 'y'] })) })) }, /combinations/],
     ['many different names', { type: 'object', minProperties: 3 }, /minProperties/],

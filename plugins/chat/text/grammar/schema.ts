@@ -8,9 +8,7 @@ import {
 } from './flat.js'
 import { FORMATS, parseRegex, RegexError } from './regex.js'
 
-/** Limits of one schema. */
-const MAX_SCHEMA_BYTES = 65_536
-const MAX_SCHEMA_DEPTH = 32
+/** Most values of one list. */
 const MAX_ENUM = 1000
 /** Most alternatives of one place after allOf and anyOf are dissolved. */
 const MAX_ALTERNATIVES = 64
@@ -28,14 +26,8 @@ export class SchemaDocument {
   readonly root: Located
   private readonly automata = new Map<string, Automaton>()
 
-  /** Throws EngineError `invalid_request` above the limits. */
   constructor (schema: unknown, path: string) {
     this.root = { schema, path }
-    const bytes = Buffer.byteLength(JSON.stringify(schema) ?? '')
-    if (bytes > MAX_SCHEMA_BYTES) {
-      throw refused(path, `: the schema has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are taken`)
-    }
-    checkDepth(schema, path, 1)
   }
 
   /** The alternatives of schemas that must all hold; [] where no value fits. */
@@ -269,22 +261,5 @@ function decode (part: string): string {
     return decodeURIComponent(part)
   } catch {
     return part
-  }
-}
-
-/** Refuses schemas inside schemas beyond the limit. */
-function checkDepth (schema: unknown, path: string, depth: number): void {
-  if (!isObject(schema)) return
-  if (depth > MAX_SCHEMA_DEPTH) {
-    throw refused(path, `: schemas are nested deeper than ${MAX_SCHEMA_DEPTH} levels`)
-  }
-  for (const word of ['properties', '$defs', 'definitions']) {
-    const parts = schema[word]
-    if (isObject(parts)) {
-      for (const [name, part] of Object.entries(parts)) checkDepth(part, `${path}/${word}/${name}`, depth + 1)
-    }
-  }
-  for (const word of ['items', 'additionalProperties', 'prefixItems', 'allOf', 'anyOf', 'oneOf']) {
-    for (const part of [schema[word]].flat()) checkDepth(part, `${path}/${word}`, depth + 1)
   }
 }

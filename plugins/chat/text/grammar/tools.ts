@@ -6,59 +6,40 @@ import { regexAutomaton, upTo } from './automaton.js'
 import { Budget } from './budget.js'
 import { Builder, type CommonRules } from './builder.js'
 import { COMPILE_STEPS, compileSchema } from './compile.js'
+import { refused } from './flat.js'
 import type { Rule } from './machine.js'
 import { parseRegex } from './regex.js'
 import { Choice, Free, Sequence } from './rules.js'
 
 /** Most calls of one answer. */
 const MAX_CALLS = 16
-const MAX_TOOLS = 128
-
-/** What the client wants: free text or calls, at least one call, or one certain function. */
-export type ToolChoice = { kind: 'none' } | { kind: 'auto' } | { kind: 'required' } | { kind: 'function',
-  name: string }
-
-/** Reads `tool_choice` of the OpenAI APIs (both spellings of a function). Throws `invalid_request`. */
-export function readToolChoice (choice: unknown): ToolChoice {
-  if (choice === undefined || choice === null || choice === 'auto') return { kind: 'auto' }
-  if (choice === 'none') return { kind: 'none' }
-  if (choice === 'required' || choice === 'any') return { kind: 'required' }
-  if (isObject(choice) && choice['type'] === 'function') {
-    const named = isObject(choice['function']) ? choice['function']['name'] : choice['name']
-    if (typeof named === 'string') return { kind: 'function', name: named }
-  }
-  throw invalid(`tool_choice ${JSON.stringify(choice)} is none of "none", "auto", "required" or a function`,
-    'tool_choice')
-}
 
 /** Free text that does not begin with the brace of a call. */
 const NO_CALL = '^[ \\n]*[^ \\n{]'
 
 /**
  * The rule of an output with tool calls, in the way the model writes them; null where nothing is enforced.
- * Parameters of a tool with `strict: true` must be enforceable; those of others fall back to any JSON
- * object, as OpenAI's API promises nothing for them.
+ * `choice` is what the chat API takes: free text or calls with `auto`, one call of the function that it
+ * names, else at least one call. Parameters of a tool with `strict: true` must be enforceable; those of
+ * others fall back to any JSON object, as OpenAI's API promises nothing for them.
  */
 export function toolRule (tools: readonly unknown[], choice: unknown, format: ToolFormat,
   common: CommonRules): Rule | null {
-  const wanted = readToolChoice(choice)
-  if (wanted.kind === 'none' || tools.length === 0) return null
-  if (tools.length > MAX_TOOLS) {
-    throw invalid(`there are ${tools.length} tools, at most ${MAX_TOOLS} are taken`, 'tools')
-  }
+  if (choice === 'none' || tools.length === 0) return null
+  const wanted = isObject(choice) ? nameOf(choice, 'tool_choice') : undefined
   const make = new Builder(common, 'tools')
   const budget = new Budget(COMPILE_STEPS)
   const call = new Choice(make, tools.flatMap((tool, i) => {
-    const other = wanted.kind === 'function' && nameOf(tool, i) !== wanted.name
-    return other ? [] : [callRule(make, tool, i, format, budget)]
+    const other = wanted !== undefined && nameOf(tool, `tools/${i}`) !== wanted
+    return other ? [] : [callRule(make, tool, `tools/${i}`, format, budget)]
   }))
   if (call.options.length === 0) {
     throw invalid('tool_choice names a function that is not among the tools', 'tool_choice')
   }
-  const calls = behindMarker(make, call, format, wanted.kind === 'function' ? 1 : MAX_CALLS)
+  const calls = behindMarker(make, call, format, wanted === undefined ? MAX_CALLS : 1)
   const { bare = false, marker } = format
   const required = bare ? call : new Sequence(make, [make.marker(marker), ...calls])
-  if (wanted.kind !== 'auto') return make.finished(make.spaced(required))
+  if ((choice ?? 'auto') !== 'auto') return make.finished(make.spaced(required))
   return make.finished(bare
     ? new Choice(make, [new Free(make, regexAutomaton(parseRegex(NO_CALL)), true), required])
     : new Sequence(make, [new Free(make, upTo(marker), true), ...calls]))
@@ -66,20 +47,20 @@ export function toolRule (tools: readonly unknown[], choice: unknown, format: To
 
 /** One call as a JSON object. */
 function callRule (
-  make: Builder, tool: unknown, index: number, format: ToolFormat, budget: Budget
+  make: Builder, tool: unknown, path: string, format: ToolFormat, budget: Budget
 ): Rule {
   const field = (key: string, value: Rule): { rule: Rule, required: true } =>
     ({ rule: make.entry(make.values([key]), value), required: true })
-  const fields = [field('name', make.values([nameOf(tool, index)])),
-    field(format.argumentsKey, parametersRule(make.common, tool, index, budget))]
+  const fields = [field('name', make.values([nameOf(tool, path)])),
+    field(format.argumentsKey, parametersRule(make.common, tool, path, budget))]
   return make.object({ elements: fields, others: null, min: 0, max: Infinity, needed: fields.length })
 }
 
-function parametersRule (common: CommonRules, tool: unknown, index: number, budget: Budget): Rule {
-  const { parameters: schema, strict } = functionOf(tool, index)
+function parametersRule (common: CommonRules, tool: unknown, path: string, budget: Budget): Rule {
+  const { parameters: schema, strict } = functionOf(tool, path)
   if (schema === undefined || schema === null) return common.object
   try {
-    return compileSchema(schema, `tools/${index}/function/parameters`, common, budget)
+    return compileSchema(schema, `${path}/function/parameters`, common, budget)
   } catch (error) {
     if (strict === true || !(error instanceof EngineError)) throw error
     return common.object
@@ -101,14 +82,14 @@ function behindMarker (
   return [make.spaced(call), new Sequence(make, [ended, ...more], 1)]
 }
 
-function functionOf (tool: unknown, index: number): Record<string, unknown> {
-  const fn = isObject(tool) ? tool['function'] ?? tool : undefined
-  if (!isObject(fn)) throw invalid(`tools/${index} is not a function`, `tools/${index}`)
+function functionOf (tool: unknown, path: string): Record<string, unknown> {
+  const fn = isObject(tool) ? tool['function'] : undefined
+  if (!isObject(fn)) throw refused(path, ' is not a function')
   return fn
 }
 
-function nameOf (tool: unknown, index: number): string {
-  const name = functionOf(tool, index)['name']
+function nameOf (tool: unknown, path: string): string {
+  const name = functionOf(tool, path)['name']
   if (typeof name === 'string' && name !== '') return name
-  throw invalid(`tools/${index}/function/name is not a text`, `tools/${index}/function/name`)
+  throw refused(`${path}/function/name`, ' is not a text')
 }
