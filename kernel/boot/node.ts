@@ -8,6 +8,7 @@ import { createConfigApi } from '../config/api.js'
 import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
+import { limitsOf } from '../plugins/assembly.js'
 import { createKernel } from '../plugins/kernel.js'
 import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
@@ -211,32 +212,6 @@ function servedAt (address: Address, api: KernelConfig['api']): Served {
     port: address.port,
     allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()),
     allowedOrigins: api.allowed_origins
-  }
-}
-
-/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
-export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
-  const { limits: l } = keys
-  return {
-    limits: {
-      connections: l.connections,
-      connectionsPerAddress: l.connections_per_address,
-      streamsPerToken: l.streams_per_token,
-      headersTimeoutMs: l.headers_timeout_seconds * 1000,
-      requestTimeoutMs: l.request_timeout_seconds * 1000,
-      keepAliveMs: l.keep_alive_seconds * 1000,
-      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
-      bodyBytes: l.body_kib * 1024,
-      streamStallMs: l.stream_stall_seconds * 1000
-    },
-    callLimits: {
-      concurrency: l.calls_at_once,
-      queue: l.calls_queued,
-      streamBytes: l.stream_buffer_kib * 1024,
-      streamStallMs: l.stream_stall_seconds * 1000,
-      mediaBytes: l.media_buffer_kib * 1024,
-      mediaStallMs: l.media_stall_seconds * 1000
-    }
   }
 }
 

@@ -16,6 +16,7 @@ import type { ClusterCore } from '../cluster/cluster.js'
 import type { Gossip } from '../cluster/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import type { ConfigApi } from '../config/api.js'
+import type { KernelConfig } from '../config/kernel-keys.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Rewrite } from '../http/model-path.js'
 import type { Served } from '../http/origin.js'
@@ -23,7 +24,6 @@ import type { HttpLimits } from '../http/server.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
-import type { LiveContext } from './context.js'
 import type { Bus, BusEvent } from './events.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
@@ -102,7 +102,7 @@ export function assemble (options: KernelOptions) {
     services: new Map<string, unknown>(),
     /** Every route that is mounted. */
     routes: [] as MountedRoute[],
-    started: [] as { plugin: Plugin, live: LiveContext }[],
+    started: [] as { plugin: Plugin, effects: () => string[] }[],
     streams: createStreamCount(options.limits.streamsPerToken),
     /** On while open work may end and no new work is taken. */
     drain: { on: false },
@@ -110,6 +110,32 @@ export function assemble (options: KernelOptions) {
     paths: {
       methodsAt: (_path: string): readonly string[] => [],
       rewrite: ((_method, url) => url) as Rewrite
+    }
+  }
+}
+
+/** The listener's and the calls' limits out of svc.yaml, in ms and bytes. */
+export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
+  const { limits: l } = keys
+  return {
+    limits: {
+      connections: l.connections,
+      connectionsPerAddress: l.connections_per_address,
+      streamsPerToken: l.streams_per_token,
+      headersTimeoutMs: l.headers_timeout_seconds * 1000,
+      requestTimeoutMs: l.request_timeout_seconds * 1000,
+      keepAliveMs: l.keep_alive_seconds * 1000,
+      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
+      bodyBytes: l.body_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000
+    },
+    callLimits: {
+      concurrency: l.calls_at_once,
+      queue: l.calls_queued,
+      streamBytes: l.stream_buffer_kib * 1024,
+      streamStallMs: l.stream_stall_seconds * 1000,
+      mediaBytes: l.media_buffer_kib * 1024,
+      mediaStallMs: l.media_stall_seconds * 1000
     }
   }
 }

@@ -1,32 +1,13 @@
 import type { FastifyInstance } from 'fastify'
 import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
-import type { Clock } from '../api/clock.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Handler } from '../calls/registry.js'
 import type {
-  Context, ErrorDecl, Logger, Manifest, NodeInfo, Plugin, ReadyCheck, Section, SectionDecl
+  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Section, SectionDecl
 } from '../api/plugin.js'
-import type { Bus } from './events.js'
-import type { Health } from './health.js'
+import type { Assembly } from './assembly.js'
 import type { StateView } from '../state/state.js'
-
-/** What the contexts of plugins are made of. */
-export interface PluginHost {
-  node: NodeInfo
-  clock: Clock
-  log: (plugin: string) => Logger
-  bus: Bus
-  health: Health
-  section: (name: string, decl: SectionDecl) => Section<unknown>
-  service: (id: string) => unknown
-  config: (plugin: string) => unknown
-  settings: (key: string) => unknown
-  advertise: (tag: string, on: boolean) => void
-  /** Runs a command of the cluster by its full name. */
-  command: (name: string, args: unknown, id?: string) => Promise<unknown>
-  readiness: (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) => () => void
-}
 
 interface Effect { label: string, dispose: () => void | Promise<void> }
 
@@ -59,12 +40,12 @@ type Returned = {
  * and an Error when it returns something else than its manifest declares.
  */
 export async function startOne (
-  plugin: Plugin, host: PluginHost, scope: FastifyInstance
+  plugin: Plugin, kernel: Assembly, scope: FastifyInstance
 ): Promise<Contributed> {
   const { manifest } = plugin
-  host.bus.declare(manifest.name, manifest.events ?? {})
-  host.health.declare(manifest.conflicts ?? {})
-  const live = createContext(plugin, host)
+  kernel.bus.declare(manifest.name, manifest.events ?? {})
+  kernel.health.declare(manifest.conflicts ?? {})
+  const live = createContext(plugin, kernel)
   scope.addHook('onClose', async () => { await live.dispose() })
   const given = (await plugin.start(live.ctx) ?? {}) as Returned
   return {
@@ -94,40 +75,45 @@ function declared<T> (
 }
 
 /** Builds the context of one plugin. */
-function createContext (plugin: Plugin, host: PluginHost): LiveContext {
-  const { manifest } = plugin
+function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
+  const { options, bus, health, changes, tags } = kernel
+  const { cluster, clock } = options
   const effects: Effect[] = []
-  const log = host.log(manifest.name)
+  const log = options.log(manifest.name)
   const effect = (label: string, dispose: Effect['dispose']): void => { effects.push({ label, dispose }) }
   const ctx = {
-    config: host.config(manifest.name),
+    config: options.config(manifest.name),
     settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) =>
-      [key, host.settings(key)])),
-    deps: dependencies(manifest, host),
-    log, clock: host.clock, node: host.node,
+      [key, options.settings(key)])),
+    deps: dependencies(manifest, kernel.services),
+    log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
-      [name, tracked(host.section(name, decl), name, effect)])),
+      [name, tracked(sectionFor(kernel, name, decl), name, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
       const problem = ownCommand(manifest, name)(args)
       if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
-      return await host.command(commandName(manifest.name, name), args, id)
+      return (await cluster.commands.run(commandName(manifest.name, name), args, id)).result
     },
-    emit: (kind: string, payload: Record<string, unknown>) => { host.bus.emit(manifest.name, kind, payload) },
+    emit: (kind: string, payload: Record<string, unknown>) => { bus.emit(manifest.name, kind, payload) },
     on (kind: string, fn: (payload: Record<string, unknown>) => void) {
-      effect(`on ${kind}`, host.bus.on(kind, (event) => { fn(event.payload) }))
+      effect(`on ${kind}`, bus.on(kind, (event) => { fn(event.payload) }))
     },
-    raise: (code: string, observed: string) => { host.health.raise(ownConflict(manifest, code), observed) },
-    clear: (code: string) => { host.health.clear(ownConflict(manifest, code)) },
+    raise: (code: string, observed: string) => { health.raise(ownConflict(manifest, code), observed) },
+    clear: (code: string) => { health.clear(ownConflict(manifest, code)) },
     error: (reason: string, message?: string, details?: Record<string, unknown>) =>
       new SvcError(reason, ownError(manifest, reason), message, details),
     effect,
     every (label: string, ms: number, fn: () => void) {
-      effect(`every ${label}`, host.clock.every(ms, guarded(fn, log, label)))
+      effect(`every ${label}`, clock.every(ms, guarded(fn, log, label)))
     },
     checker: schemaChecker,
-    advertise (tag: string, on: boolean) { host.advertise(tag, on) },
+    advertise (tag: string, on: boolean) {
+      if (on) tags.add(tag)
+      else tags.delete(tag)
+      changes.notify()
+    },
     readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) {
-      effect(`readiness ${name}`, host.readiness(name, check))
+      effect(`readiness ${name}`, kernel.readiness.add(name, check))
     }
   }
   return {
@@ -153,17 +139,26 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-function dependencies (manifest: Manifest, host: PluginHost): Record<string, unknown> {
+function dependencies (manifest: Manifest, services: Assembly['services']): Record<string, unknown> {
   const deps: Record<string, unknown> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
-    const service = host.service(ref.id)
+    const service = services.get(ref.id)
     if (service === undefined) {
       throw new Error(`the service "${ref.id}" (${key}) is not provided by anything enabled`)
     }
     deps[key] = service
   }
-  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = host.service(ref.id)
+  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = services.get(ref.id)
   return deps
+}
+
+/** A section, whose changes are changes of the state. */
+function sectionFor (
+  { options: { cluster }, changes }: Assembly, name: string, decl: SectionDecl
+): Section<unknown> {
+  const section = cluster.sections.section<unknown>(name, decl)
+  section.observe(changes.notify)
+  return section
 }
 
 /** Observers of a section are effects of the plugin too. */

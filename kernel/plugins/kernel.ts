@@ -27,7 +27,7 @@ import type { EventTap, Inspection } from '../api/services.js'
 import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
 import type { StateSource } from '../state/source.js'
 import type { Assembly, KernelOptions } from './assembly.js'
-import type { Contributed, PluginHost } from './context.js'
+import type { Contributed } from './context.js'
 
 /** A booted kernel. */
 export interface Kernel {
@@ -112,8 +112,8 @@ function addServices (kernel: Booting): void {
 /** What diagnostics may ask of the kernel. */
 function inspectionOf ({ options, started, commands, streams }: Booting): Inspection {
   return {
-    plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, live }) =>
-      ({ name, version, summary, effects: live.effects() })),
+    plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, effects }) =>
+      ({ name, version, summary, effects: effects() })),
     warnings: () => [...options.warnings],
     url: options.url,
     openCommands: () => commands.open,
@@ -184,7 +184,6 @@ function mountRoute (kernel: Booting, scope: FastifyInstance, route: MountedRout
  */
 function queuePlugins (kernel: Booting, problems: string[]): void {
   const { app, options } = kernel
-  const host = hostOf(kernel)
   const failed = new Set<string>()
   const present = new Set(kernel.manifests.map(({ name }) => name))
   for (const plugin of options.plugins) {
@@ -192,7 +191,7 @@ function queuePlugins (kernel: Booting, problems: string[]): void {
     const needs = requires.map((need) => parseNeed(need).name).filter((need) => present.has(need))
     app.register(fp(async (scope) => {
       if (needs.some((need) => failed.has(need))) failed.add(name)
-      else contribute(kernel, scope, plugin, await startOne(plugin, host, scope))
+      else contribute(kernel, scope, plugin, await startOne(plugin, kernel, scope))
     }, { name, fastify: '5.x', dependencies: needs, encapsulate: true })).after((error) => {
       if (error === null || error === undefined) return
       failed.add(name)
@@ -208,35 +207,12 @@ function startFailure (error: Error, { startLimitMs = START_LIMIT_MS }: KernelOp
   return `start() took over ${startLimitMs / 1000} seconds; move slow work into the background`
 }
 
-/** What the contexts of plugins are made of. */
-function hostOf ({ options, bus, health, changes, services, tags, readiness }: Booting): PluginHost {
-  const { cluster } = options
-  return {
-    node: options.node, clock: options.clock, log: options.log, bus, health,
-    section (name, decl) {
-      const section = cluster.sections.section<unknown>(name, decl)
-      section.observe(changes.notify)
-      return section
-    },
-    service: (id) => services.get(id),
-    config: options.config,
-    settings: options.settings,
-    command: async (name, args, id) => (await cluster.commands.run(name, args, id)).result,
-    advertise (tag, on) {
-      if (on) tags.add(tag)
-      else tags.delete(tag)
-      changes.notify()
-    },
-    readiness: readiness.add
-  }
-}
-
 /** Takes what a plugin gave back for its declarations. */
 function contribute (
   kernel: Booting, scope: FastifyInstance, plugin: Plugin, parts: Contributed
 ): void {
   const { manifest } = plugin
-  kernel.started.push({ plugin, live: parts.live })
+  kernel.started.push({ plugin, effects: parts.live.effects })
   for (const [name, handler] of parts.commands) {
     const full = commandName(manifest.name, name)
     const problemOf = schemaChecker(manifest.commands![name]!.args)

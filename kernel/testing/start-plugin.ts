@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import { newNodeId } from '../cluster/identity/node-id.js'
 import { arrange } from '../plugins/graph.js'
@@ -13,7 +12,11 @@ import { createLogRing } from '../observe/log-ring.js'
 import { checkManifests } from '../plugins/registry.js'
 import { LogRingService } from '../api/services.js'
 import { BootError } from '../api/errors.js'
-import { formats } from '../config/values.js'
+import { formatProblems } from '../config/problems.js'
+import { resolveConfig } from '../config/resolve.js'
+import { readConfigText } from '../config/text.js'
+import { limitsOf } from '../plugins/assembly.js'
+import { ownerOf } from '../plugins/installation.js'
 import { loneCluster } from './lone-cluster.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
@@ -21,7 +24,7 @@ import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plug
 import type { HealthReason } from '../plugins/health.js'
 import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
-import type { JsonSchema } from '../api/schema.js'
+import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { ManualClock } from './manual-clock.js'
 
@@ -92,18 +95,6 @@ export interface Rig {
   stop (): Promise<void>
 }
 
-const LIMITS: KernelOptions['limits'] = {
-  connections: 1024,
-  connectionsPerAddress: 64,
-  streamsPerToken: 256,
-  headersTimeoutMs: 10_000,
-  requestTimeoutMs: 30_000,
-  keepAliveMs: 15_000,
-  handlerTimeoutMs: 60_000,
-  bodyBytes: 256 * 1024,
-  streamStallMs: 30_000
-}
-
 /**
  * Starts one plugin on the real kernel. Its `requires` are dropped: fakes stand in for the services it
  * consumes. Stops by itself at the end of the test. Throws BootError as a real boot does.
@@ -168,9 +159,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   const all = [plugin, ...options.plugins ?? []]
   const known = new Set([kernelManifest as Manifest, ...all.map((p) => p.manifest)]
     .flatMap((m) => Object.keys(m.authorities ?? {})))
-  const config = new Map(all.map((p) =>
-    [p.manifest.name, filled(p.manifest.name, p.manifest.config, p === plugin ? options.config : {})]))
-  const settings = settingsOf(plugin, options.settings)
+  const config = settingsOf(plugin, all, options)
+  const { limits, callLimits } = limitsOf(config.kernel)
   return {
     node,
     ...loneCluster(node, made.clock, recorder('cluster', made.logged)),
@@ -178,13 +168,13 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     log: (name) => recorder(name, made.logged),
     off: (options.off ?? []).map((p) =>
       ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
-    config: (name) => config.get(name) ?? {},
-    settings: (key) => settings[key],
+    config: config.plugin,
+    settings: config.settings,
     services: new Map([
       [LogRingService.id, createLogRing({ clock: made.clock })], ...standIns(plugin, options)
     ]),
-    limits: { ...LIMITS, ...options.limits },
-    callLimits: options.callLimits ?? {},
+    limits: { ...limits, ...options.limits },
+    callLimits: { ...callLimits, ...options.callLimits },
     trustProxy: [],
     served: () => ({
       addresses: new Set(['127.0.0.1']),
@@ -217,13 +207,15 @@ function testNode (nodeId: string, home: string): NodeInfo {
   }
 }
 
-/** The top-level keys a plugin owns, with the test's values or the defaults. */
-function settingsOf (plugin: Plugin, given: Record<string, unknown> = {}): Record<string, unknown> {
-  const owned = Object.entries(plugin.manifest.settings ?? {})
-  return Object.fromEntries(owned.map(([key, schema]) => {
-    const value = given[key] === undefined ? {} : { value: given[key] }
-    return [key, filled(key, { type: 'object', properties: { value: schema } }, value)['value']]
-  }))
+/** The settings as a svc.yaml with the test's values has them. Throws BootError naming the key. */
+function settingsOf (
+  { manifest: { name } }: Plugin, all: readonly Plugin[], { config = {}, settings }: StartOptions
+): ResolvedConfig {
+  const raw = readConfigText(JSON.stringify({ ...settings, plugins: { [name]: config } }), null)
+  const owners = all.map(({ manifest }) => ownerOf(manifest, true))
+  const { config: resolved, problems } = resolveConfig(raw, { owners, env: {} })
+  if (problems.length > 0) throw new BootError(problems.map((problem) => formatProblems([problem])))
+  return resolved
 }
 
 /** The test's fakes; a consumed service without one throws its name when it is used. */
@@ -232,22 +224,6 @@ function standIns (plugin: Plugin, options: StartOptions): Map<string, unknown> 
     .filter((ref) => !kernelServices.has(ref.id) && options.plugins === undefined)
     .map((ref) => fake<object>(ref as ServiceRef<object>, {}))
   return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
-}
-
-/** A config slice with defaults, checked as svc.yaml is. Throws BootError naming the key. */
-function filled (
-  name: string, schema: JsonSchema | undefined, value: Record<string, unknown> = {}
-): Record<string, unknown> {
-  const copy = structuredClone(value)
-  if (schema === undefined) return copy
-  const ajv = new Ajv2020({ useDefaults: true, allErrors: true, strict: false })
-  for (const [name, { test }] of Object.entries(formats)) ajv.addFormat(name, test)
-  const validate = ajv.compile(schema)
-  if (!validate(copy)) {
-    throw new BootError((validate.errors ?? []).map((e) =>
-      `plugins.${name}${e.instancePath}: ${e.message ?? 'is not valid'}`))
-  }
-  return copy
 }
 
 function recorder (plugin: string, logged: Rig['logged']): Logger {
