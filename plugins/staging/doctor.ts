@@ -7,7 +7,6 @@ export interface StoreRoom { freeBytes: number, totalBytes: number }
 /** The parts of GET /store/storage about the volume, in bytes. */
 export interface Volume { diskFreeBytes: number, diskTotalBytes: number }
 
-/** Room in the store, and where the asked node stages models. */
 export default {
   async run ({ look }) {
     const [store, volume] = await Promise.all([
@@ -28,13 +27,11 @@ function storeProblem ({ api }: VerbError): Check[] {
   return [fail('store', api.message, typeof remedy === 'string' ? remedy : look)]
 }
 
-/** Room in the store. */
 export function checkStore ({ freeBytes, totalBytes }: StoreRoom): Check {
   return judgeDisk(freeBytes, totalBytes, { name: 'store', remedy:
     'Remove models from the store that nobody needs (svc ls, svc rm MODEL), or give it a larger disk.' })
 }
 
-/** Room where the asked node stages models. */
 export function checkVolume ({ diskFreeBytes, diskTotalBytes }: Volume): Check {
   return judgeDisk(diskFreeBytes, diskTotalBytes,
     { name: 'staging disk', remedy: 'Remove staged copies that are not in use: svc purge' })

@@ -7,7 +7,6 @@ import { routes } from './routes.js'
 import { ModelsService } from './service.js'
 import { settings } from './settings.js'
 
-/** Everything the plugin declares. */
 export const manifest = {
   name: 'staging',
   version: '1.0.0',

@@ -5,7 +5,6 @@ import type { OnnxHeader } from '../../onnx/service.js'
 import { readOnnxHeader } from './onnx-facts.js'
 import { CardError, openRegular } from './reader.js'
 
-/** A file below the folder. */
 export interface FolderFile { path: string, size: number, sha256?: string }
 
 const TEXT_BYTES = 4 * 1024 * 1024
@@ -93,7 +92,6 @@ export function besides (path: string, name: string): string {
 
 // Foreign JSON, read defensively: a field of another type is as if it were not there.
 
-/** A JSON object. */
 export type Json = Record<string, unknown>
 
 /** Whether a value is an object that is no list. */

@@ -4,7 +4,6 @@ import type { CardFile, ModelCard } from '../../../kernel/index.js'
 import type { Folder, FolderFile } from './folder.js'
 import { CardError } from './reader.js'
 
-/** What the card is asked for. */
 export interface DeriveOptions {
   modelId: string
   revision: string

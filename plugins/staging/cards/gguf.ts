@@ -58,7 +58,6 @@ function entries (r: HeaderReader, what: string, each: number): number {
   return value <= ENTRIES ? value : r.fail(`it has ${value} ${what}, more than ${ENTRIES}`)
 }
 
-/** A 64-bit number. */
 async function whole (r: HeaderReader, what: string): Promise<number> {
   await r.ready(8)
   const value = r.u64()

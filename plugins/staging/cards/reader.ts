@@ -119,7 +119,6 @@ export class HeaderReader {
     return bytes
   }
 
-  /** The next bytes as text. */
   async text (count: number): Promise<string> { return (await this.bytes(count)).toString('utf8') }
 }
 

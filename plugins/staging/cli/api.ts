@@ -4,7 +4,6 @@ import type { ClusterCopy } from '../types.js'
 
 type ExitCode = Parameters<VerbContext['fail']>[0]
 
-/** Address of a model in the store. */
 export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
 /** Every known copy in the cluster, or of one model. */

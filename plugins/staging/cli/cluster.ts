@@ -41,7 +41,6 @@ const statusOf: Readonly<Record<string, Staging['status']>> = {
   DownloadFailed: 'failed'
 }
 
-/** The transfers to nodes that the state shows. */
 export function stagingsOf ({ downloads = {} }: StateView): Staging[] {
   return Object.entries(downloads).flatMap(([nodeId, list]) => list.flatMap((tagged) => {
     const [tag, transfer] = Object.entries(tagged)[0]!

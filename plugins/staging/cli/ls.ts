@@ -12,7 +12,6 @@ interface ListEntry {
   ready?: boolean
 }
 
-/** A model as `svc ls` shows it. */
 export interface ModelRow {
   modelId: string
   sizeBytes: number | null

@@ -11,7 +11,6 @@ export interface Reading { text: string, step: boolean }
 /** A download, or a transfer to a node, without where it comes from. */
 export type Progress = Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'>
 
-/** The amount of a download. */
 export function amountOf ({ downloadedBytes, totalBytes, bytesPerSecond, etaMs }: Pick<
   DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'
 >): Amount {

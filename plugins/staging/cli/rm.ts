@@ -2,7 +2,6 @@ import { readCopies, storePath, sizeOfCopies, whereOf } from './api.js'
 import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
-/** What came of one model. */
 interface Removal { modelId: string, deleted: boolean, error: string | null }
 
 export default {

@@ -7,7 +7,6 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 /** What `svc pull` is to bring, as the node takes it. */
 export interface Wanted {
   modelId: string
-  /** Body of the request. */
   body: { source?: string, revision?: string, allow?: string[], variant?: string }
 }
 

@@ -107,22 +107,14 @@ export const isDeviceName = (name: string): boolean => DEVICE.test(name)
 
 /** A path, name or folder is refused: it is no valid one, or following it could leave the root. */
 export class PathError extends Error {
+  override readonly name = 'PathError'
   readonly reason = 'bad_path'
-
-  constructor (message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.name = 'PathError'
-  }
 }
 
 /** A manifest is not valid; the message names the first field that is wrong. */
 export class ManifestError extends Error {
+  override readonly name = 'ManifestError'
   readonly reason = 'bad_manifest'
-
-  constructor (message: string) {
-    super(message)
-    this.name = 'ManifestError'
-  }
 }
 
 /** The errno code of a failed system call, such as `ENOENT`; undefined for any other error. */

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import { raceAbort } from '../../../kernel/index.js'
+import { delay, raceAbort, untilCalled } from '../../../kernel/index.js'
 import type { Context, ModelCard, RouteRequest, Session, Started, SvcError } from '../../../kernel/index.js'
 import type { StagingContext } from '../context.js'
 import { errors } from '../declarations.js'
@@ -213,37 +213,34 @@ const SETTLE_MS = 15_000
 export function startupPass (manager: ModelManager, session: Session): void {
   const { ctx, evictors: { staged, beside }, stager, uses } = manager
   const { clock, log } = ctx
-  const early = new Set<string>()
-  let begun = false
-  let passed = false
-  let over = false
-  const begin = (): void => {
-    if (begun || session.masterNodeId === null) return
-    begun = true
-    const failed = (err: unknown): void => { log.error({ err }, 'the eviction pass of the start failed') }
-    ctx.effect('startup eviction', clock.after(SETTLE_MS, () => { run().catch(failed) }))
+  const over = new AbortController()
+  const first = async (): Promise<void> => {
+    while (session.masterNodeId === null && !over.signal.aborted) {
+      await untilCalled((fn) => session.onChange(fn), over.signal)
+    }
+    await delay(clock, SETTLE_MS, over.signal)
+    await manager.opened
+    over.signal.throwIfAborted()
+    await staged.startup()
   }
-  const idle = async (modelId: string): Promise<void> => {
+  const passed = first()
+  const ended = async (modelId: string): Promise<void> => {
+    await passed
+    if (over.signal.aborted || uses.has(modelId)) return
     await stager.settle(modelId)
     await beside.deactivated(modelId)
     await staged.deactivated(modelId)
   }
-  const ended = (modelId: string): void => {
-    if (!passed) { early.add(modelId); return }
-    idle(modelId).catch((err: unknown) => { log.error({ err, modelId }, 'an eviction pass failed') })
+  const failed = (err: unknown): void => {
+    if (!over.signal.aborted) log.error({ err }, 'an eviction pass failed')
   }
-  const run = async (): Promise<void> => {
-    await manager.opened
-    if (over) return
-    await staged.startup()
-    const newer = (await beside.storage()).copies.map(({ modelId }) => modelId)
-    if (over) return
-    passed = true
-    for (const modelId of new Set([...early, ...newer])) if (!uses.has(modelId)) ended(modelId)
-  }
-  ctx.effect('eviction passes', () => { over = true })
+  ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', staged.watch())
-  ctx.effect('eviction', uses.onIdle(ended))
-  ctx.effect('session', session.onChange(begin))
-  begin()
+  ctx.effect('eviction', uses.onIdle((modelId) => { ended(modelId).catch(failed) }))
+  // What was brought beside a copy that nothing uses any more.
+  const settle = async (): Promise<void> => {
+    await passed
+    for (const { modelId } of (await beside.storage()).copies) await ended(modelId)
+  }
+  settle().catch(failed)
 }

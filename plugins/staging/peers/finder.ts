@@ -11,7 +11,6 @@ import { asSaid } from './each-node.js'
 import { modelUrl, NODE_CALLER } from './sources.js'
 import type { StoreAccess } from './store-access.js'
 
-/** Where a model can be had. */
 export type Found =
   | { from: 'offered', item: StoreEntry }
   | { from: 'lan' } & ModelContent

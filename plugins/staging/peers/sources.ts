@@ -50,17 +50,14 @@ export function lanSource (parts: LanSourceParts): ChunkSource {
   }
 }
 
-/** A model id in a path. */
 export function modelPath (modelId: string): string {
   return modelId.split('/').map(encodeURIComponent).join('/')
 }
 
-/** The path of a model below /store/models. */
 export function modelUrl (modelId: string): string {
   return `/store/models/${modelPath(modelId)}`
 }
 
-/** The path of a file of a model below /store/models. */
 export function fileUrl (modelId: string, path: string): string {
   return `${modelUrl(modelId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
 }

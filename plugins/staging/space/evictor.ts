@@ -15,7 +15,6 @@ const KEEP_AT_START_MS = 30 * 60_000
 /** Why a copy went. */
 export type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete'
 
-/** A copy that went. */
 export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger }
 
 /** What a purge did; `error` names the copies that could not be removed, and why. */

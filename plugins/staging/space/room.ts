@@ -11,7 +11,6 @@ import type { FetchOptions } from '../transfer/types.js'
 /** A transfer that failed keeps what it fetched only while so much stays free, bytes. */
 const FLOOR_BYTES = 2 * 1024 ** 3
 
-/** A transfer that asks for its turn and for room. */
 export interface Admission {
   root: ModelRoot
   job: Job

@@ -9,7 +9,6 @@ import type { LocatedModel } from '../service.js'
 import { CHUNK_BYTES } from '../types.js'
 import type { Copy, CopyRecord, ModelContent, ModelManifest } from '../types.js'
 
-/** A complete copy on this node. */
 export interface LocalCopy extends LocatedModel, ModelContent {}
 
 /** The folders of this node that copies are brought to. */

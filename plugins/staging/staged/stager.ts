@@ -38,7 +38,6 @@ export interface StagerParts {
   inUse (modelId: string, digest: string): boolean
   /** Makes the card of what came from the hub. */
   derive: Derive
-  /** Something about a job has changed. */
   onChange: () => void
 }
 

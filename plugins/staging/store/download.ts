@@ -6,7 +6,6 @@ import type { HubSelection } from '../hub/types.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { StoreEntry } from './types.js'
 
-/** What was asked for. */
 export interface DownloadRequest {
   /** `hub`, `file:///…` or `node:<installId>`. */
   source: string
@@ -18,7 +17,6 @@ export interface DownloadRequest {
 /** A download into the store; `selection`: the exact files at the hub, once they are chosen. */
 export type Download = Job<{ readonly request: DownloadRequest, selection: HubSelection | null }>
 
-/** How far a download is. */
 export interface DownloadStatus {
   modelId: string
   status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
@@ -81,7 +79,6 @@ type RecordState = 'active' | 'paused' | 'cancelled' | 'failed'
 export interface DownloadRecord extends DownloadRequest {
   format: 1
   state: RecordState
-  /** Why it failed. */
   error: string | null
   reason: string | null
   /** ISO-8601. */

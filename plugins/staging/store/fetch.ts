@@ -19,7 +19,6 @@ import type { Download } from './download.js'
 import type { StoreIndex } from './store-index.js'
 import type { Derive, StoreEntry, StoreOptions } from './types.js'
 
-/** What a download works with. */
 export interface FetchParts { options: StoreOptions, index: StoreIndex }
 
 /** Bytes that lie in the incoming folder now. */

@@ -10,7 +10,6 @@ import { manifestDigest } from '../files/record.js'
 import type { KeyedLock } from '../files/queues.js'
 import type { Derive, StoreEntry, StoreProblem } from './types.js'
 
-/** What the index works with. */
 export interface StoreIndexOptions {
   root: ModelRoot
   clock: Clock
@@ -76,7 +75,6 @@ export class StoreIndex {
     this.#adoption.abort.abort(new StoreError('cancelled', 'it is to be removed'))
   }
 
-  /** Ends all hashing. */
   async close (): Promise<void> {
     this.#closed = true
     this.#adoption?.abort.abort(new StoreError('closed', 'the store closes'))

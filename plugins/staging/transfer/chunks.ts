@@ -13,7 +13,6 @@ export interface Chunk {
   verifier (): Verifier
 }
 
-/** Takes the bytes of a chunk in their order. */
 export interface Verifier {
   update (bytes: Uint8Array): void
   /** Whether they were the right ones. To be called once, at the end. */

@@ -63,7 +63,6 @@ export class Job<Ask = unknown> {
   /** Aborted when the job is to end. */
   get signal (): AbortSignal { return this.#abort.signal }
 
-  /** Whether it has ended. */
   get over (): boolean { return this.state !== 'pending' && this.state !== 'downloading' }
 
   /** Bytes per second over the last 10 seconds; 0 when it has ended. */
@@ -106,7 +105,6 @@ export class Job<Ask = unknown> {
     this.#abort.abort(Object.assign(new Error(message), { reason: why }))
   }
 
-  /** The model is here. */
   complete (totalBytes = this.progress.totalBytes): void {
     this.progress = { ...this.progress, bytes: totalBytes, totalBytes }
     this.end('complete')

@@ -88,7 +88,6 @@ async function hashed (
   return verifier
 }
 
-/** The journal's name in an incoming folder. */
 export const JOURNAL = '.svc-journal'
 const HEADER = 'svc-journal 1 '
 

@@ -135,7 +135,6 @@ export class ChunkBits {
     this.bytes = new Uint8Array(Math.ceil(count / 8))
   }
 
-  /** The set that holds every chunk. */
   static all (count: number): ChunkBits {
     const bits = new ChunkBits(count)
     for (let i = 0; i < count; i++) bits.add(i)
@@ -150,7 +149,6 @@ export class ChunkBits {
     return bits
   }
 
-  /** How many chunks are in the set. */
   get size (): number { return this.#size }
 
   has (i: number): boolean { return (this.bytes[i >> 3]! & (1 << (i & 7))) !== 0 }

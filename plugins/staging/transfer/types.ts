@@ -87,7 +87,6 @@ export interface FetchOptions {
   limits?: Partial<TransferLimits>
 }
 
-/** Why a transfer failed. */
 export type TransferReason = 'hash' | 'no_source' | 'disk_full' | 'unwritable'
 
 /** A transfer that cannot go on. What was fetched stays in the folder and is used by the next one. */
