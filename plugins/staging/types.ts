@@ -42,7 +42,7 @@ export interface Copy {
   /** What removing it gives back: a file with further hard links, or that svc did not write, counts 0. */
   freeableBytes: number
   lastUsedMs: number
-  /** Null for a folder nobody vouches for. */
+  /** Null for a folder without a valid record. */
   record: CopyRecord | null
   /** Whether it has a record of svc's: only then anything of it is ever removed. */
   ours: boolean

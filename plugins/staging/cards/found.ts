@@ -9,8 +9,8 @@ export interface DeriveOptions {
   revision: string
   files: FolderFile[]
   /** What the hub says; files are asked otherwise. */
-  licence?: string
-  languages?: string[]
+  licence?: string | undefined
+  languages?: string[] | undefined
 }
 
 type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLayers' | 'contextLength' |

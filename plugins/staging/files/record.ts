@@ -168,7 +168,7 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
     } | null
     return value?.format === FORMAT ? checkRecord(value, modelId ?? String(value.manifest?.modelId)) : null
   } catch {
-    // Whatever is wrong with it, nobody vouches for the copy then.
+    // Whatever is wrong with it, the copy counts as one without a record.
     return null
   }
 }

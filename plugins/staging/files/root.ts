@@ -89,7 +89,7 @@ export class ModelRoot {
     }
   }
 
-  /** Every published copy, newest used first; those nobody vouches for too. An absent root holds none. */
+  /** Every published copy, newest used first, those without a record too. An absent root holds none. */
   async list (): Promise<Copy[]> {
     const copies: Copy[] = []
     for (const entry of await this.#entries('')) {

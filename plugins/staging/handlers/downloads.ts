@@ -22,7 +22,7 @@ const NAMED: Readonly<Record<string, Reason>> = {
 }
 
 /** A failure of the store as a client is told. */
-export function told (manager: ModelManager, error: unknown): unknown {
+export function apiError (manager: ModelManager, error: unknown): unknown {
   if (!(error instanceof StoreError) || error instanceof SvcError) return error
   return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
 }
@@ -55,7 +55,7 @@ function onStore (
     try {
       return shownTo(request, await work(store, modelId))
     } catch (error) {
-      throw told(manager, error)
+      throw apiError(manager, error)
     }
   }
 }
@@ -126,7 +126,7 @@ export async function startDownload (
     store.start(modelId, source === undefined ? options : { ...options, source: nodeSource(manager, source) })
     return shownTo(request, store.status(modelId))
   } catch (error) {
-    throw told(manager, error)
+    throw apiError(manager, error)
   }
 }
 

@@ -3,7 +3,7 @@ import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { Purged } from '../space/evictor.js'
-import { told } from './downloads.js'
+import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
@@ -73,7 +73,7 @@ export async function remove (manager: ModelManager, request: RouteRequest): Pro
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
     throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
   }
-  await store.remove(modelId).catch((error: unknown) => { throw told(manager, error) })
+  await store.remove(modelId).catch((error: unknown) => { throw apiError(manager, error) })
   ctx.emit('ModelDeleted', { nodeId: ctx.node.nodeId, modelId })
   const nodes = await everywhere(manager, modelId, request.caller, 'store_delete')
   return { modelId, deleted: true, nodes }

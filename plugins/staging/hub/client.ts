@@ -56,7 +56,8 @@ class Client implements HubClient {
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
     const problem = modelIdProblem(modelId)
     if (problem !== null) throw new HubError('bad_request', problem)
-    const { revision = 'main', signal } = options
+    const { signal } = options
+    const revision = options.revision ?? 'main'
     if (revision === '' || revision.length > LONGEST_REVISION || /[\x00-\x20\x7f\\]|\.\./.test(revision)) {
       throw new HubError('bad_request', 'a revision is a branch, a tag or a commit')
     }

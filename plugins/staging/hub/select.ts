@@ -24,9 +24,9 @@ const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
-  if (allow === undefined || allow.length === 0) return byDefault(files, variant)
+  if (allow == null || allow.length === 0) return byDefault(files, variant ?? undefined)
   const named = allowed(files, allow)
-  if (variant === undefined) return named
+  if (variant == null) return named
   const { chosen, dropped } = chooseWeights(named, variant)
   return named.filter((file) => chosen.has(file) || !dropped(file))
 }

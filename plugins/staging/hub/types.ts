@@ -31,15 +31,15 @@ export interface HubSelection {
 /** Which files of a model are wanted. */
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
-  allow?: readonly string[]
+  allow?: readonly string[] | null
   /** The precision: `q4`, `fp16`, `q8`, `fp32`, … for ONNX; `Q4_K_M`, … for GGUF. */
-  variant?: string
+  variant?: string | null
 }
 
 /** How a model is looked up. */
 export interface ResolveOptions extends Wanted {
-  /** Branch, tag or commit; default `main`. */
-  revision?: string
+  /** Branch, tag or commit; `main` where none is given. */
+  revision?: string | null
   signal?: AbortSignal
 }
 

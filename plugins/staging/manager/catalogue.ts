@@ -107,7 +107,9 @@ export function shortCard (card: ModelCard): ModelCard {
  * Makes this node's entries of a section exactly these; what is equal is not written. Returns what could not
  * be told, because the document would be too large.
  */
-export function tell<T> (section: Section<T>, nodeId: string, wanted: ReadonlyMap<string, T>): string[] {
+export function publishEntries<T> (
+  section: Section<T>, nodeId: string, wanted: ReadonlyMap<string, T>
+): string[] {
   const left: string[] = []
   const own = [...section.entries()].filter((entry) => entry.nodeId === nodeId)
   for (const { key } of own) if (!wanted.has(key)) section.remove(key)

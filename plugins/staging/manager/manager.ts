@@ -26,7 +26,7 @@ import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
 import type { Derive } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
-import { Catalogue, shortCard, tell } from './catalogue.js'
+import { Catalogue, publishEntries, shortCard } from './catalogue.js'
 
 /** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
 export interface ManagerOptions {
@@ -151,8 +151,8 @@ export class ModelManager {
       ready: this.#serving.has(copy.card.modelId)
     }]))
     const left = [
-      ...tell(sections.modelCopies, nodeId, copies),
-      ...tell(sections.storeModels, nodeId, this.offered?.facts() ?? new Map())
+      ...publishEntries(sections.modelCopies, nodeId, copies),
+      ...publishEntries(sections.storeModels, nodeId, this.offered?.facts() ?? new Map())
     ]
     if (left.length > 0) log.error({ models: left }, 'too many models: the other nodes are not told of these')
     this.exchange.offer(this.local.versions())
@@ -188,10 +188,10 @@ export class ModelManager {
   async #tellAtStart (): Promise<void> {
     const { clock, log, sections, node: { home, nodeId } } = this.ctx
     const since = new Date(clock.now()).toISOString()
-    tell(sections.storeHosts, nodeId, new Map(this.offered === null ? [] : [['store', { since }]]))
+    publishEntries(sections.storeHosts, nodeId, new Map(this.offered === null ? [] : [['store', { since }]]))
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
     for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
-    tell(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
+    publishEntries(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
   }
 
   /** Folders that overlap would each take the other's models for its own: of two, one is not used. */

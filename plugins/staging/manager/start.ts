@@ -162,7 +162,7 @@ export function modelsService (manager: ModelManager): Models {
       const job = manager.stager.stage(modelId, digest)
       // An abort ends the waiting, not the transfer: others may want it too.
       await (signal === undefined ? job.ended : raceAbort(job.ended, signal))
-      if (job.failure !== null) throw told(ctx, job.failure)
+      if (job.failure !== null) throw apiError(ctx, job.failure)
       const arrived = manager.local.get(modelId, digest)
       if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again at once.`)
       return arrived
@@ -171,7 +171,7 @@ export function modelsService (manager: ModelManager): Models {
 }
 
 /** A failed transfer by its own reason where that has a name in the API. */
-function told (ctx: StagingContext, { reason, message }: Failure): SvcError {
+function apiError (ctx: StagingContext, { reason, message }: Failure): SvcError {
   // Everybody who had it went away in the middle.
   const name = reason === 'no_source' ? 'store_unreachable' : reason
   const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined

@@ -286,9 +286,7 @@ export class Stager {
     if (there?.digest === fact.digest) return this.#present(job, there)
     this.#mayReplace(there)
     const { allow = null, variant = null } = fact.choice ?? {}
-    const selection = await hub.resolve(modelId, {
-      revision: commit, signal, ...allow === null ? {} : { allow }, ...variant === null ? {} : { variant }
-    })
+    const selection = await hub.resolve(modelId, { revision: commit, signal, allow, variant })
     if (selection.totalBytes !== fact.totalBytes) throw otherContent(modelId, commit, hub.url)
     const manifest = await fetchSelection({ root, room, hub, clock, random }, job, selection)
     if (manifestDigest(manifest) !== fact.digest) {

@@ -26,7 +26,7 @@ interface Fetched {
   manifest: ModelManifest
   source: string
   choice?: HubChoice
-  licence?: string
+  licence?: string | undefined
   languages?: string[]
 }
 
@@ -93,9 +93,8 @@ async function fromHub (
   const { allow, variant } = ask.request
   const { commit, licence, languages } = selection
   return {
-    manifest, source: `hub:${hub.url}@${commit}`, languages,
-    ...allow === null && variant === null ? {} : { choice: { allow, variant } },
-    ...licence === null ? {} : { licence }
+    manifest, source: `hub:${hub.url}@${commit}`, languages, licence: licence ?? undefined,
+    ...allow === null && variant === null ? {} : { choice: { allow, variant } }
   }
 }
 
@@ -131,12 +130,7 @@ async function choose (
   if (ask.selection !== null) return ask.selection
   const { revision, allow, variant } = ask.request
   try {
-    return await hub.resolve(modelId, {
-      signal,
-      ...revision === null ? {} : { revision },
-      ...allow === null ? {} : { allow },
-      ...variant === null ? {} : { variant }
-    })
+    return await hub.resolve(modelId, { signal, revision, allow, variant })
   } catch (error) {
     const plain = revision === null && allow === null && variant === null
     if (entry !== undefined && plain && UNREACHABLE.has(failureOf(error).reason)) return null
@@ -230,13 +224,8 @@ async function cardOf (
   derive: Derive, { modelId }: Download, folder: string, { manifest, licence, languages }: Fetched
 ): Promise<ModelCard> {
   try {
-    return await derive(folder, {
-      modelId,
-      revision: manifest.revision,
-      files: manifest.files,
-      ...licence === undefined ? {} : { licence },
-      ...languages === undefined ? {} : { languages }
-    })
+    const { revision, files } = manifest
+    return await derive(folder, { modelId, revision, files, licence, languages })
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new StoreError('unusable_model', `${modelId} was fetched, but nothing can run it: ${why}`,

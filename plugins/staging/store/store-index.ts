@@ -98,7 +98,7 @@ export class StoreIndex {
     const { root, log, changed } = this.#options
     try {
       const copy = await root.read(modelId)
-      if (copy?.record === null) await this.#vouch(copy)
+      if (copy?.record === null) await this.#adoptUnlessDamaged(copy)
     } catch (error) {
       if (this.#closed) return
       const problem = error instanceof Error ? error.message : String(error)
@@ -108,8 +108,8 @@ export class StoreIndex {
     }
   }
 
-  /** Takes a folder in, unless it has a record that is damaged: what was pulled is not vouched for anew. */
-  async #vouch (copy: Copy): Promise<void> {
+  /** Takes a folder in, unless it has a record that is damaged: that one was pulled, and is no new model. */
+  async #adoptUnlessDamaged (copy: Copy): Promise<void> {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
     if (!damaged) { await this.#adopt(copy); return }

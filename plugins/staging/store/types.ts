@@ -40,8 +40,8 @@ export type Derive = (folder: string, about: {
   modelId: string
   revision: string
   files: { path: string, size: number, sha256?: string }[]
-  licence?: string
-  languages?: string[]
+  licence?: string | undefined
+  languages?: string[] | undefined
 }) => Promise<ModelCard>
 
 /** What the store is made of. */

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { Catalogue, tell, shortCard } from '../manager/catalogue.js'
+import { Catalogue, publishEntries, shortCard } from '../manager/catalogue.js'
 import { ModelRoot } from '../files/root.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import { OfferedModels } from '../store/offered.js'
@@ -105,9 +105,9 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
     remove: (key: string) => { written.push(`remove ${key}`); section.remove(key) }
   }
   section.says('n-peer', 'p', { a: 9 })
-  tell(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 2 }]]))
-  tell(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 3 }]]))
-  tell(watched, 'n-me', new Map([['y', { a: 3 }]]))
+  publishEntries(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 2 }]]))
+  publishEntries(watched, 'n-me', new Map([['x', { a: 1 }], ['y', { a: 3 }]]))
+  publishEntries(watched, 'n-me', new Map([['y', { a: 3 }]]))
   t.same(written, ['put x', 'put y', 'put y', 'remove x'])
   t.same(section.get('p', 'n-peer'), { a: 9 }, 'what others say is theirs')
   t.same(shortCard(card('a/b')).files, [])

@@ -43,8 +43,8 @@ class Transfer {
   #ended: { error: unknown } | undefined
   #wake: () => void = () => {}
   /** Looks in a row that found nobody who has a missing chunk. */
-  #dry = 0
-  #cancelDry: (() => void) | undefined
+  #emptyLooks = 0
+  #cancelLook: (() => void) | undefined
 
   constructor (options: FetchOptions) {
     this.#options = options
@@ -71,7 +71,7 @@ class Transfer {
     } finally {
       signal?.removeEventListener('abort', abort)
       for (const stop of stops) stop?.()
-      this.#cancelDry?.()
+      this.#cancelLook?.()
       await this.#journal?.close()
     }
     // The last lines of the journal may have failed.
@@ -147,7 +147,7 @@ class Transfer {
     if (this.#missing.size === this.#inFlight.size) return undefined
     const rests = this.#options.sources().map(({ id }) => this.#scores.of(id).restUntil - now)
     const soonest = Math.min(...rests.filter((ms) => ms > 0))
-    if (this.#inFlight.size === 0) this.#lookForHope()
+    if (this.#inFlight.size === 0) this.#waitForSource()
     if (soonest === Infinity || this.#ended !== undefined) return undefined
     return clock.after(soonest, () => { this.#wake() })
   }
@@ -185,7 +185,7 @@ class Transfer {
   }
 
   #begin (source: ChunkSource, chunk: number): void {
-    if (!this.#scores.dead(source.id)) this.#hope()
+    if (!this.#scores.dead(source.id)) this.#sourceFound()
     const work = this.#begun.get(chunk) ?? beginWork(chunk, this.#table.at(chunk))
     const reader = new SourceReader(this.#options.clock, this.#limits)
     this.#begun.set(chunk, work)
@@ -299,7 +299,7 @@ class Transfer {
   }
 
   /** Nothing is in flight and nobody can be asked now: waits a while for a source, or gives up. */
-  #lookForHope (): void {
+  #waitForSource (): void {
     const sources = this.#options.sources()
     const alive = sources.filter(({ id }) => !this.#scores.dead(id))
     if (alive.some((source) => this.#useful(source))) return
@@ -307,8 +307,8 @@ class Transfer {
     // The one source there is may have said more of what is wrong.
     const only = sources.length === 1 ? this.#scores.of(sources[0]!.id).fault : undefined
     if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
-    else if (exhausted || this.#dry > this.#limits.retries) this.#end(this.#noSource())
-    else this.#cancelDry ??= this.#waitDry()
+    else if (exhausted || this.#emptyLooks > this.#limits.retries) this.#end(this.#noSource())
+    else this.#cancelLook ??= this.#lookAgainLater()
   }
 
   #useful (source: ChunkSource): boolean {
@@ -316,18 +316,18 @@ class Transfer {
     return false
   }
 
-  #waitDry (): () => void {
-    this.#dry++
-    return this.#options.clock.after(pauseMs(this.#dry, this.#limits, this.#options.random), () => {
-      this.#cancelDry = undefined
+  #lookAgainLater (): () => void {
+    this.#emptyLooks++
+    return this.#options.clock.after(pauseMs(this.#emptyLooks, this.#limits, this.#options.random), () => {
+      this.#cancelLook = undefined
       this.#wake()
     })
   }
 
-  #hope (): void {
-    this.#dry = 0
-    this.#cancelDry?.()
-    this.#cancelDry = undefined
+  #sourceFound (): void {
+    this.#emptyLooks = 0
+    this.#cancelLook?.()
+    this.#cancelLook = undefined
   }
 
   #noSource (): TransferError {
