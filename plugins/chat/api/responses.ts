@@ -4,7 +4,7 @@ import { nullableFields, samplingOf } from '../sampling.js'
 import { answer, namedEvent } from './answer.js'
 import { refused, stringAt } from './errors.js'
 import { name, optional, sampling } from './schema.js'
-import { chatTask, functionCall, functionTool } from './task.js'
+import { chatTask, functionCall, functionTool, textOf } from './task.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
@@ -154,11 +154,13 @@ function messageOf (item: InputItem, path: string): InputMessage {
 const callOf = (item: InputItem, path: string): object => functionCall(
   stringAt(item, 'call_id', path), stringAt(item, 'name', path), stringAt(item, 'arguments', path))
 
-function contentAt (item: InputItem, key: string, path: string): string | unknown[] {
+function contentAt (item: InputItem, key: string, path: string): string | null {
   const value = item[key]
   const isPart = (part: unknown): boolean => typeof part === 'object' && part !== null
-  if (typeof value === 'string' || (Array.isArray(value) && value.every(isPart))) return value
-  throw refused(`${path}.${key}`, 'must be a string or a list of parts')
+  if (typeof value !== 'string' && !(Array.isArray(value) && value.every(isPart))) {
+    throw refused(`${path}.${key}`, 'must be a string or a list of parts')
+  }
+  return textOf(value, `${path}.${key}`)
 }
 
 type Value = { type: string } & Record<string, unknown>

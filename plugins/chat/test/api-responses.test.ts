@@ -25,9 +25,10 @@ t.test('requests as chat requests', (t) => {
       { role: 'assistant', content: [{ type: 'output_text', text: 'Five.' }] }
     ] }, { messages: [
       { role: 'developer', content: 'Be kind.' },
-      { role: 'user', content: [{ type: 'input_text', text: 'Hi' }] },
+      { role: 'user', content: 'Hi' },
       { role: 'assistant', content: null, tool_calls: [called('c1'), called('c2')] },
-      { role: 'tool', tool_call_id: 'c1', content: '5' }, { role: 'assistant' }
+      { role: 'tool', tool_call_id: 'c1', content: '5' },
+      { role: 'assistant', content: 'Five.' }
     ] }],
     [{ tools: [{ type: 'function', name: 'f', parameters: {}, strict: true }], tool_choice: 'required' },
       {
@@ -53,6 +54,10 @@ t.test('requests as chat requests', (t) => {
     [{ input: [{ role: 'tool', content: 'x' }] }, 'input.0.role'],
     [{ input: [{ role: 'user' }] }, 'input.0.content'],
     [{ input: [{ role: 'user', content: [5] }] }, 'input.0.content'],
+    [{ instructions: 'x', input: [{ role: 'user', content: [{ type: 'input_image' }] }] },
+      'input.0.content.0'],
+    [{ input: [call('c'), { type: 'function_call_output', call_id: 'c', output: [{ type: 'input_text' }] }] },
+      'input.1.output.0.text'],
     [{ input: [{ type: 'function_call', call_id: 'c' }] }, 'input.0.name']
   ]
   for (const [more, param] of refused) namesField(t, () => of(more), param)
