@@ -71,7 +71,7 @@ export class Mailbox {
       const next = this.pending.shift()
       if (next !== undefined) yield next
       else if (this.error !== undefined) throw this.error
-      else if (this.open === 0) return
+      else if (this.open <= 0) return
       else await new Promise<void>((resolve) => { this.wake = resolve })
     }
   }

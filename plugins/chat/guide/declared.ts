@@ -46,23 +46,23 @@ function meaningsOf ({ manifests, settings, verbs, routes, exitCodes }: Declared
   ]
 }
 
-function codesOf (m: Manifest): Meaning[] {
-  return [
-    ...entries(m.errors).map(([word, { status, message, remedy, retryable }]): Meaning => {
-      const again = retryable === true ? ' The request may be repeated.' : ''
-      const text = `${code(word)} (error, HTTP ${status}): ${message} ${remedy}${again}`
-      return { kind: 'error', word, text }
-    }),
-    ...entries(m.conflicts).map(([word, { severity, meaning, remediation }]): Meaning => {
-      const text = `${code(word)} (health code, ${severity}): ${meaning} ${remediation}`
-      return { kind: 'health', word, text }
-    }),
-    ...entries(m.events).map(([word, { summary }]): Meaning =>
-      ({ kind: 'event', word, text: `${code(word)} (event): ${summary} \`svc events\` shows events.` })),
-    ...entries(m.authorities).map(([word, text]): Meaning =>
-      ({ kind: 'authority', word, text: `${code(word)} (authority): ${text}` }))
-  ]
-}
+/** The meanings of what stands in a manifest under one key. */
+const meaningsIn = <T>(
+  kind: string, record: Readonly<Record<string, T>> | undefined, textOf: (word: string, value: T) => string
+): Meaning[] =>
+  entries(record).map(([word, value]) => ({ kind, word, text: textOf(code(word), value) }))
+
+const codesOf = (m: Manifest): Meaning[] => [
+  ...meaningsIn('error', m.errors, (word, { status, message, remedy, retryable }) => {
+    const again = retryable === true ? ' The request may be repeated.' : ''
+    return `${word} (error, HTTP ${status}): ${message} ${remedy}${again}`
+  }),
+  ...meaningsIn('health', m.conflicts, (word, { severity, meaning, remediation }) =>
+    `${word} (health code, ${severity}): ${meaning} ${remediation}`),
+  ...meaningsIn('event', m.events, (word, { summary }) =>
+    `${word} (event): ${summary} \`svc events\` shows events.`),
+  ...meaningsIn('authority', m.authorities, (word, text) => `${word} (authority): ${text}`)
+]
 
 function verbOf ([name, verb]: [string, Omit<VerbDecl, 'load'>]): Meaning {
   const { args, summary, options = [], examples = [] } = verb
@@ -101,16 +101,13 @@ function routeOf ({ method, url, authority, summary }: RouteDecl): Meaning {
   return { kind: 'route', word, text: `${code(word)} (route, needs ${needs}): ${summary}` }
 }
 
-function thingsOf (m: Manifest): Meaning[] {
-  return [
-    ...Object.values(m.routes ?? {}).map(routeOf),
-    ...Object.values(m.capabilities ?? {}).map(({ id, version, description }): Meaning => {
-      const word = `${id}@${version}`
-      return { kind: 'capability', word, text: `${code(word)}: ${description}` }
-    }),
-    ...entries(m.engines).map(([word, { summary, backends }]): Meaning =>
-      ({ kind: 'engine', word, text: `${code(word)} (engine for ${backends.join(', ')}): ${summary}` })),
-    ...entries(m.state).map(([word, text]): Meaning =>
-      ({ kind: 'state', word, text: `${code(word)} (key of /state): ${text}` }))
-  ]
-}
+const thingsOf = (m: Manifest): Meaning[] => [
+  ...Object.values(m.routes ?? {}).map(routeOf),
+  ...Object.values(m.capabilities ?? {}).map(({ id, version, description }): Meaning => {
+    const word = `${id}@${version}`
+    return { kind: 'capability', word, text: `${code(word)}: ${description}` }
+  }),
+  ...meaningsIn('engine', m.engines, (word, { summary, backends }) =>
+    `${word} (engine for ${backends.join(', ')}): ${summary}`),
+  ...meaningsIn('state', m.state, (word, text) => `${word} (key of /state): ${text}`)
+]
