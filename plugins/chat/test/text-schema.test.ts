@@ -142,6 +142,8 @@ t.test('valid texts are taken and others are not', async (t) => {
     [{ type: 'string', format: 'constructor' }, ['"anything"'], ['1']],
     [{ type: 'string', pattern: '^é😀$' }, ['"é😀"', '"\\u00e9\\ud83d\\ude00"'],
       ['"\\u00e8😀"', '"é\\ud83d"', '"é\\ud83d\\ude01"']],
+    [{ type: 'string', pattern: '^(?:\\ud83d\\u0041|\\ud83d\\u{41}|\\ud83d\\ude00)$' }, ['"😀"'],
+      ['"\u{11841}"', '"A"', '""']],
     [{ type: 'object', properties: { 'a/items': { type: 'integer' },
       a: { type: 'array', items: { type: 'string' } } } }, ['{"a/items":1,"a":["x"]}'], ['{"a":[1]}']]
   ]

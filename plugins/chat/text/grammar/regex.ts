@@ -188,11 +188,11 @@ class Parser {
   private unicode (): number {
     if (!this.take('{')) {
       const high = this.hex(4)
-      const pair = high >= 0xd800 && high < 0xdc00 &&
-        this.source.slice(this.at, this.at + 2).join('') === '\\u'
-      if (!pair) return high
-      this.at += 2
-      return 0x10000 + ((high - 0xd800) << 10) + (this.hex(4) - 0xdc00)
+      const next = this.source.slice(this.at, this.at + 6).join('')
+      const low = /^\\u(d[c-f][0-9a-f]{2})$/i.exec(next)?.[1]
+      if (high < 0xd800 || high > 0xdbff || low === undefined) return high
+      this.at += next.length
+      return 0x10000 + ((high - 0xd800) << 10) + (parseInt(low, 16) - 0xdc00)
     }
     const end = this.source.indexOf('}', this.at)
     const digits = end < 0 ? '' : this.source.slice(this.at, end).join('')
