@@ -1,4 +1,5 @@
 import type { RouteDecl } from '../../kernel/index.js'
+import { REFUSALS } from './planner/types.js'
 
 /** An object with these properties and no others. */
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
@@ -31,11 +32,7 @@ const excluded = {
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
 /** Why nothing can be placed. */
-const refusals = [
-  'model_unknown', 'insufficient_memory', 'no_connected_cycle', 'exclusions_removed_all',
-  'spread_unsupported', 'tensor_unsupported', 'tensor_indivisible', 'too_few_layers', 'no_backend',
-  'info_pending'
-] as const
+const refusals = ['model_unknown', ...REFUSALS] as const
 const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
 const commanding = ['no_master', 'no_quorum', 'session_changed'] as const
 

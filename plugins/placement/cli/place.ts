@@ -2,6 +2,7 @@ import { failedAttempts, Follower } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
+import { REFUSALS } from '../planner/types.js'
 import { isVerbError, plain, readModelId, realPace } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
@@ -225,17 +226,14 @@ function tryWith (modelId: string, tasks: readonly string[]): string {
   return tasks.includes('chat') ? `svc run ${modelId} "hello"` : `svc why ${modelId}`
 }
 
-/** Reasons of a refusal that is about the cluster, not about how the verb was used. */
-const REFUSED = new Set([
-  'no_connected_cycle', 'exclusions_removed_all', 'tensor_unsupported', 'tensor_indivisible',
-  'too_few_layers', 'spread_unsupported', 'no_backend'
-])
-
 /** The error with the sums and the ways out, and the exit status that goes with its reason. */
 function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbError): VerbError {
   const { api } = error
   if (api === undefined) return error
   for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
-  return REFUSED.has(api.reason) ? ctx.fail(1, error.message) : error
+  // These two have an exit status of their own; the others would count as a wrong use of the verb.
+  const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'
+  const refused = !known && REFUSALS.some((reason) => reason === api.reason)
+  return refused ? ctx.fail(1, error.message) : error
 }

@@ -5,14 +5,8 @@ import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
-/** What came of one instance; `message` is what the node said. */
-interface Stopped {
-  instanceId: string
-  modelId: string
-  stopped: boolean
-  message: string | null
-  error: string | null
-}
+/** What came of one instance: what the node said, or why it would not. */
+interface Outcome { instanceId: string, modelId: string, message: string | null, failure: VerbError | null }
 
 /** `svc stop`: has instances end when their open requests have, or at once. */
 export function createStop (pace: Pace): Verb {
@@ -33,18 +27,16 @@ export default createStop(realPace)
 async function stopAll (
   ctx: VerbContext, pace: Pace, rows: readonly PsRow[], now: boolean
 ): Promise<number | undefined> {
-  const failures: VerbError[] = []
-  const instances: Stopped[] = []
-  for (const { instanceId, modelId } of rows) {
-    const { message = null, failure } = await stop(ctx, instanceId, now)
-    const error = failure?.message ?? null
-    instances.push({ instanceId, modelId, stopped: failure === undefined, message, error })
-    if (failure !== undefined) failures.push(failure)
-  }
+  const all: Outcome[] = []
+  for (const row of rows) all.push(await stop(ctx, row, now))
+  const failures = all.flatMap(({ failure }) => failure ?? [])
   const waits = failures.length === 0 && ctx.wait !== undefined
-  const left = waits ? await untilGone(ctx, pace, instances, ctx.wait) : 0
-  if (ctx.out.json) ctx.out.value({ instances })
-  else say(ctx, instances, waits)
+  const left = waits ? await untilGone(ctx, pace, all, ctx.wait) : 0
+  if (!ctx.out.json) say(ctx, all, waits)
+  else {
+    ctx.out.value({ instances: all.map(({ instanceId, modelId, message, failure }) =>
+      ({ instanceId, modelId, stopped: failure === null, message, error: failure?.message ?? null })) })
+  }
   if (left > 0) {
     ctx.err.line(`the time to wait is up and ${count(left, 'instance')} still has open requests; svc ps`)
     return 4
@@ -60,7 +52,7 @@ const POLL_MS = 500
 
 /** How many of them are still there when all are gone or the time is up. */
 async function untilGone (
-  ctx: VerbContext, pace: Pace, instances: readonly Stopped[], seconds: number
+  ctx: VerbContext, pace: Pace, instances: readonly Outcome[], seconds: number
 ): Promise<number> {
   const began = pace.mono()
   for (;;) {
@@ -98,28 +90,28 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
 /** How long open requests may go on without --now, seconds. */
 const DRAIN_SECONDS = 30
 
-/** What the node says, or why it would not. Throws VerbError (130) at Ctrl-C. */
-async function stop (
-  ctx: VerbContext, instanceId: string, now: boolean
-): Promise<{ message?: string, failure?: VerbError }> {
+/** Throws VerbError (130) at Ctrl-C. */
+async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: boolean): Promise<Outcome> {
   const path = `/instance/${encodeURIComponent(instanceId)}?drain_seconds=${now ? 0 : DRAIN_SECONDS}`
   try {
-    return { message: (await ctx.client.json<{ message: string }>(path, { method: 'DELETE' })).message }
+    const { message } = await ctx.client.json<{ message: string }>(path, { method: 'DELETE' })
+    return { instanceId, modelId, message, failure: null }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
     // Somebody else stopped it meanwhile.
-    return error.api?.reason === 'instance_not_found' ? {} : { failure: error }
+    const failure = error.api?.reason === 'instance_not_found' ? null : error
+    return { instanceId, modelId, message: null, failure }
   }
 }
 
 /** `gone`: it was waited for, so what the node said first is not news any more. */
-function say ({ out, err }: VerbContext, instances: readonly Stopped[], gone: boolean): void {
-  const done = instances.filter(({ stopped }) => stopped)
+function say ({ out, err }: VerbContext, all: readonly Outcome[], gone: boolean): void {
+  const done = all.filter(({ failure }) => failure === null)
   const models = [...new Set(done.map(({ modelId }) => modelId))].join(', ')
   if (done.length > 0) out.line(plain(`stopped ${count(done.length, 'instance')} of ${models}`))
   if (!gone) for (const { message } of done) if (message !== null) err.line(plain(message))
-  if (instances.length === 1) return
-  for (const { instanceId, error } of instances) {
-    if (error !== null) err.line(plain(`${instanceId}: ${error}`))
+  if (all.length === 1) return
+  for (const { instanceId, failure } of all) {
+    if (failure !== null) err.line(plain(`${instanceId}: ${failure.message}`))
   }
 }

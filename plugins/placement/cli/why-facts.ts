@@ -74,12 +74,17 @@ export function taskIn (state: Partial<WhyState> | undefined, id: string): SeenT
     .find((task) => task?.taskId === id || task?.commandId === id)
 }
 
+/** The span of the whole request. */
+export function rootOf ({ trace }: Pick<RequestFacts, 'trace'>): ShownSpan | undefined {
+  return trace?.spans.find(({ category }) => category === 'request')
+}
+
 /** What is known of the request itself, from whichever source has it. Pure. */
 export function aboutOf ({ id, state, trace, failed, then, events }: RequestFacts): About {
   const head = trace?.head ?? null
   const task = taskIn(state, id) ?? taskIn(then?.state, id)
   const told = failed === null ? {} : partsOf(failed)[1]
-  const root = trace?.spans.find(({ category }) => category === 'request')
+  const root = rootOf({ trace })
   const createdAt = head?.createdAt ?? task?.createdAt
   const startMs = root !== undefined ? root.startUs / 1000
     : createdAt === undefined ? null : Date.parse(createdAt)

@@ -1,8 +1,8 @@
 import { plain } from '../../../kernel/cli/index.js'
-import { bodyOf } from '../../runners/service.js'
+import { modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
 import { nameOf } from './state.js'
-import { aboutOf, partsOf, taskIn } from './why-facts.js'
+import { aboutOf, partsOf, rootOf, taskIn } from './why-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
 import type { About, RequestFacts, StateThen } from './why-facts.js'
 import { eventText, partWords } from './why-words.js'
@@ -60,13 +60,14 @@ export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => stri
   const about = aboutOf(facts)
   const { startMs, endMs, ...asked } = about
   const name = (nodeId: string): string => nodeName(facts, nodeId)
+  const entered = rootOf(facts)?.nodeId ?? facts.failed?.origin
   const ended = endOf(facts)
   const open = ended.how === 'open'
   const over = open ? facts.nowMs : endMs
   const story = {
     id: facts.id,
     asked: { ...asked, at: startMs === null ? null : new Date(startMs).toISOString() },
-    entered: enteredAt(facts, name),
+    entered: entered === undefined ? null : name(entered),
     ran: ranOn(facts, about).map(name),
     tookMs: startMs === null || over === null || over <= startMs ? null : over - startMs,
     parts: partsOfSpans(facts.trace?.spans ?? [], name),
@@ -88,22 +89,17 @@ function nodeName ({ state, trace }: RequestFacts, nodeId: string): string {
   return gone && place !== undefined ? plain(place.name) : nameOf(state, nodeId)
 }
 
-function enteredAt ({ trace, failed }: RequestFacts, name: (id: string) => string): string | null {
-  const root = trace?.spans.find(({ category }) => category === 'request')
-  const nodeId = root?.nodeId ?? failed?.origin
-  return nodeId === undefined ? null : name(nodeId)
-}
-
 /** The nodes whose runners worked on it; else those its instance is on. */
 function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: About): string[] {
   const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
   if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
   if (instanceId === null) return []
   const instance = state.instances[instanceId] ?? then?.state.instances?.[instanceId]
-  return instance === undefined ? [] : Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
+  return instance === undefined ? [] : nodesOf(instance)
 }
 
-function endOf ({ id, state, trace, failed, then }: RequestFacts): Ended {
+function endOf (facts: RequestFacts): Ended {
+  const { id, state, trace, failed, then } = facts
   const status = taskIn(state, id)?.status
   if (status === 'Pending' || status === 'Running') {
     const message = status === 'Pending' ? 'it waits for its turn' : 'it is worked on'
@@ -113,7 +109,7 @@ function endOf ({ id, state, trace, failed, then }: RequestFacts): Ended {
     const { errorType = null, errorMessage = '' } = partsOf(failed)[1] as Record<string, string | undefined>
     return { how: 'failed', reason: errorType, message: plain(errorMessage) }
   }
-  const root = trace?.spans.find(({ category }) => category === 'request')
+  const root = rootOf(facts)
   const outcome = trace?.head?.outcome ?? root?.attrs['outcome'] ?? OUTCOMES[status ?? '']
   const reason = trace?.head?.reason ?? root?.attrs['reason']
   const how = outcome === 'completed' || outcome === 'failed' || outcome === 'cancelled' ? outcome : 'unknown'
@@ -159,13 +155,11 @@ function thenWords (
   { state, snapshot }: StateThen, { modelId }: About, name: (id: string) => string
 ): string[] {
   const { masterNodeId, cluster, nodeHealth = {}, instances = {}, runners = {} } = state
-  const known = masterNodeId === undefined ? null : masterNodeId
-  const master = known === null ? 'no master' : `master ${name(known)}`
+  const master = masterNodeId == null ? 'no master' : `master ${name(masterNodeId)}`
   const nodes = cluster === undefined ? null : `${cluster.liveNodes} of ${cluster.knownNodes} nodes live`
-  const of = Object.values(instances).map((one) => bodyOf(one).shardAssignments)
-    .filter((assigned) => assigned.modelId === modelId)
-  const kinds = of.flatMap(({ nodeToRunner }) => Object.values(nodeToRunner))
-    .map((runnerId) => Object.keys(runners[runnerId] ?? {})[0] ?? 'no runner')
+  const of = Object.values(instances).filter((one) => modelOf(one) === modelId)
+  const kinds = of.flatMap(ranksOf)
+    .map(({ runnerId }) => Object.keys(runners[runnerId] ?? {})[0] ?? 'no runner')
   const placed = modelId === null ? null
     : `${modelId} was ${of.length === 0 ? 'not placed' : `placed (${[...new Set(kinds)].join(', ')})`}`
   const unwell = Object.entries(nodeHealth).filter(([, { level }]) => level !== 'ok')
@@ -184,17 +178,15 @@ function nextSteps (
   const remedy = failed && ended.reason !== null ? remedyOf(ended.reason) : null
   const of = model === null ? '' : ` --model ${model}`
   const answers = Object.values(state.instances).some((one) =>
-    bodyOf(one).shardAssignments.modelId === asked.modelId && serves(state, one))
-  return [
-    ...remedy === null ? [] : [plain(remedy)],
-    ...open ? [`follow it: svc logs -f${of}`] : [],
-    ...open || model === null || answers ? [] : [`${model} does not answer now: svc why ${model}`],
-    ...failed && at !== null ? [`what the nodes said then: svc logs --since ${at}${of}`] : [],
-    ...trace !== null && tookMs !== null
-      ? [`every step with its time: svc traces ${asked.taskId ?? id}`]
-      : [],
-    ...trace === null && tracing === false
-      ? ['nobody noted how long each part took; for the next request: svc traces on']
-      : []
+    modelOf(one) === asked.modelId && serves(state, one))
+  const steps: [applies: boolean, text: string][] = [
+    [remedy !== null, plain(remedy ?? '')],
+    [open, `follow it: svc logs -f${of}`],
+    [!open && model !== null && !answers, `${model} does not answer now: svc why ${model}`],
+    [failed && at !== null, `what the nodes said then: svc logs --since ${at}${of}`],
+    [trace !== null && tookMs !== null, `every step with its time: svc traces ${asked.taskId ?? id}`],
+    [trace === null && tracing === false,
+      'nobody noted how long each part took; for the next request: svc traces on']
   ]
+  return steps.filter(([applies]) => applies).map(([, text]) => text)
 }

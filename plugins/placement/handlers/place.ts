@@ -1,14 +1,14 @@
-import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
 import { checkFits, checkForm, invalid } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
 import type { Entered, Wish } from '../place/enter.js'
-import { idOf, intentShownBy, modelOf, nodesOf, shardCard, withHosts } from '../place/instance.js'
+import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { untilReady } from '../progress/follow.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
-import { bodyOf, stateCard } from '../../runners/service.js'
-import type { Instance, Shard } from '../../runners/service.js'
+import { bodyOf, changed, stateCard } from '../../runners/service.js'
+import type { Instance } from '../../runners/service.js'
 
 /** Longest wait for an instance to be ready when none is given, s. */
 const WAIT_SECONDS = 600
@@ -60,30 +60,20 @@ export async function create (
   if (facts.instances[idOf(given)] !== undefined) {
     throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an instance that there is')
   }
-  const instance = withHosts(completed(given, card), facts.nodes)
+  const instance = completed(given, card, facts.nodes)
   checkFits(instance, card, planning.view(facts, modelId))
   const entered = await enter(planning, instance, request.caller, false)
   const names = nodesOf(given).map((id) => planning.nameOf(id)).join(', ')
   return answerOf(`${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`, card, entered)
 }
 
-/** With this cluster's own card and intent, which a client only repeats. */
-function completed (given: Instance, card: ModelCard): Instance {
-  const { drainUntil: _, modelDigest: _digest, ...body } = bodyOf(given)
-  const { runnerToShard } = body.shardAssignments
-  const modelCard = shardCard(card)
-  const shards = Object.entries(runnerToShard).map(([runnerId, shard]) => {
-    const [tag, body] = Object.entries(shard)[0]!
-    return [runnerId, { [tag]: { ...body, modelCard } } as Shard]
-  })
-  const ring = {
-    ...body,
-    placement: intentShownBy(given),
-    shardAssignments: {
-      ...body.shardAssignments, runnerToShard: Object.fromEntries(shards) as Record<string, Shard>
-    }
-  }
-  if (!('LlamaRpcInstance' in given)) return { RingInstance: ring }
-  const { driverNode } = given.LlamaRpcInstance
-  return { LlamaRpcInstance: { ...ring, driverNode, donorEndpoints: {} } }
+/** With this cluster's own card, addresses and intent, which a client only repeats. */
+function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
+  const { contextTokenLimit, systemRole } = bodyOf(given)
+  const intent = intentShownBy(given)
+  const all = ranksOf(given)
+  const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
+  const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
+  const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
+  return changed(made, { contextTokenLimit, systemRole })
 }

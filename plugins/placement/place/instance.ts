@@ -1,23 +1,29 @@
 import type { Caller, ModelCard, NodeReport } from '../../../kernel/index.js'
 import type { Part } from '../planner/memory.js'
-import type { Plan } from '../planner/types.js'
+import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 
+/** What an instance is made of; the nodes by their rank. */
+export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta'> {
+  ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer'>[]
+}
+
 /**
- * The instance that a plan gives. `newId` names it and its runners; `placement` is what was asked for, so
- * that it can be placed again.
+ * The instance that a plan gives. `newId` names its runners by their rank, then the instance; `placement` is
+ * what was asked for, so that it can be placed again.
  */
 export function instanceOf (
-  plan: Pick<Plan, 'ranks' | 'sharding' | 'instanceMeta'>, card: ModelCard,
-  nodes: readonly NodeReport[], newId: () => string, placement?: PlacementIntent
+  plan: InstancePlan, card: ModelCard, nodes: readonly NodeReport[], newId: () => string,
+  placement?: PlacementIntent
 ): Instance {
   const tag = plan.sharding === 'Tensor' && plan.ranks.length > 1
     ? 'TensorShardMetadata'
     : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  const modelCard = shardCard(card)
+  // Every node is told of the card, and it may name thousands of files.
+  const modelCard = stateCard({ ...card, files: [] })
   plan.ranks.forEach(({ nodeId, startLayer, endLayer }, deviceRank) => {
     const runnerId = newId()
     nodeToRunner[nodeId] = runnerId
@@ -39,11 +45,8 @@ export function instanceOf (
     : { RingInstance: body }, nodes)
 }
 
-/** The card as shards carry it: every node is told of it, and it may name thousands of files. */
-export const shardCard = (card: ModelCard): ShardBody['modelCard'] => stateCard({ ...card, files: [] })
-
 /** The instance with where its nodes reach each other: each the next one, or the driver its donors. */
-export function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
+function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
   const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
   // Where a node reaches another one; nothing where there is no link, such as from a node to itself.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>

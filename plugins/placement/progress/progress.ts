@@ -64,9 +64,9 @@ export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instan
 export function progressOf (
   state: InstanceStates, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
-  const instance = own(state.instances, instanceId)
+  const instance = state.instances[instanceId]
   if (instance === undefined) {
-    const entry = own(state.waitingInstances ?? {}, instanceId)
+    const entry = state.waitingInstances?.[instanceId]
     return entry === undefined ? { kind: 'gone' } : { kind: 'waiting', entry }
   }
   if (bodyOf(instance).drainUntil !== undefined) return { kind: 'draining' }
@@ -76,9 +76,6 @@ export function progressOf (
     ? { kind: 'starting', ranks: rankProgress(state, instance) }
     : { kind: 'failed', ...failed }
 }
-
-const own = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
-  Object.hasOwn(map, key) ? map[key] : undefined
 
 function rankProgress (state: InstanceStates, instance: Instance): RankProgress[] {
   const { modelId } = bodyOf(instance).shardAssignments
