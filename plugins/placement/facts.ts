@@ -4,17 +4,17 @@ import type { InstanceStates } from './progress/progress.js'
 import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
 
-/** All that placing goes by. */
+/** Everything that placing depends on. */
 export interface Facts extends InstanceStates {
-  /** This node first; those that are not live too. */
+  /** This node first; also those that are not live. */
   nodes: readonly NodeReport[]
   waitingInstances: Readonly<Record<string, WaitingInstance>>
 }
 
-/** Readings of nodes change without a sign: `recent` gives them again for so long at most, ms. */
+/** Longest age of what `recent` gives, ms: the readings of nodes change without an event. */
 const RECENT_MS = 2000
 
-/** Gathers what this node knows; nothing is waited for. */
+/** Gathers what this node knows, without waiting for anything. */
 export class FactsReader {
   readonly #ctx: PlacementContext
   #last: Facts | null = null
@@ -34,7 +34,7 @@ export class FactsReader {
     }
   }
 
-  /** The same for all that look again and again: read anew only after a change, and for the readings. */
+  /** For polling: read again only after a change, or when the last facts are too old. */
   recent (): Facts {
     const now = this.#ctx.clock.mono()
     if (this.#last === null || now - this.#at >= RECENT_MS) {

@@ -2,15 +2,15 @@ import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 import { placement } from '../runners/service.js'
 import type { PlacementIntent } from '../runners/service.js'
 
-/** An instance that is to be there and is not. Its key is the id of the one that was lost, or a new one. */
+/** A wanted instance that has no place yet. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
   modelId: string
   intent: PlacementIntent
-  /** The entry or instance that the lost one had taken the place of. */
+  /** The entry or instance that the lost instance itself replaced; null when it was the first. */
   replaces: string | null
   /** ISO-8601. */
   since: string
-  /** Why it has no place now: a stable word, and a sentence. */
+  /** Why it has no place: a stable word, and a sentence for people. */
   reason: string
   message: string
 }
@@ -55,7 +55,7 @@ const command = <const P extends object>(summary: string, properties: P) => ({
   result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
 } as const satisfies CommandDecl)
 
-/** Decisions about what is to be there: only the master makes them. Each may be repeated. */
+/** Changes of the two sections, carried out by the master. Each is idempotent. */
 export const commands = {
   wait: command('Has an instance wait for a place; one that waits already stays as it is.',
     { id: text, entry: sections.waiting.value }),
@@ -71,9 +71,9 @@ export const commands = {
 export interface CommandParts {
   waiting: Section<WaitingEntry>
   stopped: Section<StoppedEntry>
-  /** True for an instance that something has taken the place of. */
+  /** True when another instance names this one in `placement.replaces`. */
   replaced (id: string): boolean
-  /** An instance waits from now on. */
+  /** Called when an entry was added. */
   waits (id: string, entry: WaitingEntry): void
 }
 
@@ -95,7 +95,7 @@ export function commandHandlers ({ waiting, stopped, replaced, waits }: CommandP
   }
   return {
     wait ({ id, entry }) {
-      // One that comes late, from a master of before, is not placed a second time.
+      // A late command of an earlier master must not place the instance a second time.
       if (waiting.get(id) !== undefined || replaced(id)) return { changed: false }
       waiting.put(id, entry)
       waits(id, entry)
@@ -126,7 +126,7 @@ export interface WaitingInstance extends WaitingEntry {
   origin: PlacementIntent['origin']
 }
 
-/** The state view: id to what waits under it. */
+/** The part of /state: what waits, by the key of its entry. */
 export function waitingView (waiting: Section<WaitingEntry>): Record<string, WaitingInstance> {
   return Object.fromEntries([...waiting.entries()].map(({ key, value }) =>
     [key, { instanceId: key, origin: value.intent.origin, ...value }]))

@@ -1,7 +1,7 @@
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
 import { checkFits, checkForm, invalid } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
-import type { Entered, Wish } from '../place/enter.js'
+import type { Entered, PlacementRequest } from '../place/enter.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { untilReady } from '../progress/follow.js'
@@ -24,7 +24,7 @@ export async function place (
   planning: Planning, request: RouteRequest<typeof routes.place>
 ): Promise<Placed> {
   const { body, signal } = request
-  const wish: Wish = {
+  const asked: PlacementRequest = {
     modelId: body.model_id,
     sharding: body.sharding ?? 'Pipeline',
     instanceMeta: body.instance_meta,
@@ -34,13 +34,13 @@ export async function place (
     origin: 'request',
     ttlSeconds: body.ttl_seconds ?? null
   }
-  const { outcome: { plan, card, facts }, entered } = await planAndEnter(planning, wish, request)
+  const { outcome: { plan, card, facts }, entered } = await planAndEnter(planning, asked, request)
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is placed on ${names} already, as it was asked for then.`
-  const unknown = planning.unknownNodes(wish.excluded)
+  const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const answer = answerOf(`${wish.modelId} ${what}${ignored}`, card, entered)
+  const answer = answerOf(`${asked.modelId} ${what}${ignored}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
   const seconds = body.timeout_seconds ?? WAIT_SECONDS

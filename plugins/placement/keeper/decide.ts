@@ -6,7 +6,7 @@ import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
 
-/** So often an instance moves because it failed on a live node. */
+/** How often an instance is moved because it failed on a live node. */
 export const MOVES_MAX = 2
 
 /** What the master knows when it decides. */
@@ -18,9 +18,9 @@ export interface Situation {
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
-  /** Ids of nodes on which nothing can be counted any more. */
+  /** Ids of lost nodes. */
   gone: ReadonlySet<string>
-  /** Ids of nodes that have said that they stop. */
+  /** Ids of nodes that announced their stop. */
   leaving: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
   /** Models that an operator stopped. */
@@ -29,17 +29,17 @@ export interface Situation {
   autoplace: readonly string[]
 }
 
-/** What deciding needs besides. */
+/** What `decide` calls. */
 export interface Judge {
-  /** Whether a place can be had now. */
+  /** Whether the planner finds a place now. */
   fits (modelId: string, intent: PlacementIntent): boolean
   newId (): string
 }
 
 /**
- * What is to be done, in this order; a master that dies between two of them loses nothing. `lose` enters what
- * is to take the instance's place and then removes the instance, `move` enters it and then has the instance
- * take no new requests, `wait` only enters.
+ * A step of the keeper. They are carried out in order, and a master that dies between two of them loses
+ * nothing. `lose` adds an entry and then removes the instance, `move` adds it and then drains the instance,
+ * `wait` only adds it, `forget` removes an entry.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }
@@ -50,8 +50,8 @@ export type Step =
   | { do: 'place', id: string, entry: WaitingEntry }
 
 /**
- * Brings what is there in line with what was asked for. Pure: the same situation gives the same steps, and
- * none when all is well. An entry is done when something that `replaces` it is there.
+ * The steps from what is there to what was asked for. Pure: the same situation gives the same steps, and none
+ * when all is well. An entry is done when an instance that `replaces` it is there.
  */
 export function decide (situation: Situation, judge: Judge): Step[] {
   const { instances, waiting } = situation
@@ -74,7 +74,7 @@ export function decide (situation: Situation, judge: Judge): Step[] {
   ]
 }
 
-/** Entries that are done, with why. While the lost instance is there, and not ending, its entry stays. */
+/** Entries that are done, with why. While the lost instance is there and not draining, its entry stays. */
 function forgettable ({ instances, waiting, stopped }: Situation): [string, string][] {
   const there = new Set(instances.filter(stays).map(idOf))
   const replaced = new Set([
@@ -99,13 +99,13 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-/** What becomes of an instance: nothing, unless its node is gone or it failed and can move. */
+/** The step for an instance whose node is lost or stops, or that failed and can move; else none. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
   const id = idOf(instance)
   const gone = nodesOf(instance).filter((nodeId) => situation.gone.has(nodeId))
   const intent = intentOf(instance)
   if (gone.length > 0) {
-    // What was being stopped has nobody left that would end it.
+    // It was draining, and its node can no longer end it.
     if (!stays(instance)) return [{ do: 'remove', id }]
     const names = gone.map((nodeId) => nameOf(situation, nodeId)).join(', ')
     const entry = entryOf(situation, instance, intent, ['node_lost', `Its node ${names} is gone.`])
@@ -122,7 +122,7 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
   return [{ do: 'lose', id, entry: entryOf(situation, instance, moved, why) }]
 }
 
-/** Its node is going to stop: another one is looked for while that goes on with what it has. */
+/** Its node is going to stop: it drains while another node takes over, where there is one. */
 function moveOf (situation: Situation, judge: Judge, instance: Instance, intent: PlacementIntent): Step[] {
   if (!judge.fits(modelOf(instance), intent)) return []
   const entry = entryOf(situation, instance, intent, ['node_leaves', 'Its node is stopping.'])
@@ -146,7 +146,7 @@ function entryOf (
   return { modelId: modelOf(instance), intent, replaces: intent.replaces, since, reason, message }
 }
 
-/** Models that the cluster places by itself and of which nothing is there, nor waits. */
+/** An entry for each model to place automatically that has neither an instance nor an entry. */
 function missing (
   { instances, stopped, autoplace, now }: Situation, judge: Judge,
   left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]

@@ -16,21 +16,22 @@ import type { Losses } from './lost-nodes.js'
 import { isLater, Placing } from './placing.js'
 import { Stalls } from './stalls.js'
 
-/** How often it is looked where something goes on or has changed without a sign of its own, ms. */
+/** Pause between two looks while something is under way, ms; also how soon a changed state is looked at. */
 const LOOK_EVERY_MS = 1000
-/** Signs that come within this time are one, ms. */
+/** Events within this time cause one look, ms. */
 const GATHER_MS = 50
-/** So long an instance may go on with what it has while its node stops, which ends it before, seconds. */
+/** Longest time that an instance may drain while its node stops, seconds; mostly the node stops earlier. */
 const LEAVE_SECONDS = 30
-/** Error code of an instance that stands still. */
+/** Error code of an instance that makes no progress. */
 const NO_PROGRESS = 'no_progress'
 
-/** Events after which something may have to be done. */
-const SIGNS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
+/** Events after which there may be something to do. */
+const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
 
 /**
- * Keeps what was placed in place, from its making until the plugin stops: on the master it looks at what is
- * there, decides, and does it. One look at a time. On other nodes it only notes who is missing.
+ * Reconciles what is placed with what was asked for, until the plugin stops: on the master it reads the
+ * facts, decides, and carries the steps out, one pass (a "look") at a time. On other nodes it only records
+ * which nodes are missing, so that a new master knows since when.
  */
 export class Keeper {
   readonly #planning: Planning
@@ -41,14 +42,14 @@ export class Keeper {
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
-  /** When the next look begins, monotonic ms, and what calls it off. */
+  /** When the next look begins, monotonic ms, and what cancels it. */
   #dueAt = Infinity
   #cancel: () => void = () => {}
   #looking = false
   #closed = false
-  /** The list of models that are placed by themselves could not be read. */
+  /** The list of models to place automatically could not be read. */
   #unread = false
-  /** At the last look all was as it is to be, and nothing has changed since. */
+  /** The last look found nothing to do or under way, and nothing has changed since. */
   #atRest = false
   /** The nodes as they were at the last look. */
   #nodesSeen = ''
@@ -62,33 +63,33 @@ export class Keeper {
     this.#sessionSince = ctx.clock.mono()
     const poke = (): void => { this.#poke() }
     ctx.effect('keeper', () => {
-      // A command under way, which may wait for a master, is left alone.
+      // A command under way is not cancelled: it may be waiting for a master.
       this.#closed = true
       this.#cancel()
     })
     ctx.effect('new session', session.onChange(() => { this.#sessionChanged() }))
     ctx.effect('nodes that come and go', cluster.onPeers(poke))
     ctx.sections.waiting.observe(poke)
-    for (const kind of SIGNS) ctx.on(kind, poke)
-    // What need not be seen at once: the next tick looks.
+    for (const kind of TRIGGERS) ctx.on(kind, poke)
+    // Not urgent: the next tick looks.
     ctx.effect('changes of what is placed', state.onChange(() => { this.#atRest = false }))
     ctx.every('look at what is placed', LOOK_EVERY_MS, () => { this.#tick() })
     this.#sessionChanged()
   }
 
-  /** Something changed: looks soon, after a pause at once. */
+  /** Looks at once, or GATHER_MS after the last look. */
   #poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
   /**
-   * Looks unless all is as it was and as it is to be: that a node leaves is told without a sign. What a node
-   * that is not the master notes costs nothing.
+   * Looks unless the keeper is at rest. The nodes are compared because a node that announces its stop causes
+   * no event. A look on a node that is not the master is cheap.
    */
   #tick (): void {
     const { isMaster } = this.#ctx.deps.session
     if (!isMaster || !this.#atRest || this.#nodesSeen !== this.#nodes()) this.#poke()
   }
 
-  /** The session changed, or its master is lost. */
+  /** The session changed, or lost its master. */
   #sessionChanged (): void {
     const { clock, deps: { session } } = this.#ctx
     if (session.sessionId !== this.#session) this.#sessionSince = clock.mono()
@@ -96,7 +97,7 @@ export class Keeper {
     this.#poke()
   }
 
-  /** Looks at that time, unless it looks earlier anyway. */
+  /** Schedules a look, unless an earlier one is due. */
   #lookBy (at: number): void {
     if (this.#closed || at >= this.#dueAt) return
     const { clock } = this.#ctx
@@ -113,7 +114,7 @@ export class Keeper {
     this.#atRest = true
     await this.#look().catch((error: unknown) => { this.#failed(error) })
     this.#looking = false
-    // What was asked for meanwhile.
+    // A look that was scheduled meanwhile.
     const next = this.#dueAt
     this.#dueAt = Infinity
     this.#lookBy(next)
@@ -148,7 +149,7 @@ export class Keeper {
       try {
         await this.#do(step, still)
       } catch (error) {
-        // What cannot be done for one instance does not keep the others from their places.
+        // A failed step for one instance must not hold up the others.
         if (isLater(error)) throw error
         this.#failed(error)
       }
@@ -156,7 +157,7 @@ export class Keeper {
     this.#wake(losses)
   }
 
-  /** Whether anything is under way: it starts, has failed or may be lost. */
+  /** Whether anything is under way: an instance starts or has failed, a node may be lost or stops. */
   #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: Losses): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
@@ -187,7 +188,7 @@ export class Keeper {
     }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 
-  /** None while a card among them cannot be read: what is placed is kept all the same. */
+  /** The models to place automatically; none while a card cannot be read, which must not stop the rest. */
   #autoplace (): readonly string[] {
     try {
       const models = this.#planning.placedAlways()
@@ -204,10 +205,10 @@ export class Keeper {
   async #do (step: Step, still: () => boolean): Promise<void> {
     const { log, command, deps: { instances } } = this.#ctx
     const { id } = step
-    // A runner here that is slow to end keeps nobody else waiting for a place.
+    // Not waiting for a slow runner on this node: others wait for a place.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
-    // A `wait` of a master that stops may be repeated to the next one after that has placed what waited, and
-    // would enter it again: so it is the same command, whoever gives it.
+    // The `wait` of a master that stops may be repeated to the next one after that has placed the entry, and
+    // would add it again. With the same id it is the same command, whichever master gives it.
     const wait = async (entry: WaitingEntry): Promise<void> => {
       await command('wait', { id, entry }, onceFor('wait', id))
     }
@@ -223,8 +224,8 @@ export class Keeper {
         const { modelId, reason, message } = step.entry
         log.warn({ instanceId: id, modelId, reason, message }, 'an instance is to be placed anew')
         await wait(step.entry)
-        // Somebody removed it at the same moment: then it is not wanted any more. Where the session has
-        // ended, it was the next master, which goes by the entry.
+        // If it was gone, somebody removed it on purpose, so it is not wanted any more. After the end of the
+        // session it was the next master that removed it, and the entry counts.
         if (!await remove() && still()) await command('unwait', { id })
         return
       }
@@ -246,7 +247,7 @@ export class Keeper {
   async #place (id: string, entry: WaitingEntry): Promise<void> {
     const { clock, log, command, sections } = this.#ctx
     const facts = this.#planning.facts.now()
-    // First what it is to take the place of must be gone, or take no new requests.
+    // The instance that it replaces must be gone, or take no new requests.
     const before = facts.instances[id]
     if (before !== undefined && bodyOf(before).drainUntil === undefined) return
     if (sections.waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
@@ -254,17 +255,17 @@ export class Keeper {
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, replaces: id }, 'an instance was placed')
-      // Without an id of its own: one that a late repetition entered again is ended again.
+      // Without a fixed id, so that an entry that a late repetition added again is removed again.
       await command('unwait', { id })
       return
     }
     const { reason, message } = tried
-    // Numbers in a message change all the time, and each change would grow the document.
+    // Only when the reason changes: numbers in the message change often, and the document would grow.
     if (reason === entry.reason) return
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
   }
 
-  /** Why instances have failed; those of which nothing moves count as failed, and are recorded. */
+  /** Why instances have failed. Stalled instances count as failed, and are recorded as such. */
   #failures (facts: Facts, { gone }: Losses): readonly InstanceFailure[] {
     const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
@@ -277,13 +278,13 @@ export class Keeper {
         errorMessage: `Nothing has moved for ${Math.round(seconds)} s.`
       }))
     for (const failure of failures) instances.recordFailure(failure)
-    // The record of one that got on after all says nothing of a runner that starts again later.
+    // A recorded stall no longer counts once the instance makes progress again.
     const told = facts.instanceFailures.filter(({ instanceId, errorCode }) =>
       errorCode !== NO_PROGRESS || stalled.has(instanceId))
     return [...failures, ...told]
   }
 
-  /** Looks again when a node may be gone, or a place is to be looked for again. */
+  /** Schedules the next look when it is due before the next tick: a node counts as lost, or a pause ends. */
   #wake ({ nextMs }: Losses): void {
     const { clock, sections } = this.#ctx
     const now = clock.mono()
@@ -293,7 +294,7 @@ export class Keeper {
   }
 }
 
-/** Ids of the nodes that another live node says it is linked with. */
+/** Ids of the nodes that other live nodes report a link with. */
 function reachedByOthers ({ nodes }: Facts, self: string): Set<string> {
   const others = nodes.filter(({ view }) => view.live && view.nodeId !== self)
   return new Set(others.flatMap(({ links }) => links.map(({ nodeId }) => nodeId)))
@@ -309,7 +310,7 @@ async function wasThere (work: Promise<void>): Promise<boolean> {
   }
 }
 
-/** The id of a command that is given once for an entry, by whichever master: a repeated one is the same. */
+/** A command id (UUID v8) derived from the entry, so that every master gives the same command. */
 export function onceFor (what: string, id: string): string {
   const hex = createHash('sha256').update(`placement ${what} ${id}`).digest('hex')
   return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, '$1-$2-8$3-8$4-$5')

@@ -2,32 +2,31 @@ import type { NodeView } from '../../../kernel/index.js'
 import { nodesOf } from '../place/instance.js'
 import type { Instance } from '../../runners/service.js'
 
-/** A node must be missing for so long before its instances are placed elsewhere, ms. */
+/** How long a node must be missing before its instances are placed elsewhere, ms. */
 export const MISSING_MS = 3000
 /** The same while other nodes still reach it: only its link to the master may be cut, ms. */
 export const SUSPECT_MS = 30_000
-/** In a session younger than this nobody is given up for being silent: links are only being made, ms. */
+/** No node counts as lost in a session younger than this, ms: links are still being made. */
 export const SESSION_GRACE_MS = 3000
 
-/** What instances may no longer count on. */
+/** Which nodes are lost. */
 export interface Losses {
   /** Ids of nodes that are gone. */
   gone: Set<string>
-  /** Ms until another one may be; null when none is missing. */
+  /** Ms until another missing node counts as lost; null when none is missing. */
   nextMs: number | null
 }
 
 /**
- * Keeps track of nodes that are not there. Time is an argument; feed it from time to time on every node, so
- * that a new master knows since when.
+ * Keeps track of missing nodes. Time is an argument. Call `look` regularly on every node, so that a new
+ * master knows since when they are missing.
  */
 export class LostNodes {
   readonly #missing = new Map<string, number>()
 
   /**
-   * The nodes that are gone: missing for long enough, or started anew under another id. While a node is
-   * missing, an id that is not known may be what that one is called now. `sessionAgeMs` is the age of the
-   * session; `reached` are ids of nodes that others reach.
+   * The lost nodes: missing for long enough, or restarted under another id. While a node is missing, an
+   * unknown id may be that node's, so it has to wait too. `reached` are ids of nodes that other nodes reach.
    */
   look (
     instances: readonly Instance[], nodes: readonly NodeView[], now: number, sessionAgeMs: number,
@@ -40,7 +39,7 @@ export class LostNodes {
     for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
     for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)
     const allLive = live.size === known.size
-    // What has said that it stops need not be missed first.
+    // A node that announced its stop is lost at once.
     const leavers = new Set(nodes.filter((n) => n.leaving === true).map((n) => n.nodeId))
     const patience = (id: string): number => reached.has(id) ? SUSPECT_MS : MISSING_MS
     const left = (id: string): number => leavers.has(id) || (!known.has(id) && allLive)

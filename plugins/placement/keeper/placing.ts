@@ -6,10 +6,10 @@ import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** First and longest pause before a place is looked for again, ms. */
+/** First and longest pause before an entry is tried again, ms. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
-/** The master cannot act now; what is to be done stays to be done. */
+/** Reasons of errors that only say that the master cannot act now. */
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
@@ -21,7 +21,7 @@ export type Tried =
   | { ok: true, instance: Instance }
   | { ok: false, reason: string, message: string }
 
-/** Finds places for what waits, and remembers for how long not to look again. */
+/** Places the entries, with a growing pause between tries. */
 export class Placing {
   readonly #planning: Planning
   readonly #pauses = new Map<string, { until: number, tries: number }>()
@@ -29,7 +29,7 @@ export class Placing {
 
   constructor (planning: Planning) { this.#planning = planning }
 
-  /** Takes in what is there now: where that changed, what was refused is looked at again at once. */
+  /** Ends all pauses when what a plan depends on has changed. */
   notice (facts: Facts, waiting: ReadonlyMap<string, unknown>): void {
     const seen = signature(facts)
     if (seen !== this.#seen) this.#pauses.clear()
@@ -37,7 +37,7 @@ export class Placing {
     for (const id of this.#pauses.keys()) if (!waiting.has(id)) this.#pauses.delete(id)
   }
 
-  /** Ms until the entry is looked at again; 0 for now. */
+  /** Ms until the entry may be tried again; 0 for now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
   /** Whether there is a place for it by these facts, on a node that does not run the model already. */
@@ -63,8 +63,7 @@ export class Placing {
     const planning = this.#planning
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
-      // Away from the nodes on which it failed, if that can be: where only those are left, one is better
-      // than none.
+      // Away from the nodes on which it failed, unless only those are left.
       const anywhere = { ...intent, failedOn: [] }
       let found = this.#plan(modelId, intent, facts)
       if (found instanceof SvcError && intent.failedOn.length > 0) {
@@ -77,7 +76,7 @@ export class Placing {
       return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      // Only the nodes that run the model already may have a place for it.
+      // It may be that only nodes that already run the model have room for it.
       const there = runningOn(facts, modelId).length > 0
       const beside = there ? this.#plan(modelId, { ...intent, failedOn: [] }, facts, []) : error
       if (!(beside instanceof SvcError)) return alreadyThere(modelId)
@@ -93,7 +92,7 @@ export class Placing {
     try {
       return this.#planning.look({
         modelId, sharding, minNodes, force: false, excluded: [...excluded, ...failedOn, ...taken],
-        // Nobody chose the way of a model that is placed by itself: its engine's counts.
+        // Nobody chose a topology for a model that is placed automatically: its engine's is used.
         instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta
       }, facts)
     } catch (error) {
@@ -111,10 +110,10 @@ const alreadyThere = (modelId: string): Tried => ({
 const runningOn = ({ instances }: Facts, modelId: string): string[] =>
   Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
 
-/** Free memory is looked at in steps of this, bytes: it changes a little all the time. */
+/** Smaller changes of free memory do not end the pauses, bytes. */
 const STEP_BYTES = 256 * 1024 * 1024
 
-/** What a plan depends on, roughly. */
+/** What a plan depends on, coarsely: changes when it is worth planning again. */
 function signature ({ nodes, instances }: Facts): string {
   return JSON.stringify([
     nodes.filter(({ view }) => view.live).map(({ view: { nodeId }, memory, resources, links }) => [

@@ -3,23 +3,23 @@ import type { Instance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { runnerKind, SERVING } from '../progress/progress.js'
 
-/** Nothing of an instance may stand still for longer than this before it serves, s. */
+/** How long an instance may make no progress before it is ready, s. */
 export const STALL_SECONDS = 150
-/** A large model is given twice the time that it takes at this rate, bytes per second. */
+/** A large model is given twice the time that loading takes at this rate, bytes per second. */
 export const SLOWEST_BYTES_PER_SECOND = 20_000_000
-/** A warmup shows no progress and may take so long, s. */
+/** A warmup shows no progress: its limit, s. */
 export const WARMUP_SECONDS = 1800
 
-/** An instance of which nothing has moved for too long, with the nodes that do not serve. */
+/** An instance without progress for too long, with the nodes that are not ready. */
 export interface Stall { instanceId: string, modelId: string, nodeIds: string[], seconds: number }
 
 type Watched = Pick<Facts, 'instances' | 'runners' | 'downloads'>
 
-/** Watches whether instances get on until they serve. Time is an argument. */
+/** Watches whether starting instances make progress. Time is an argument. */
 export class Stalls {
   readonly #seen = new Map<string, { what: string, since: number }>()
 
-  /** Those that stand still. Times in ms of a monotonic clock. */
+  /** The stalled instances. `now` is monotonic, ms. */
   look (state: Watched, now: number): Stall[] {
     const instances = Object.values(state.instances)
     const there = new Set(instances.map(idOf))
@@ -44,7 +44,7 @@ export class Stalls {
   }
 }
 
-/** Transfers of the model to the nodes of the instance; one whose turn has not come waits for all there. */
+/** The transfers whose progress counts: those of the model, and while one is queued all of that node. */
 function transfersOf ({ downloads }: Watched, instance: Instance): unknown {
   const modelId = modelOf(instance)
   return ranksOf(instance).map(({ nodeId }) => {

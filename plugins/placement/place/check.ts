@@ -11,8 +11,8 @@ import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
 
 /**
- * Throws what is wrong with the form of an instance: `invalid_request` that names the field. Its schema has
- * been applied; what is asked of the cluster is for `checkFits`.
+ * Checks an instance for consistency, after its schema. Throws `invalid_request` that names the field.
+ * Whether the cluster can run it is for `checkFits`.
  */
 export function checkForm (instance: Instance, card: ModelCard): void {
   const at = `instance.${Object.keys(instance)[0]}`
@@ -37,7 +37,7 @@ export function checkForm (instance: Instance, card: ModelCard): void {
   ])
 }
 
-/** `place` is that of the rank among all of them, by their number. */
+/** `place` is the position of the rank among all ranks, which are sorted by their number. */
 function checkShard (
   { runnerId, shard, tensor }: Rank, place: number, ranks: readonly Rank[], card: ModelCard, shards: string
 ): void {
@@ -60,13 +60,13 @@ function checkShard (
   ])
 }
 
-/** Throws for the first that does not hold. */
+/** Throws for the first rule that does not hold. */
 function check (rules: readonly (readonly [holds: boolean, path: string, message: string])[]): void {
   const broken = rules.find(([holds]) => !holds)
   if (broken !== undefined) throw invalid(broken[1], broken[2])
 }
 
-/** A field that is not valid. */
+/** The error for an invalid field. */
 export function invalid (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
@@ -96,7 +96,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   for (const rank of ranks) checkShare(instance, card, rank, view)
 }
 
-/** The planner may have linked the same nodes in another order. */
+/** Checks the links in the order given: the planner may have found another order of the same nodes. */
 function checkLinks (
   ids: readonly string[], { instanceMeta }: PlanRequest, { nodes, edges }: ClusterView
 ): void {
@@ -129,14 +129,14 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
 }
 
 /**
- * The master's own look at what is to be placed: two nodes may have planned for the same memory at once.
- * Throws why an instance cannot be placed beside those that there are, by what the master knows; what it has
- * not been told yet, the node that planned had.
+ * The master's own check of an instance, since two nodes may have planned for the same memory at once. Throws
+ * why it cannot be placed beside the present instances. What has not been reported to the master yet is not
+ * an error: the node that planned knew it.
  */
 export function checkEntering (planning: Planning, { instance, instances }: Entering): void {
   const { placement, shardAssignments: { modelId } } = bodyOf(instance)
   const id = placement?.replaces ?? null
-  // What a master decided may arrive when another one has seen to it already.
+  // The command of an earlier master may arrive after the present one has placed the entry.
   const done = instances.some((one) => id !== null && bodyOf(one).placement?.replaces === id)
   if (id !== null && (done || planning.ctx.sections.waiting.get(id) === undefined)) {
     throw refuse('not_waiting', `Nothing waits for a place under ${id}.`)

@@ -8,31 +8,31 @@ import type { Ask, Outcome, Planning } from './planning.js'
 import { runnerErrors } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 
-/** Plans made for one request when the master, which has newer facts, refuses. */
+/** How often one request is planned when the master, which has newer facts, refuses. */
 const TRIES = 3
 
-/** For whom something is placed. */
-export interface For { caller: Caller, signal: AbortSignal }
+/** Who asks for a placement; `signal` ends the wait for it. */
+export interface Requester { caller: Caller, signal: AbortSignal }
 
-/** What the master made of an instance; `isNew` is false where one was there already. */
+/** What the master answered; `isNew` is false where the model is on these nodes already. */
 export interface Entered { commandId: string, instanceId: string, isNew: boolean }
 
-/** What is asked besides the plan; an intent says it when the model is placed anew. */
-export interface Wish extends Ask, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
+/** What is asked for, with what the intent keeps for placing it again. */
+export interface PlacementRequest extends Ask, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
 
 /**
- * Plans a placement and has the master enter it; a refusal of the master's makes a new plan, three at most.
- * Throws the typed reasons of the planner.
+ * Plans a placement and has the master enter it. When the master refuses, it plans again, three times at
+ * most. Throws the typed reasons of the planner.
  */
 export async function planAndEnter (
-  planning: Planning, wish: Wish, { caller, signal }: For
+  planning: Planning, request: PlacementRequest, { caller, signal }: Requester
 ): Promise<{ outcome: Outcome, entered: Entered }> {
   const { clock, deps: { cluster } } = planning.ctx
-  const { origin, sharding, minNodes, excluded, ttlSeconds, force } = wish
-  // Excluded nodes by what they keep over a restart.
+  const { origin, sharding, minNodes, excluded, ttlSeconds, force } = request
+  // Install ids, because node ids change at a restart.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
   for (let tries = 1; ; tries++) {
-    const outcome = await planning.plan(wish, signal)
+    const outcome = await planning.plan(request, signal)
     const { plan, card, facts: { nodes }, instanceMeta } = outcome
     const intent: PlacementIntent = {
       origin, sharding, instanceMeta, minNodes, excluded: [...installIds], failedOn: [], ttlSeconds,
@@ -48,12 +48,12 @@ export async function planAndEnter (
   }
 }
 
-/** Refused as it stands, which another plan may not be. */
+/** True for a refusal: another plan may be accepted. */
 function refused (error: unknown): boolean {
   return error instanceof SvcError && Object.hasOwn({ ...errors, ...runnerErrors }, error.reason)
 }
 
-/** Has the master enter the instance; somebody wants the model, so it counts as stopped no more. */
+/** Has the master enter the instance. The model no longer counts as stopped, since somebody wants it. */
 export async function enter (
   planning: Planning, instance: Instance, caller: Caller, force: boolean
 ): Promise<Entered> {
@@ -67,7 +67,7 @@ export async function enter (
     ctx.log.warn(payload, 'an instance was placed without the check of memory')
     ctx.emit('PlacementForced', payload)
   }
-  // What another node has just stopped may not be known here yet.
+  // Also for models that come back: a stop on another node may not be known here yet.
   if (planning.isStopped(modelId) || planning.returns(modelId)) await ctx.command('unstop', { modelId })
   return { commandId, instanceId, isNew }
 }

@@ -4,14 +4,14 @@ import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 
-/** What an instance is made of; the nodes by their rank. */
+/** The part of a plan that an instance is made from; the nodes in order of their rank. */
 export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta'> {
   ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer'>[]
 }
 
 /**
- * The instance that a plan gives. `newId` names its runners by their rank, then the instance; `placement` is
- * what was asked for, so that it can be placed again.
+ * Makes the instance of a plan. `newId` is called for the runner of each rank, then for the instance;
+ * `placement` is what was asked for, so that it can be placed again.
  */
 export function instanceOf (
   plan: InstancePlan, card: ModelCard, nodes: readonly NodeReport[], newId: () => string,
@@ -22,7 +22,7 @@ export function instanceOf (
     : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  // Every node is told of the card, and it may name thousands of files.
+  // The card goes to every node, and it may name thousands of files.
   const modelCard = stateCard({ ...card, files: [] })
   plan.ranks.forEach(({ nodeId, startLayer, endLayer }, deviceRank) => {
     const runnerId = newId()
@@ -45,10 +45,10 @@ export function instanceOf (
     : { RingInstance: body }, nodes)
 }
 
-/** The instance with where its nodes reach each other: each the next one, or the driver its donors. */
+/** Fills in the addresses: in a ring of the next node, with a driver those between it and its donors. */
 function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
   const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
-  // Where a node reaches another one; nothing where there is no link, such as from a node to itself.
+  // The addresses of `sink` as seen by `from`; none where there is no link, such as from a node to itself.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
     nodes.filter(({ view }) => view.nodeId === from)
       .flatMap(({ links }) => links.filter(({ nodeId }) => nodeId === sink))
@@ -91,11 +91,11 @@ export const AUTOPLACE: PlacementIntent = {
   replaces: null
 }
 
-/** What was asked for when the instance was placed; for one that was given as it is, what it shows. */
+/** What was asked for when the instance was placed; derived from its shards when it does not say. */
 export const intentOf = (instance: Instance): PlacementIntent =>
   bodyOf(instance).placement ?? intentShownBy(instance)
 
-/** What somebody asks for who gives an instance as it is. */
+/** The intent behind an instance that a client composed itself. */
 export function intentShownBy (instance: Instance): PlacementIntent {
   const ranks = ranksOf(instance)
   return {
@@ -129,13 +129,13 @@ export function ranksOf (instance: Instance): Rank[] {
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
 }
 
-/** The part of the model that a shard is: a tensor rank has every layer, so its part is one of all ranks. */
+/** The fraction of the model in a shard. A tensor rank has every layer, so its part is one of all ranks. */
 export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
   const whole = endLayer - startLayer === nLayers
   return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
 }
 
-/** The card of a shard, with plain bytes. */
+/** The card of a shard, with sizes as plain bytes again. */
 export function cardOf ({ modelCard }: ShardBody): ModelCard {
   const { storageSize, files, ...rest } = modelCard
   return {

@@ -7,15 +7,15 @@ import { failedAttempts, instancesOf } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
 import type { RouteQuery } from '../../runners/service.js'
 
-/** Longest wait of one request for a model that is being placed for it, seconds. */
+/** Longest wait of one request for the model that is placed for it, seconds. */
 export const WAIT_SECONDS = 120
-/** So long after a model was unloaded the readings of a node may still show its memory in use, ms. */
+/** How long the readings of a node may still show the memory of an unloaded model in use, ms. */
 export const STALE_MS = 3000
 
 /**
- * Places models when a request names them; to be given to `Instances.onMissing`. A request waits until the
- * model is ready; those that name the same one share a placement, and one that goes away does not end it.
- * A model that nobody knows, or that an operator stopped, is not placed: false.
+ * Makes the function for `Instances.onMissing`, which places the model that a request names and waits until
+ * it is ready. Requests for the same model share a placement, which goes on when a request goes away. A model
+ * that is not known, or that an operator stopped, is not placed: false.
  */
 export function createOnDemand (planning: Planning): (query: RouteQuery) => Promise<boolean> {
   const placing = new Map<string, Promise<string>>()
@@ -49,7 +49,7 @@ async function place (planning: Planning, { modelId, caller }: RouteQuery): Prom
     modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand',
     ttlSeconds: config.on_demand_ttl_seconds
   } as const
-  // The others that share it must not lose it with the request that came first.
+  // Not the signal of the first request: others share the placement.
   const { signal } = new AbortController()
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {
@@ -74,11 +74,11 @@ async function ready (planning: Planning, instanceId: string, signal: AbortSigna
   }
 }
 
-/** Resolves with the work, or throws at the end of the request; its deadline is told as "not ready yet". */
+/** Resolves with the work, or throws when the request ends; a deadline becomes `not_ready`. */
 async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSignal): Promise<void> {
   const done = new AbortController()
   const over = signal.aborted ? null : once(signal, 'abort', { signal: done.signal })
-  // Only the first end counts: the other must not become an unhandled rejection.
+  // Whichever comes second must not become an unhandled rejection.
   work.catch(() => {})
   over?.catch(() => {})
   try {
@@ -96,5 +96,5 @@ async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSi
     : reason
 }
 
-/** 503 with a Retry-After: the next try finds it further. */
+/** 503 with a Retry-After: the model goes on loading. */
 const loading = (message: string): SvcError => kernelError('not_ready', message)

@@ -7,16 +7,16 @@ import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import { viewOf } from './view.js'
 
-/** Longest wait for nodes that have not told of themselves yet, ms. */
+/** Longest wait for nodes that have not reported their readings yet, ms. */
 export const INFO_PENDING_MS = 15_000
-/** How often it is looked again meanwhile, ms: readings of other nodes come without a sign. */
+/** Pause between two tries meanwhile, ms: readings of other nodes arrive without an event. */
 export const LOOK_MS = 250
 
-/** A placement as it is asked for. */
+/** A placement as a request or an intent asks for it. */
 export interface Ask {
   modelId: string
   sharding: Sharding
-  /** Left out: the way in which the model's engine spreads it. */
+  /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
   minNodes: number
   /** Node ids, install ids or names; unknown ones are ignored. */
@@ -24,10 +24,13 @@ export interface Ask {
   force: boolean
 }
 
-/** What came out, the facts it was made of, and the way of spreading that counted. */
+/** A plan, the facts it was made from, and the topology that was used. */
 export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
-/** Everything that turns a question about a placement into an answer; nothing is placed here. */
+/**
+ * Answers questions about placements; places nothing. It carries the kernel's context and the facts, so it
+ * is what every part of the plugin is given.
+ */
 export class Planning {
   readonly ctx: PlacementContext
   readonly facts: FactsReader
@@ -61,7 +64,7 @@ export class Planning {
     return autoplace ?? bundle.models().map(({ card }) => card.modelId)
   }
 
-  /** True for a model that is placed without anybody asking for it: by itself, or by the next request. */
+  /** True for a model that comes back without its last instance: by autoplace, or by the next request. */
   returns (modelId: string): boolean {
     const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
     return onDemand || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
@@ -79,10 +82,10 @@ export class Planning {
     }, facts, modelId)
   }
 
-  /** What people call the node; its id when no node is called so. */
+  /** The name of a node; its id when it is not known. */
   nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
-  /** What nodes are called, in one list; several in one text have commas between them. */
+  /** References to nodes (id, install id or name) in one list; a text may hold several, with commas. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
     const { cluster } = this.ctx.deps
     const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
@@ -90,19 +93,19 @@ export class Planning {
     return [...new Set(all)].filter((ref) => ref !== '')
   }
 
-  /** Node ids for what nodes are called; what no node is called stays as it is. */
+  /** Node ids of the references; an unknown reference stays as it is. */
   nodeIds (refs: readonly string[]): string[] {
     return refs.map((ref) => this.ctx.deps.cluster.resolve(ref)?.nodeId ?? ref)
   }
 
-  /** Those of the names that no node has. */
+  /** The references that match no node. */
   unknownNodes (refs: readonly string[]): string[] {
     return refs.filter((ref) => this.ctx.deps.cluster.resolve(ref) === undefined)
   }
 
   /**
-   * Plans a placement. While nodes have not told enough, or still show memory that was just given back, it
-   * looks again, for at most 15 s. Throws `model_unknown` and the typed reasons of the planner,
+   * Plans a placement. While nodes have not reported enough, or still show memory that was just freed, it
+   * tries again, for at most 15 s. Throws `model_unknown` and the typed reasons of the planner,
    * `info_pending` among them.
    */
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
@@ -120,7 +123,7 @@ export class Planning {
     }
   }
 
-  /** Plans a placement by these facts, without any wait. Throws as `plan` does. */
+  /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
   look ({ modelId, excluded, ...ask }: Ask, facts: Facts): Outcome {
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
@@ -131,7 +134,7 @@ export class Planning {
     throw unlinked(result, view) ?? refusalError(result)
   }
 
-  /** A refusal that may be gone in a moment. */
+  /** True for a refusal that may be gone in a moment. */
   #passing (error: unknown): boolean {
     if (!(error instanceof SvcError)) return false
     return error.reason === 'info_pending' ||
@@ -147,8 +150,8 @@ function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
 }
 
 /**
- * The error in place of a refusal that would not stand if all nodes had told of connections: among several
- * live nodes each has one.
+ * `info_pending` instead of a refusal that missing connections may have caused: among several live nodes each
+ * has a connection, so a node without one has not reported it yet.
  */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'

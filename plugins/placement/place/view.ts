@@ -8,16 +8,16 @@ import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, partOf, ranksOf } from './instance.js'
 import type { Rank } from './instance.js'
 
-/** Memory in use per byte of weights of an engine that declares nothing else. */
+/** Memory in use per byte of weights, for an engine that does not declare it. */
 const OVERHEAD = 1.30
 
-/** What an engine can do, with what is assumed of one that does not say. */
+/** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
   const { backends, multiNode = false, meta, tensor = false, overhead = OVERHEAD } = decl
   return { multiNode, tensor, overhead, backends, ...(meta === 'LlamaRpc' ? { meta } : {}) }
 }
 
-/** What a view is made of beside the facts. */
+/** What a view is made of, besides the facts. */
 export interface ViewParts {
   engines: readonly { name: string, decl: EngineDecl }[]
   /** Node id to the bytes of the model that lie there. */

@@ -4,7 +4,7 @@ import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
 
-/** Why there is no plan, with the numbers beside it; without suggestions. */
+/** Why there is no plan, with the numbers; without suggestions. */
 export interface Unplanned {
   ok: false
   reason: RefusalReason
@@ -12,13 +12,13 @@ export interface Unplanned {
   details: Record<string, unknown>
   /** Of `info_pending`: the nodes that have not told enough yet. */
   pendingNodes?: string[]
-  /** Of `insufficient_memory`: the arrangement that misses least, and what it was chosen from. */
+  /** Of `insufficient_memory`: the arrangement that is short of least memory, and what it was chosen from. */
   shortage?: Shortage
 }
 
 export interface Shortage { job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
-/** Nodes named in a message, and pairs of nodes in details. */
+/** Most nodes named in a message, and most one-way links in details. */
 const NAMED_MAX = 4
 const ONE_WAY_MAX = 16
 
@@ -168,7 +168,7 @@ export function noMemory (shortage: Shortage): Unplanned {
   }
 }
 
-/** Bytes by which a member misses its part: at least 1 when it does, since equal is not enough. */
+/** Bytes that a node is short of for its part; at least 1 if any, since equal is not enough. */
 export function shortOf ({ need, option }: ArrangedNode): number {
   return Math.max(0, need.neededBytes - option.usable.usableBytes + 1)
 }

@@ -7,7 +7,7 @@ import type { Planning } from '../place/planning.js'
 import { Follower, instancesOf, progressOf } from './progress.js'
 import type { Progress, RankProgress } from './progress.js'
 
-/** How often it is looked how far an instance is, ms. */
+/** Pause between two looks at the progress of an instance, ms. */
 export const WATCH_MS = 250
 
 export interface Waiting {
@@ -45,7 +45,7 @@ export async function untilReady (
   }
 }
 
-/** How far nodes are, each way once; where a runner waits for something, for what. */
+/** The states of ranks, with what a runner waits for. */
 const ranksText = (ranks: readonly RankProgress[]): string[] => ranks.map(({ state, waitsFor }) =>
   waitsFor === null ? state : `${state}, which waits: ${waitsFor.message.replace(/\.$/, '')}`)
 

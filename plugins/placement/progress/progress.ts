@@ -50,7 +50,7 @@ export type Progress =
 /** A runner in one of these takes requests. */
 export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunning'])
 
-/** The state of a runner; one that has told nothing has not begun. */
+/** The state of a runner; `RunnerIdle` where it has reported none. */
 export const runnerKind = ({ runners }: Pick<InstanceStates, 'runners'>, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
@@ -110,7 +110,7 @@ function failureOf (
     return { nodeIds, code, message }
   }
   for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
-    // A runner that waits for its files asks again by itself.
+    // A runner that waits for its files tries again by itself.
     if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
     const failed = failedTransfers(state.downloads[nodeId]).find((one) =>
       one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
@@ -158,9 +158,9 @@ function successorOf ({ instances, waitingInstances = {} }: InstanceStates, inst
   return id
 }
 
-/** So long an instance that was just placed may be missing in what a node knows, ms. */
+/** How long a new instance may be missing in the state of a node, ms. */
 const APPEAR_MS = 5000
-/** An instance that has failed for so long is not placed elsewhere any more, ms. */
+/** After this time a failed instance will not be placed elsewhere any more, ms. */
 const SETTLED_MS = 5000
 
 /**
@@ -183,7 +183,7 @@ export class Follower {
   /** The instance that counts at the moment. */
   get instanceId (): string { return this.#instanceId }
 
-  /** How it stands, and whether that is how it stays. */
+  /** How it stands, and whether that is final. */
   look (state: InstanceStates, now: number): { progress: Progress, over: boolean } {
     const id = successorOf(state, this.#instanceId)
     if (id !== this.#instanceId) this.#failedSince = null
