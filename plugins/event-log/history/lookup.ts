@@ -8,7 +8,8 @@ import type { Clock, StateThen } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { ShownEvent, Source } from '../reading/page.js'
 import type { Range } from '../store/gaps.js'
-import type { EventStore, Moment, Snapshot } from '../store/types.js'
+import type { EventStore } from '../store/store.js'
+import type { Moment, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
 /** Bytes of the newest snapshots that are kept in memory: with a store, and without. */

@@ -4,7 +4,8 @@ import { merged, within } from '../store/gaps.js'
 import type { Entry } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Range } from '../store/gaps.js'
-import type { EventStore, StoreQuery, StoreStatus } from '../store/types.js'
+import type { EventStore } from '../store/store.js'
+import type { StoreQuery, StoreStatus } from '../store/types.js'
 import type { Query } from './query.js'
 
 /** Where events are read: the newest from memory, older ones from the disk. */

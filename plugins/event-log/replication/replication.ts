@@ -1,5 +1,5 @@
 import { place, samePosition, submissionOf } from '../log/entries.js'
-import { adopt, Fetching, LEARN_MS, Learning } from './catching-up.js'
+import { adopt, extend, FETCH_MS, LEARN_MOST_MS, LEARN_MS, LEARN_NEXT_MS } from './catching-up.js'
 import { Feeding } from './feeding.js'
 import { readMessage } from './messages.js'
 import { Outbox } from './outbox.js'
@@ -16,6 +16,9 @@ const RESEND_MS = 1_000
 
 /** How often a master sends where the log ends, in case a message was lost, ms. */
 const HEAD_MS = 5_000
+
+/** An open `want`: its number, when it was sent, and where this log ended then. */
+interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
  * Keeps the logs of all nodes equal. The master gives the indices; followers submit their events to it,
@@ -39,17 +42,20 @@ export class Replication implements Host {
   readonly #feeding = new Feeding(this)
   #isMaster = false
   #master: string | null = null
-  /** Set while a new master fetches what its peers have beyond its log. */
-  #learning: Learning | null = null
-  /** Set while a follower fetches from other peers what its master no longer has. */
-  #fetching: Fetching | null = null
+  /** The open question to each peer. A follower asks one at a time, a new master all of them at once. */
+  readonly #questions = new Map<string, Question>()
+  #asked = 0
+  /** Set while a new master fetches what its peers have beyond its log: since when, and its newest news. */
+  #learning: { readonly began: number, progress: number, patience: number } | null = null
+  /**
+   * Set while a follower fetches from other peers what its master no longer has: up to which position, and
+   * who was not asked yet.
+   */
+  #fetching: { readonly target: Position, untried: string[] } | null = null
   /** No peer has what this follower missed: its log begins again where the master's does. */
   #gaveUp = false
   /** Highest index in any message: new ones are above it. */
   #highestHeard: number
-  /** The open `want` to the master, and when it was sent. */
-  #asked: { n: number, at: number } | null = null
-  #questions = 0
   /** The last page of the master brought nothing new: it does not have what follows here. */
   #ledNowhere = false
   /** The events of the open `submit` that are not in the log yet, and when it was sent. */
@@ -129,7 +135,7 @@ export class Replication implements Host {
 
   #peerUp (peer: string): void {
     this.peers.add(peer)
-    if (this.#learning !== null) this.#learn([peer])
+    if (this.#learning !== null) this.#want(peer, true)
     else if (this.#isMaster) {
       this.#feeding.begin(peer)
       this.#feeding.announce([peer])
@@ -139,13 +145,12 @@ export class Replication implements Host {
   #peerDown (peer: string): void {
     this.peers.delete(peer)
     this.#feeding.end(peer)
-    this.#fetching?.remove(peer)
-    this.#learning?.remove(peer)
-    if (this.#learning !== null) this.#learn([])
-    if (peer === this.#master) {
-      this.#asked = null
-      this.#sent = null
+    this.#questions.delete(peer)
+    if (this.#fetching !== null) {
+      this.#fetching.untried = this.#fetching.untried.filter((one) => one !== peer)
     }
+    if (peer === this.#master) this.#sent = null
+    this.#settleWhenLearnt()
   }
 
   #session ({ sid, isMaster, master }: Extract<Input, { type: 'session' }>): void {
@@ -161,14 +166,15 @@ export class Replication implements Host {
       return
     }
     this.#forgetQuestions()
-    this.#learning = new Learning(this.log, this.now)
+    this.#learning = { began: this.now, progress: this.now, patience: LEARN_MS }
+    for (const peer of this.peers) this.#want(peer, true)
     this.world.wake(LEARN_MS)
-    this.#learn([...this.peers])
+    this.#settleWhenLearnt()
   }
 
   #forgetQuestions (): void {
     this.#fetching = null
-    this.#asked = null
+    this.#questions.clear()
     this.#sent = null
   }
 
@@ -181,22 +187,29 @@ export class Replication implements Host {
     this.#forward()
   }
 
-  /** As a new master: asks these peers for what they have; settles when there is nobody left to wait for. */
-  #learn (peers: readonly string[]): void {
-    for (const peer of peers) this.#learning!.asked(peer, this.#want(peer, true))
-    if (this.#learning!.done(this.now)) this.#settle()
-  }
-
-  /** Asks a peer for what follows here, as question `n`, which it returns. */
-  #want (peer: string, learn: boolean, n = ++this.#questions): number {
+  /**
+   * Asks a peer for what follows here. A question keeps its number when it is repeated, so that a late answer
+   * to the first one still counts.
+   */
+  #want (peer: string, learn: boolean): void {
+    const n = this.#questions.get(peer)?.n ?? ++this.#asked
+    this.#questions.set(peer, { n, at: this.now, last: this.log.last })
     const have = this.#ledNowhere && !learn ? [place(this.log.last)] : this.log.locator()
     this.world.send(peer, { type: 'want', sid: this.sid, n, learn, have, above: this.highest })
-    return n
   }
 
-  /** The new master has what it could get: from here on it gives indices. */
-  #settle (): void {
+  /**
+   * A new master gives indices from when all peers have answered, or the time is over: it has what it could
+   * get then.
+   */
+  #settleWhenLearnt (): void {
+    const learning = this.#learning
+    if (learning === null) return
+    const isOver = this.now - learning.progress >= learning.patience ||
+      this.now - learning.began >= LEARN_MOST_MS
+    if (this.#questions.size > 0 && !isOver) return
     this.#learning = null
+    this.#questions.clear()
     for (const peer of this.peers) this.#feeding.begin(peer)
     this.#announce()
     this.#forward()
@@ -209,15 +222,15 @@ export class Replication implements Host {
 
   #tick (): void {
     if (this.#learning !== null) {
-      if (this.#learning.done(this.now)) this.#settle()
-      else this.world.wake(LEARN_MS)
+      this.world.wake(LEARN_MS)
+      this.#settleWhenLearnt()
     } else if (this.#isMaster) {
       this.#feeding.flush()
       if (this.now - this.#headAt >= HEAD_MS) this.#announce()
       this.#feeding.giveUpStalled()
     } else {
       if (this.#fetching !== null) this.#fetch()
-      if (this.#asked !== null) this.#askUnlessAsked()
+      if (this.#master !== null && this.#questions.has(this.#master)) this.#askUnlessAsked()
       if (this.#sent !== null && this.now - this.#sent.at >= RESEND_MS) this.#sent = null
       this.#forward()
     }
@@ -241,7 +254,7 @@ export class Replication implements Host {
       case 'took': if (isForMaster) this.#feeding.took(from, message.last.idx); break
       case 'page':
         this.#hearOf(Math.max(message.last.idx, message.above ?? 0))
-        this.#onPage(from, message, isOfMaster)
+        this.#onPage(from, message)
         break
       case 'head':
         this.#hearOf(message.last.idx)
@@ -266,7 +279,7 @@ export class Replication implements Host {
     // The logs are equal, so a submission that is still open was lost, or came before the master was ready.
     if (samePosition(last, this.log.last)) {
       this.#met = true
-      this.#asked = null
+      this.#questions.delete(this.#master!)
       this.#sent = null
     } else {
       this.#askUnlessAsked()
@@ -297,46 +310,72 @@ export class Replication implements Host {
   }
 
   #askUnlessAsked (): void {
-    if (this.#fetching !== null) return
-    // A question keeps its number when it is repeated, so that a late answer to the first one still counts.
-    if (this.#asked === null || this.now - this.#asked.at >= RESEND_MS) this.#ask(this.#asked?.n)
+    const question = this.#questions.get(this.#master ?? '')
+    const isOpen = question !== undefined && this.now - question.at < RESEND_MS
+    if (this.#fetching === null && !isOpen) this.#ask()
   }
 
-  #ask (n?: number): void {
+  #ask (): void {
     const master = this.#reachableMaster
-    if (master !== null) this.#asked = { n: this.#want(master, false, n), at: this.now }
+    if (master !== null) this.#want(master, false)
   }
 
-  #onPage (from: string, page: Of<'page'>, isOfMaster: boolean): void {
-    if (this.#learning !== null && page.sid === this.sid) {
-      const again = this.#learning.page(from, page, this.#append, this.now)
-      this.#learn(again ? [from] : [])
-    } else if (this.#fetching?.page(from, page, this.#append) === true) {
-      this.#fetch()
-    } else if (isOfMaster && page.n === this.#asked?.n) {
-      this.#asked = null
+  /** Takes the answer to an open question. Those of earlier sessions are forgotten. */
+  #onPage (from: string, page: Of<'page'>): void {
+    const question = this.#questions.get(from)
+    if (question?.n !== page.n) return
+    this.#questions.delete(from)
+    if (this.#learning !== null) this.#learnFrom(from, page, question.last)
+    else if (this.#fetching !== null) this.#fetchFrom(from, page)
+    else {
       if (!this.#gaveUp && this.log.last.idx < page.base.idx) this.#startFetching(page.base)
       else this.#follow(page)
       this.#forward()
     }
   }
 
+  /**
+   * Appends what continues the log. A tail that does not is left out: the peer submits those events again.
+   */
+  #learnFrom (from: string, { base, entries, last }: Of<'page'>, askedAt: Position): void {
+    const { log } = this
+    // A log that ends before the peer's begins is begun again there.
+    if (log.last.idx < base.idx) log.restart(base)
+    if (extend(log, entries, this.#append)) {
+      Object.assign(this.#learning!, { progress: this.now, patience: LEARN_NEXT_MS })
+    }
+    const hasMore = !samePosition(askedAt, log.last) && !log.holds(last)
+    if (hasMore) this.#want(from, true)
+    else this.#settleWhenLearnt()
+  }
+
   /** This log ends before the master's begins: other peers may have what is between. */
   #startFetching (target: Position): void {
     const others = [...this.peers].filter((peer) => peer !== this.#master)
-    this.#fetching = new Fetching(this.log, target, others)
+    this.#fetching = { target, untried: others }
     this.#fetch()
   }
 
+  /** Appends what continues the log up to where the master's begins: from there on its word counts. */
+  #fetchFrom (from: string, { entries }: Of<'page'>): void {
+    const { target, untried } = this.#fetching!
+    if (extend(this.log, entries, this.#append, target)) untried.unshift(from)
+    this.#fetch()
+  }
+
+  /** Asks the next peer, unless an answer may still come; the master again when there is nobody left. */
   #fetch (): void {
-    const fetching = this.#fetching!
-    const peer = fetching.next(this.now)
-    if (peer === 'waiting') return
-    if (peer !== null) {
-      fetching.asked(peer, this.#want(peer, true), this.now)
+    const { target, untried } = this.#fetching!
+    const isWhole = samePosition(this.log.last, target)
+    const [open] = this.#questions.values()
+    if (!isWhole && open !== undefined && this.now - open.at < FETCH_MS) return
+    this.#questions.clear()
+    const peer = isWhole ? undefined : untried.shift()
+    if (peer !== undefined) {
+      this.#want(peer, true)
       return
     }
-    this.#gaveUp = !fetching.whole
+    this.#gaveUp = !isWhole
     this.#fetching = null
     this.#ask()
   }

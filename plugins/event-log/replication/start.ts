@@ -6,7 +6,7 @@ import type { Clock, Cluster, EventTap, Logger, Session } from '../../../kernel/
 import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Gap } from '../store/gaps.js'
-import type { EventStore } from '../store/types.js'
+import type { EventStore } from '../store/store.js'
 import type { Found, Input, Outgoing, World } from './messages.js'
 
 /** Interval of the replication's ticks, ms. */

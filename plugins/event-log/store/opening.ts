@@ -10,7 +10,8 @@ import type { Entry } from '../log/entries.js'
 import type { Gap } from './gaps.js'
 import type { StoreLimits } from './limits.js'
 import type { OpenDb } from './sqlite.js'
-import type { Damaged, EventStore, StoreOptions } from './types.js'
+import type { EventStore } from './store.js'
+import type { Damaged, StoreOptions } from './types.js'
 
 /**
  * Entries that are kept in memory where there is a store. Enough for most requests; with more of them they

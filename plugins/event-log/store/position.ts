@@ -1,5 +1,7 @@
 import { constants } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from '../../../kernel/index.js'
 import type { Gap } from './gaps.js'
 
 /** What the store must know at its next start and cannot take from the files of events. */
@@ -23,14 +25,42 @@ export async function readPosition (path: string): Promise<Position> {
   return { reserved: 0, missing: null }
 }
 
-/** Overwrites the file in place, which works on a full disk too. Rejects when the disk does. */
-export async function writePosition (path: string, position: Position): Promise<void> {
-  const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
-  try {
-    await file.write(Buffer.from(`${JSON.stringify(position).padEnd(BYTES - 1)}\n`), 0, BYTES, 0)
-    await file.datasync()
-  } finally {
-    await file.close()
+/** Overwrites the file in place, which works on a full disk too. */
+export class PositionFile {
+  /** Its `reserved`, as written; 0 before that. */
+  reserved = 0
+  readonly #path: string
+  readonly #logger: Logger
+  #written: Position | null = null
+  #warned = false
+
+  constructor (path: string, logger: Logger) {
+    this.#path = path
+    this.#logger = logger
+  }
+
+  /** Writes what has changed. The first failure is logged; the next call tries again. */
+  async keep (position: Position): Promise<void> {
+    if (isDeepStrictEqual(position, this.#written)) return
+    try {
+      await this.#write(position)
+      this.#written = position
+      this.reserved = position.reserved
+    } catch (error) {
+      const { message } = error as Error
+      if (!this.#warned) this.#logger.warn({ message }, 'the position of the event log is not kept')
+      this.#warned = true
+    }
+  }
+
+  async #write (position: Position): Promise<void> {
+    const file = await open(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600)
+    try {
+      await file.write(Buffer.from(`${JSON.stringify(position).padEnd(BYTES - 1)}\n`), 0, BYTES, 0)
+      await file.datasync()
+    } finally {
+      await file.close()
+    }
   }
 }
 

@@ -1,18 +1,16 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import { LogFiles } from './files.js'
 import { merged, Missed, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
-import { readPosition, writePosition } from './position.js'
+import { PositionFile, readPosition } from './position.js'
 import { rowOf, rowsOf, sizeOf, WriteQueue } from './queue.js'
 import { inTime, Reads, SlowDiskError } from './reads.js'
 import { DbError } from './sqlite.js'
 import type { Entry } from '../log/entries.js'
 import type { Gap, Range } from './gaps.js'
-import type { Position } from './position.js'
 import type { Op } from './queue.js'
-import type { EventStore, Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
+import type { Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /**
  * Opens the store. With a disk that is full or fails it opens in the mode counting-only. Rejects when the
@@ -25,13 +23,18 @@ export async function openStore (options: StoreOptions): Promise<EventStore> {
   return store
 }
 
-class Store implements EventStore {
+/** What the log needs of a store. */
+export type EventStore = Pick<Store, Exclude<keyof Store, 'open'>>
+
+/**
+ * The log on disk. Nothing here ever blocks its caller: `append`, `cut` and `record` return at once and a
+ * writer behind them works in order.
+ */
+class Store {
+  /** No index up to here may be given again: it may have been, just before a crash. */
   reserved = 0
   readonly #options: StoreOptions
-  /** What the position file says; null before it was written. */
-  #position: Position | null = null
-  /** A warning said that the position cannot be written. */
-  #warned = false
+  readonly #position: PositionFile
   readonly #files: LogFiles
   readonly #reads: Reads
   readonly #queue = new WriteQueue()
@@ -61,6 +64,7 @@ class Store implements EventStore {
   constructor (options: StoreOptions) {
     const { openDb, limits, clock } = options
     this.#options = options
+    this.#position = new PositionFile(this.#positionPath, options.logger)
     this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, files: () => this.#files.list })
     this.#files = new LogFiles({
       ...options, now: () => clock.now(), readsDone: () => this.#reads.done()
@@ -84,6 +88,7 @@ class Store implements EventStore {
     else this.#stopBelowFloor(free)
   }
 
+  /** Takes entries behind all that were appended before; `texts`: their JSON, if it is at hand. */
   append (entries: readonly Entry[], texts?: readonly string[]): void {
     for (const [i, entry] of entries.entries()) this.#accept(entry, texts?.[i])
     this.#wake()
@@ -126,6 +131,7 @@ class Store implements EventStore {
     return lost.to
   }
 
+  /** Takes away what lies behind index `after`, before anything appended later. */
   cut (after: number): void {
     if (after >= this.#tail) return
     this.#tail = after
@@ -136,6 +142,7 @@ class Store implements EventStore {
     this.#wake()
   }
 
+  /** Takes a snapshot. */
   record (snapshot: Snapshot): void {
     const op: Op = { type: 'snapshot', snapshot }
     if (this.#mode !== 'normal' || !this.#fits(sizeOf(op))) return
@@ -143,6 +150,7 @@ class Store implements EventStore {
     this.#wake()
   }
 
+  /** Resolves when all that was accepted before is on the disk, or counted. */
   async flushed (): Promise<void> {
     if (this.#mode !== 'normal' || this.#queue.ops.length === 0) return
     const done = new Promise<void>((resolve) => { this.#queue.push({ type: 'mark', resolve }) })
@@ -150,6 +158,7 @@ class Store implements EventStore {
     await done
   }
 
+  /** A page of entries. Rejects with DbError and SlowDiskError: when the disk fails, and when it is slow. */
   async read (query: StoreQuery): Promise<Entry[]> {
     const { until = Infinity } = query
     const waits = this.#queue.rows.some(({ idx }) => idx <= until)
@@ -161,6 +170,10 @@ class Store implements EventStore {
     return await this.#mended(() => this.#reads.page(query, this.#queue.top))
   }
 
+  /**
+   * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
+   * none. Rejects as `read` does.
+   */
   async snapshotBefore (at: Moment): Promise<Snapshot | null> {
     return await this.#mended(() => this.#reads.snapshot(at, this.#queue.top))
   }
@@ -259,9 +272,8 @@ class Store implements EventStore {
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)
-    const reserved = this.#position?.reserved ?? 0
     try {
-      if (this.#tail + RESERVE / 2 >= reserved) await this.#remember(RESERVE)
+      if (this.#tail + RESERVE / 2 >= this.#position.reserved) await this.#remember(RESERVE)
       await this.#files.write(ops)
     } catch (error) {
       await this.#failed(error as Error)
@@ -377,19 +389,10 @@ class Store implements EventStore {
 
   get #positionPath (): string { return join(this.#options.folder, 'position') }
 
-  /** Writes the position file, with `ahead` more indices reserved. The first failure is logged. */
+  /** Writes the position file, with `ahead` more indices reserved. */
   async #remember (ahead: number): Promise<void> {
     const reserved = Math.max(this.reserved, this.#tail + ahead)
-    const position = { reserved, missing: this.#missed.gap ?? this.#lost }
-    if (isDeepStrictEqual(position, this.#position)) return
-    try {
-      await writePosition(this.#positionPath, position)
-      this.#position = position
-    } catch (error) {
-      const { message } = error as Error
-      if (!this.#warned) this.#options.logger.warn({ message }, 'the position of the event log is not kept')
-      this.#warned = true
-    }
+    await this.#position.keep({ reserved, missing: this.#missed.gap ?? this.#lost })
   }
 
   #report (): void { this.#options.onMode(this.status()) }

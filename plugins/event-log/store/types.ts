@@ -1,5 +1,4 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
-import type { Entry } from '../log/entries.js'
 import type { Gap, Range } from './gaps.js'
 import type { StoreLimits } from './limits.js'
 import type { OpenDb } from './sqlite.js'
@@ -58,32 +57,6 @@ export interface StoreStatus {
   readonly queued: number
   /** Entries dropped because the queue was full, since the start. */
   readonly dropped: number
-}
-
-/**
- * The log on disk. Nothing here ever blocks its caller: `append`, `cut` and `record` return at once and a
- * writer behind them works in order.
- */
-export interface EventStore {
-  /** No index up to here may be given again: it may have been, just before a crash. */
-  readonly reserved: number
-  /** Takes entries behind all that were appended before; `texts`: their JSON, if it is at hand. */
-  append (entries: readonly Entry[], texts?: readonly string[]): void
-  /** Takes away what lies behind index `after`, before anything appended later. */
-  cut (after: number): void
-  /** Takes a snapshot. */
-  record (snapshot: Snapshot): void
-  /** Resolves when all that was accepted before is on the disk, or counted. */
-  flushed (): Promise<void>
-  /** A page of entries. Rejects with DbError and SlowDiskError: when the disk fails, and when it is slow. */
-  read (query: StoreQuery): Promise<Entry[]>
-  /**
-   * The newest snapshot with `idx` at most that, or taken at or before that time (ms); null when there is
-   * none. Rejects as `read` does.
-   */
-  snapshotBefore (at: Moment): Promise<Snapshot | null>
-  status (): StoreStatus
-  close (): Promise<void>
 }
 
 /** A damaged file that was set aside. */

@@ -11,7 +11,7 @@ import { memoryStore } from '../store/opening.js'
 import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Test } from 'tap'
 import type { Input, Outgoing, Search } from '../replication/messages.js'
-import type { EventStore } from '../store/types.js'
+import type { EventStore } from '../store/store.js'
 
 /** How many events happen while a node is away, and how many memory holds. */
 const EVENTS = full ? 100_000 : 6_000

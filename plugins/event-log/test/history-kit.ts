@@ -8,7 +8,8 @@ import type { Logger } from '../../../kernel/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Entry } from '../log/entries.js'
 import type { StateAt } from '../history/lookup.js'
-import type { EventStore, Snapshot } from '../store/types.js'
+import type { EventStore } from '../store/store.js'
+import type { Snapshot } from '../store/types.js'
 
 /** A generator of numbers from 0 to 1 that a seed decides (mulberry32). */
 export function chance (seed: number): () => number {
