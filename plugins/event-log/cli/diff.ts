@@ -154,24 +154,15 @@ function differing<T> (
   })
 }
 
-function sessions (from: ClusterPart, to: ClusterPart, names: Names): Difference[] {
-  const { session: old } = from
-  const { session: now } = to
-  const found: Difference[] = []
-  if (old.sessionId !== now.sessionId) {
-    found.push({
-      what: 'session', change: 'changed', id: now.sessionId, before: old.sessionId, after: now.sessionId,
-      text: `another session: term ${old.term} is now ${now.term}`
-    })
-  }
-  if (old.masterNodeId !== now.masterNodeId) {
-    found.push({
-      what: 'master', change: 'changed', id: now.masterNodeId ?? '',
-      before: old.masterNodeId, after: now.masterNodeId,
-      text: `master: ${names.node(old.masterNodeId)} before, ${names.node(now.masterNodeId)} now`
-    })
-  }
-  return found
+function sessions ({ session: old }: ClusterPart, { session: now }: ClusterPart, names: Names): Difference[] {
+  const one = (what: Difference['what'], before: string | null, after: string | null, text: string):
+  Difference[] => before === after ? [] : [{ what, change: 'changed', id: after ?? '', before, after, text }]
+  return [
+    ...one('session', old.sessionId, now.sessionId,
+      `another session: term ${old.term} is now ${now.term}`),
+    ...one('master', old.masterNodeId, now.masterNodeId,
+      `master: ${names.node(old.masterNodeId)} before, ${names.node(now.masterNodeId)} now`)
+  ]
 }
 
 function nodes (from: ClusterPart, to: ClusterPart, names: Names): Difference[] {
