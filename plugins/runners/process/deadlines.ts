@@ -129,7 +129,7 @@ export function loadingMs (
 }
 
 /** The work a runner has announced, with measured times per unit. Times are monotonic milliseconds. */
-export class WorkLedger {
+export class AnnouncedWork {
   readonly #limits: WorkLimits
   readonly #open = new Map<number, { label: string, units: number, since: number }>()
   readonly #msPerUnit = new Map<string, number>()

@@ -57,10 +57,10 @@ export class Link {
   #onData (bytes: Buffer): void {
     if (this.#broken) return
     this.#parser.push(bytes)
-    this.#pump(FRAMES_PER_TURN)
+    this.#handleFrames(FRAMES_PER_TURN)
   }
 
-  #pump (most: number): void {
+  #handleFrames (most: number): void {
     try {
       for (let handled = 0; handled < most; handled++) {
         const frame = this.#parser.next()
@@ -75,7 +75,7 @@ export class Link {
     setImmediate(() => {
       if (this.#broken) return
       this.#socket.resume()
-      this.#pump(FRAMES_PER_TURN)
+      this.#handleFrames(FRAMES_PER_TURN)
     })
   }
 
@@ -96,7 +96,7 @@ export class Link {
   #close (): void {
     if (this.#closed) return
     this.#closed = true
-    if (!this.#broken) this.#pump(Infinity)
+    if (!this.#broken) this.#handleFrames(Infinity)
     this.#handlers.closed(this.#broken ? 0 : this.#parser.pending)
   }
 }

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { delay } from '../../../kernel/index.js'
 import { TaskChannels } from './channels.js'
-import { passedDeadline, describeEnd, WorkLedger } from './deadlines.js'
+import { passedDeadline, describeEnd, AnnouncedWork } from './deadlines.js'
 import type { Ended, Phase } from './deadlines.js'
 import { ProtocolError, RunnerError } from './errors.js'
 import type { RunnerLimits } from './limits.js'
@@ -55,7 +55,7 @@ export class RunnerProcess {
   readonly #events: ProcessEvents
   readonly #launched: Launched
   readonly #link: Link
-  readonly #ledger: WorkLedger
+  readonly #work: AnnouncedWork
   readonly #ring: RingFile
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
@@ -83,7 +83,7 @@ export class RunnerProcess {
     this.#events = events
     this.#since = this.mono()
     this.#entered = clock.mono()
-    this.#ledger = new WorkLedger(limits)
+    this.#work = new AnnouncedWork(limits)
     this.#ring = new RingFile(join(scratch, LOG_FILE), limits.logFileBytes)
     this.#ended = new Promise((resolve) => { this.#whenEnded = resolve })
     mkdirSync(scratch, { recursive: true, mode: 0o700 })
@@ -209,7 +209,7 @@ export class RunnerProcess {
         log.info({ ...this.#who, warmupMs: Math.round(message.warmupMs) }, 'runner ready')
         status({ RunnerReady: {} })
         break
-      case 'work': this.#ledger.apply(message, this.mono()); break
+      case 'work': this.#work.apply(message, this.mono()); break
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
       case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
       default: this.tasks.onMessage(frame.task, message, frame)
@@ -229,14 +229,14 @@ export class RunnerProcess {
     this.#starvedMs = Math.max(this.#starvedMs, waitedMs(this.pid))
     const now = this.mono()
     if (this.#stopping || this.#failure !== null) return
-    if (!this.#ledger.busy) this.tasks.failIdle(now)
+    if (!this.#work.busy) this.tasks.failIdle(now)
     const passed = passedDeadline({
       phase: this.#phase,
       since: this.#since,
       modelBytes: spec.card.totalBytes,
-      overdueWork: this.#ledger.overdue(now),
+      overdueWork: this.#work.overdue(now),
       cancelledSince: this.tasks.cancelledSince,
-      quietSince: this.#ledger.quietSince(now)
+      quietSince: this.#work.quietSince(now)
     }, this.#limits, now)
     if (passed !== null && passed.key === this.#suspect) this.kill(passed.message, passed.wedged)
     this.#suspect = passed?.key ?? ''

@@ -77,7 +77,7 @@ export class TaskServer {
     const recorded = (): { trace?: SpanPart } =>
       trace === undefined ? {} : { trace: partOf(trace, 'runner', receivedMs) }
     try {
-      await this.#pump(number, task, running)
+      await this.#stream(number, task, running)
       link.send(FROM_RUNNER.end, number, recorded())
     } catch (error) {
       if (running.abort.signal.aborted) link.send(FROM_RUNNER.end, number, recorded())
@@ -85,7 +85,7 @@ export class TaskServer {
     }
   }
 
-  async #pump (number: number, task: EngineTask, running: Running): Promise<void> {
+  async #stream (number: number, task: EngineTask, running: Running): Promise<void> {
     const { abort: { signal }, trace } = running
     const made = trace?.series('chunk', 'engine')
     const iterator = this.#env.step(() => this.#session.run(task, signal)[Symbol.asyncIterator]())

@@ -9,7 +9,7 @@ import type { BackendChoice } from '../machine/backends.js'
 import { reasonOf } from '../process/errors.js'
 import { advanceOf, kindOf, serves } from '../process/states.js'
 import type { Absence, RunnerStatus } from '../service.js'
-import { brokenLink, chainOf } from './chain.js'
+import { chainOf } from './chain.js'
 import type { BrokenLink, ChainFacts, CopyFacts, ReadChains } from './chain.js'
 import type { TaskGossip } from './remote/gossip.js'
 import type { TaskTable } from './tasks.js'
@@ -130,12 +130,12 @@ export class Availability {
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   broken (modelId: string, capability: string | null, look: Look): BrokenLink | null {
     const { models, sections } = this.#parts
-    return brokenLink(this.#facts({
+    return chainOf(this.#facts({
       nodeName: (nodeId) => nodeId,
       copies: (id) => models?.copies(id),
       failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
       backends: new Set()
-    }, { modelId, capability, ...look }))
+    }, { modelId, capability, ...look })).broken
   }
 
   /** Every link of any model's chain; what all of them are made of is read once. */
@@ -153,8 +153,7 @@ export class Availability {
     return (modelId, capability) => {
       const instances = placed.of(modelId)
       const runners = this.#runners(instances, () => nodes)
-      const facts = this.#facts(source, { modelId, capability, instances, runners })
-      return { links: chainOf(facts), broken: brokenLink(facts) }
+      return chainOf(this.#facts(source, { modelId, capability, instances, runners }))
     }
   }
 

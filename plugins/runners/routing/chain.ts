@@ -88,25 +88,18 @@ const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
  * Every link of the chain, those behind the first broken one unknown. The one place that decides whether a
  * model can be used and what is missing. Pure.
  */
-export function chainOf (facts: ChainFacts): ChainLink[] {
-  let broken = false
-  return LINKS.map((link) => {
-    if (broken) return { link, ok: null, message: 'not looked at', remedy: null }
+export function chainOf (facts: ChainFacts): ModelChain {
+  let broken: BrokenLink | null = null
+  const links = LINKS.map((link): ChainLink => {
+    if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null }
     const found = LOOK[link](facts)
-    broken = found.ok === false
+    if (found.ok === false) {
+      const comes = link !== 'request' && isWanted(facts)
+      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes }
+    }
     return { link, ...found }
   })
-}
-
-/** The first broken link; null when the chain holds. */
-export function brokenLink (facts: ChainFacts): BrokenLink | null {
-  const broken = chainOf(facts).find(({ ok }) => ok === false)
-  return broken === undefined
-    ? null
-    : {
-        link: broken.link, problem: broken.message, remedy: broken.remedy ?? '',
-        comes: broken.link !== 'request' && isWanted(facts)
-      }
+  return { links, broken }
 }
 
 function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean {

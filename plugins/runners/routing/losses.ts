@@ -23,7 +23,7 @@ export const GATHER_MS = 20
 /** Most failures in one command, most that wait for a master, and most ids that the master remembers. */
 export const AT_ONCE = 64
 const UNSENT_MAX = 4096
-const TOLD_MAX = 8192
+const EMITTED_MAX = 8192
 /** Pause after a command that failed, ms. */
 const AGAIN_MS = 1_000
 
@@ -51,7 +51,7 @@ export class Losses {
   readonly #parts: LossesParts
   /** By task id: reports that the master has not acknowledged yet. */
   readonly #unsent = new Map<string, TaskFailure>()
-  readonly #told = new Set<string>()
+  readonly #emitted = new Set<string>()
   readonly #end = new AbortController()
   readonly #ignoreSession: () => void
   #missing: Missing[] = []
@@ -76,13 +76,13 @@ export class Losses {
   /** On the master: emits the events of those that have none yet. */
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
-      if (this.#told.has(failure.taskId)) continue
-      this.#told.add(failure.taskId)
+      if (this.#emitted.has(failure.taskId)) continue
+      this.#emitted.add(failure.taskId)
       this.#parts.tell(failure)
     }
-    for (const taskId of this.#told) {
-      if (this.#told.size <= TOLD_MAX) break
-      this.#told.delete(taskId)
+    for (const taskId of this.#emitted) {
+      if (this.#emitted.size <= EMITTED_MAX) break
+      this.#emitted.delete(taskId)
     }
   }
 

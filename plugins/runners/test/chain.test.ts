@@ -1,5 +1,5 @@
 import t from 'tap'
-import { brokenLink, chainOf, LINKS, noInstanceMessage } from '../routing/chain.js'
+import { chainOf, LINKS, noInstanceMessage } from '../routing/chain.js'
 import type { ChainFacts, Link } from '../routing/chain.js'
 import type { RunnerStatus } from '../service.js'
 
@@ -22,7 +22,7 @@ function check (
   remedy?: RegExp
 ): void {
   t.test(name, async (t) => {
-    const broken = brokenLink({ ...whole, ...over })
+    const broken = chainOf({ ...whole, ...over }).broken
     t.equal(broken?.link ?? null, link)
     if (problem !== undefined) t.match(broken?.problem, problem)
     if (remedy !== undefined) t.match(broken?.remedy, remedy)
@@ -91,7 +91,7 @@ for (const [runner, problem] of statuses) {
 
 t.test('a failed runner names the way back', async (t) => {
   t.match(
-    brokenLink({ ...whole, runner: { RunnerFailed: { errorMessage: 'x' } } })?.remedy,
+    chainOf({ ...whole, runner: { RunnerFailed: { errorMessage: 'x' } } }).broken?.remedy,
     /svc stop acme\/x`, then `svc place acme\/x/
   )
 })
@@ -124,12 +124,13 @@ const comes: [string, Partial<ChainFacts>, boolean][] = [
 ]
 for (const [name, over, expected] of comes) {
   t.test(`whether it is worth another try: ${name}`, async (t) => {
-    t.equal(brokenLink({ ...whole, ...over })?.comes, expected)
+    t.equal(chainOf({ ...whole, ...over }).broken?.comes, expected)
   })
 }
 
 t.test('every link, and nothing behind the first broken one', async (t) => {
-  const held = chainOf({ ...whole, nodes: ['n1', 'n2'], copies: { live: ['n1'], lost: [], receiving: [] } })
+  const copies = { live: ['n1'], lost: [], receiving: [] }
+  const { links: held } = chainOf({ ...whole, nodes: ['n1', 'n2'], copies })
   t.strictSame(held.map(({ link, ok, message }) => [link, ok, message]), [
     ['card', true, 'tts, runs on engine onnx-tts'], ['copy', true, 'on n1'],
     ['backend', true, 'cpu is offered'], ['placement', true, 'on n1, n2'],
@@ -137,7 +138,7 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
     ['request', true, 'it can be asked']
   ])
   t.ok(held.every(({ remedy }) => remedy === null))
-  const broken = chainOf({ ...whole, placed: false, runner: null })
+  const { links: broken } = chainOf({ ...whole, placed: false, runner: null })
   t.strictSame(broken.map(({ ok }) => ok), [true, true, true, false, null, null])
   t.match(broken[3], { remedy: /svc place/ })
   t.match(broken[4], { message: 'not looked at', remedy: null })

@@ -71,7 +71,7 @@ export interface Pair {
   clock: ManualClock
   /** The donor's status, as the driver's node knows it. */
   status (status: RunnerStatus): void
-  /** Opens the doors: the port that leads to the donor. */
+  /** Opens the local port that leads to the donor. */
   open (): Promise<number>
   /** Asks the donor's node as a member. */
   ask (body: object, member: string | null): Promise<MemberResponse>

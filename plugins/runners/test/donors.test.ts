@@ -36,11 +36,11 @@ t.test('bytes go both ways, whole and in order', async (t) => {
   await until('nothing is left open', () => rig.requests.open === 0)
 })
 
-t.test('the doors open when the donors are ready', async (t) => {
+t.test('the ports open when the donors are ready', async (t) => {
   const { port } = await echo(t)
   const rig = pair(t, () => port)
   let opened = 0
-  const opening = rig.open().then((door) => { opened = door })
+  const opening = rig.open().then((local) => { opened = local })
   for (const status of [{ RunnerConnected: {} }, { RunnerFailed: { errorMessage: 'x' } }]) {
     rig.status(status)
     await new Promise((resolve) => setImmediate(resolve))
@@ -58,21 +58,21 @@ t.test('a driver that is stopped while it waits', async (t) => {
   const waiting = rig.drivers.prepare({ instanceId: 'I', runnerId: 'r-n0', modelId: 'm' }, role)
   rig.drivers.release('r-n0')
   await waiting
-  t.equal(rig.drivers.plan('r-n0', role), null, 'has no doors')
+  t.equal(rig.drivers.plan('r-n0', role), null, 'has no ports')
 })
 
-t.test('the doors are there as long as the runner', async (t) => {
+t.test('the ports are there as long as the runner', async (t) => {
   const { port, sockets } = await echo(t)
   const rig = pair(t, () => port)
   rig.status({ RunnerReady: {} })
-  const door = await rig.open()
-  const { socket, heard, over } = await client(t, door)
+  const local = await rig.open()
+  const { socket, heard, over } = await client(t, local)
   socket.write('x')
   await until('it is through', () => heard().length === 1)
   rig.drivers.release('r-n0')
   await until('the connection ends', over)
   await until('on both sides', () => sockets.size === 0)
-  await t.rejects(client(t, door), { code: 'ECONNREFUSED' })
+  await t.rejects(client(t, local), { code: 'ECONNREFUSED' })
 })
 
 t.test('the loss of a donor ends the connection', async (t) => {
@@ -116,7 +116,7 @@ t.test('a donor that is not ready any more has its driver start anew, once', asy
   rig.status({ RunnerReady: {} })
   rig.status({ RunnerIdle: {} })
   t.same(rig.anew, ['the rank on n1 is not ready'])
-  t.equal(rig.drivers.plan('r-n0', role), null, 'its doors are closed')
+  t.equal(rig.drivers.plan('r-n0', role), null, 'its ports are closed')
   const { socket, over, heard } = await client(t, await again())
   socket.write('x')
   await until('the new ones lead there', () => heard().length === 1)
@@ -157,8 +157,8 @@ t.test('not more connections than a driver needs', async (t) => {
   const { port } = await echo(t)
   const rig = pair(t, () => port)
   rig.status({ RunnerReady: {} })
-  const door = await rig.open()
-  const clients = await Promise.all(Array.from({ length: 8 }, async () => await client(t, door)))
+  const local = await rig.open()
+  const clients = await Promise.all(Array.from({ length: 8 }, async () => await client(t, local)))
   for (const { socket } of clients) socket.write('x')
   await until('all are through', () => clients.every(({ heard }) => heard().length === 1))
   const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID() }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Announcer } from '../process/activity.js'
 import {
-  endedByWarmupWatchdog, passedDeadline, describeEnd, allowedMs, loadingMs, WorkLedger
+  endedByWarmupWatchdog, passedDeadline, describeEnd, allowedMs, loadingMs, AnnouncedWork
 } from '../process/deadlines.js'
 import type { Watch, Ending } from '../process/deadlines.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
@@ -23,26 +23,26 @@ t.test('how long work and loading may take', (t) => {
 
 const message = (part: Partial<WorkMessage>): WorkMessage => ({ open: [], closed: [], measured: [], ...part })
 
-t.test('the ledger finds overdue work by its measured cost', (t) => {
-  const ledger = new WorkLedger(DEFAULT_LIMITS)
-  t.equal(ledger.overdue(1e9), null)
-  ledger.apply(message({ open: [{ id: 1, label: 'a', units: 2 }] }), 0)
-  t.ok(ledger.busy)
-  t.equal(ledger.overdue(10_000), null)
-  t.match(ledger.overdue(10_001), { id: 1, label: 'a', units: 2, runningMs: 10_001, allowedMs: 10_000 })
-  ledger.apply(message({ closed: [1], measured: [{ label: 'a', units: 2, ms: 6_000 }] }), 20_000)
-  t.notOk(ledger.busy)
-  ledger.apply(message({ open: [{ id: 2, label: 'a', units: 4 }, { id: 3, label: 'b', units: 4 }] }), 20_000)
-  t.equal(ledger.overdue(30_001)?.id, 3, 'b has no measurement')
-  ledger.apply(message({ closed: [3] }), 30_000)
-  t.equal(ledger.overdue(140_000), null, '4 units of 3 s may take 120 s')
-  t.equal(ledger.overdue(140_001)?.id, 2)
-  t.equal(ledger.quietSince(150_000), 150_000, 'it works')
-  ledger.apply(message({ closed: [2] }), 160_000)
-  t.equal(ledger.quietSince(170_000), 160_000)
+t.test('announced work is overdue by its measured cost', (t) => {
+  const work = new AnnouncedWork(DEFAULT_LIMITS)
+  t.equal(work.overdue(1e9), null)
+  work.apply(message({ open: [{ id: 1, label: 'a', units: 2 }] }), 0)
+  t.ok(work.busy)
+  t.equal(work.overdue(10_000), null)
+  t.match(work.overdue(10_001), { id: 1, label: 'a', units: 2, runningMs: 10_001, allowedMs: 10_000 })
+  work.apply(message({ closed: [1], measured: [{ label: 'a', units: 2, ms: 6_000 }] }), 20_000)
+  t.notOk(work.busy)
+  work.apply(message({ open: [{ id: 2, label: 'a', units: 4 }, { id: 3, label: 'b', units: 4 }] }), 20_000)
+  t.equal(work.overdue(30_001)?.id, 3, 'b has no measurement')
+  work.apply(message({ closed: [3] }), 30_000)
+  t.equal(work.overdue(140_000), null, '4 units of 3 s may take 120 s')
+  t.equal(work.overdue(140_001)?.id, 2)
+  t.equal(work.quietSince(150_000), 150_000, 'it works')
+  work.apply(message({ closed: [2] }), 160_000)
+  t.equal(work.quietSince(170_000), 160_000)
   t.throws(() => {
     const open = Array.from({ length: 1_100 }, (_, id) => ({ id, label: 'c', units: 1 }))
-    ledger.apply(message({ open }), 0)
+    work.apply(message({ open }), 0)
   }, /more than 1024/)
   t.end()
 })
@@ -112,16 +112,16 @@ t.test('the end of a process: asked for, the node\'s reason, or its own exit', (
   t.end()
 })
 
-/** An announcer on a hand-moved clock, with a ledger on the other side. */
+/** An announcer on a hand-moved clock, with the node's list of announced work on the other side. */
 function bench () {
   let nowMs = 0
   const timers: { at: number, fn: () => void }[] = []
   const sent: WorkMessage[] = []
-  const ledger = new WorkLedger(DEFAULT_LIMITS)
+  const work = new AnnouncedWork(DEFAULT_LIMITS)
   const announcer = new Announcer({
     now: () => nowMs,
     after: (ms, fn) => { timers.push({ at: nowMs + ms, fn }) },
-    send: (message) => { sent.push(message); ledger.apply(message, nowMs) }
+    send: (message) => { sent.push(message); work.apply(message, nowMs) }
   })
   /** Moves the clock; timers fire only when the thread is not blocked by a call. */
   const pass = (ms: number, blocked: boolean): void => {
@@ -131,32 +131,32 @@ function bench () {
   const call = (label: string, units: number, ms: number): void => {
     const handle = announcer.begin(label, units)
     pass(ms, true)
-    if (!ledger.busy) throw new Error(`${label} ran unannounced`)
+    if (!work.busy) throw new Error(`${label} ran unannounced`)
     announcer.end(handle)
     pass(0, false)
   }
-  return { announcer, ledger, sent, pass, call }
+  return { announcer, work, sent, pass, call }
 }
 
 t.test('long calls are announced one by one and measured', (t) => {
-  const { sent, call, pass, ledger } = bench()
+  const { sent, call, pass, work } = bench()
   for (let i = 0; i < 3; i++) call('decode', 4, 200)
   pass(10, false)
   t.strictSame(sent.flatMap((m) => m.open.map((o) => o.units)), [4, 4, 4])
   t.strictSame(sent.flatMap((m) => m.closed), [1, 2, 3])
   t.strictSame(sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0), 600)
-  t.notOk(ledger.busy)
+  t.notOk(work.busy)
   t.end()
 })
 
 t.test('short calls are coalesced and never unannounced', (t) => {
-  const { sent, call, pass, ledger } = bench()
+  const { sent, call, pass, work } = bench()
   for (let i = 0; i < 10_000; i++) call(`layer ${i % 100}`, 1, 0.1)
   pass(20, false)
   t.ok(sent.length < 400, `${sent.length} frames for 10,000 calls in one second`)
   const measuredMs = sent.flatMap((m) => m.measured).reduce((sum, m) => sum + m.ms, 0)
   t.ok(Math.abs(measuredMs - 1_000) < 1e-6, 'all time is measured')
-  t.notOk(ledger.busy)
+  t.notOk(work.busy)
   t.end()
 })
 
@@ -171,14 +171,14 @@ t.test('a call larger than the announcement above it is announced itself', (t) =
 })
 
 t.test('overlapping calls each have their announcement', (t) => {
-  const { announcer, ledger, pass } = bench()
+  const { announcer, work, pass } = bench()
   const a = announcer.begin('a', 1)
   const b = announcer.begin('a', 1)
   announcer.end(a)
   pass(10, false)
-  t.ok(ledger.busy, 'b is still open')
+  t.ok(work.busy, 'b is still open')
   announcer.end(b)
   pass(10, false)
-  t.notOk(ledger.busy)
+  t.notOk(work.busy)
   t.end()
 })

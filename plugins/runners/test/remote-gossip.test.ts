@@ -2,7 +2,9 @@ import t from 'tap'
 import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ManualClock } from '../../../kernel/testing/index.js'
-import { TaskGossip, GATHER_MS, HEARD_MAX, mergeTasks, TELL_MS, TOLD_MAX } from '../routing/remote/gossip.js'
+import {
+  GATHER_MS, KEPT_MAX, mergeTasks, MESSAGE_TASKS_MAX, SEND_MS, TaskGossip
+} from '../routing/remote/gossip.js'
 import type { GossipMessage } from '../routing/remote/gossip.js'
 import { TASK_LINGER_MS, TaskTable } from '../routing/tasks.js'
 import type { Task, TaskStatus } from '../routing/tasks.js'
@@ -87,7 +89,7 @@ async function pair (): Promise<{ net: Net, a: Node, b: Node }> {
   const net = new Net()
   const [a, b] = [net.join('A'), net.join('B')]
   net.link('A', 'B')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   return { net, a, b }
 }
 
@@ -98,13 +100,13 @@ t.test('a node hears of the tasks and the load of another one, apart from its ow
   add(b, 'of-a', 'r', 'A')
   add(b, 'of-c', 'r', 'C')
   b.tasks.start('own')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.equal(a.gossip.load('B', 'r'), 2, 'without the task that A itself has given it')
   t.equal(a.gossip.load('B', 'other'), 0)
   t.equal(a.gossip.load('C', 'r'), null, 'nobody told')
   t.same(shown(a), { own: 'Running', 'of-a': 'Pending', 'of-c': 'Pending' })
   b.tasks.finish('own', 'Complete')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.equal(a.gossip.load('B', 'r'), 1)
   t.match(shown(a), { own: 'Complete' })
   t.same(shown(b), {}, 'nobody is told what he told')
@@ -114,32 +116,32 @@ t.test('a node hears of the tasks and the load of another one, apart from its ow
 t.test('at most every half second, and only when something changed', async (t) => {
   const { net, b } = await pair()
   net.sent.length = 0
-  await net.clock.advance(TELL_MS * 10)
+  await net.clock.advance(SEND_MS * 10)
   t.equal(net.sent.length, 0)
   add(b, 't0')
   await net.clock.advance(GATHER_MS)
   t.equal(net.sent.length, 1, 'soon after a quiet time')
   for (let n = 1; n <= 20; n++) {
     add(b, `t${n}`)
-    await net.clock.advance(TELL_MS / 10)
+    await net.clock.advance(SEND_MS / 10)
   }
   t.ok(net.sent.length <= 4, `${net.sent.length} messages in two seconds`)
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.equal(net.sent.flatMap(({ message }) => message.tasks).length, 21, 'each change once')
 })
 
 t.test('a large table goes in portions; a node that links up gets all of it', async (t) => {
   const net = new Net()
   const b = net.join('B')
-  for (let n = 0; n < TOLD_MAX * 2 + 5; n++) add(b, `t${n}`)
+  for (let n = 0; n < MESSAGE_TASKS_MAX * 2 + 5; n++) add(b, `t${n}`)
   const a = net.join('A')
   net.link('A', 'B')
-  await net.clock.advance(TELL_MS * 4)
+  await net.clock.advance(SEND_MS * 4)
   const told = net.sent.filter(({ from }) => from === 'B').map(({ message }) => message)
   t.same(told.map(({ whole, tasks }) => [whole, tasks.length]),
-    [[true, TOLD_MAX], [false, TOLD_MAX], [false, 5]])
-  t.equal(a.gossip.load('B', 'r'), TOLD_MAX * 2 + 5)
-  t.equal(Object.keys(shown(a)).length, TOLD_MAX * 2 + 5)
+    [[true, MESSAGE_TASKS_MAX], [false, MESSAGE_TASKS_MAX], [false, 5]])
+  t.equal(a.gossip.load('B', 'r'), MESSAGE_TASKS_MAX * 2 + 5)
+  t.equal(Object.keys(shown(a)).length, MESSAGE_TASKS_MAX * 2 + 5)
 })
 
 t.test('a link that closes leaves behind what the other node had open, and who gave it', async (t) => {
@@ -147,7 +149,7 @@ t.test('a link that closes leaves behind what the other node had open, and who g
   add(b, 'own')
   add(b, 'of-c', 'r', 'C')
   add(b, 'over')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   b.tasks.finish('over', 'Complete')
   b.gossip.close()
   net.link('A', 'B', false)
@@ -158,14 +160,14 @@ t.test('a link that closes leaves behind what the other node had open, and who g
 t.test('a node that is gone is forgotten, and told everything when it is back', async (t) => {
   const { net, a, b } = await pair()
   add(b, 'x')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   net.link('A', 'B', false)
   t.equal(a.gossip.load('B', 'r'), null)
   t.same(shown(a), {})
   b.tasks.finish('x', 'Failed')
   add(b, 'y')
   net.link('A', 'B')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.equal(a.gossip.load('B', 'r'), 1)
   t.same(shown(a), { x: 'Failed', y: 'Pending' })
 })
@@ -174,10 +176,10 @@ t.test('whoever could not be told is told everything again', async (t) => {
   const { net, a, b } = await pair()
   net.full.add('A')
   add(b, 'x')
-  await net.clock.advance(TELL_MS * 3)
+  await net.clock.advance(SEND_MS * 3)
   t.same(shown(a), {})
   net.full.delete('A')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.same(shown(a), { x: 'Pending' })
   t.equal(net.sent.at(-1)?.message.whole, true)
 })
@@ -188,21 +190,21 @@ t.test('a plugin that starts late asks for the whole', async (t) => {
   add(b, 'x')
   net.links.add('A,B')
   const a = net.join('A')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.same(shown(a), { x: 'Pending' })
 })
 
 t.test('a task that ended and was dropped in between does not stay open', async (t) => {
   const { net, a, b } = await pair()
   add(b, 'x')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.same(shown(a), { x: 'Pending' })
   b.tasks.finish('x', 'Complete')
   for (let n = 0; n < 200; n++) {
     add(b, `t${n}`)
     b.tasks.finish(`t${n}`, 'Complete')
   }
-  await net.clock.advance(TELL_MS * 2)
+  await net.clock.advance(SEND_MS * 2)
   t.notOk('x' in shown(a))
 })
 
@@ -212,7 +214,7 @@ t.test('what is over is shown for a while', async (t) => {
   add(b, 'open')
   b.tasks.start('open')
   b.tasks.finish('x', 'Cancelled')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.same(shown(a), { x: 'Cancelled', open: 'Running' })
   await net.clock.advance(TASK_LINGER_MS)
   t.same(shown(a), { open: 'Running' })
@@ -222,7 +224,7 @@ t.test('nonsense is not heard', async (t) => {
   const { net, a, b } = await pair()
   const task: Task = { taskId: 'x', ...about, status: 'Running' }
   const good: GossipMessage = { whole: false, loads: { r: 1 }, tasks: [task], ended: [] }
-  const many = Array.from({ length: TOLD_MAX + 1 }, (_, n) => ({ ...task, taskId: `t${n}` }))
+  const many = Array.from({ length: MESSAGE_TASKS_MAX + 1 }, (_, n) => ({ ...task, taskId: `t${n}` }))
   const wrong: unknown[] = [
     null, 7, 'news', [], {}, { ...good, whole: 'yes' }, { ...good, loads: null },
     { ...good, loads: { r: -1 } }, { ...good, loads: { r: 1.5 } }, { ...good, loads: { r: '1' } },
@@ -238,14 +240,14 @@ t.test('nonsense is not heard', async (t) => {
   a.receive('B', good)
   t.same([shown(a), a.gossip.load('B', 'r')], [{ x: 'Running' }, 1])
   for (let n = 0; n < 20; n++) {
-    const tasks = many.slice(0, TOLD_MAX).map((one) => ({ ...one, taskId: `${n}-${one.taskId}` }))
+    const tasks = many.slice(0, MESSAGE_TASKS_MAX).map((one) => ({ ...one, taskId: `${n}-${one.taskId}` }))
     a.receive('B', { ...good, tasks })
   }
-  t.equal(Object.keys(shown(a)).length, HEARD_MAX, 'and never more than so much')
+  t.equal(Object.keys(shown(a)).length, KEPT_MAX, 'and never more than so much')
   b.gossip.close()
   a.gossip.close()
   add(b, 'late')
-  await net.clock.advance(TELL_MS)
+  await net.clock.advance(SEND_MS)
   t.notOk('late' in shown(a), 'nothing is told after the end')
 })
 

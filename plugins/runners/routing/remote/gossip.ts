@@ -4,13 +4,13 @@ import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
 /** A node sends its changes at most this often, ms. */
-export const TELL_MS = 500
+export const SEND_MS = 500
 /** How long the first change after a pause waits for more, ms. */
 export const GATHER_MS = 20
 /** Most tasks, ended ids and loads in one message. */
-export const TOLD_MAX = 128
+export const MESSAGE_TASKS_MAX = 128
 /** Most tasks of another node that are kept. */
-export const HEARD_MAX = 1024
+export const KEPT_MAX = 1024
 
 /** What one node sends another. It holds no prompts, texts or media. */
 export interface GossipMessage {
@@ -30,10 +30,10 @@ export interface GossipMessage {
 interface Question { whole: 'please' }
 
 /** What has been sent to another node. */
-interface Told { whole: boolean, change: number, open: Set<string> }
+interface Sent { whole: boolean, change: number, open: Set<string> }
 
 /** What has come from another node. */
-interface Heard { loads: Map<string, number>, tasks: Map<string, Kept> }
+interface Received { loads: Map<string, number>, tasks: Map<string, Kept> }
 
 interface Kept { task: Task, asker: string | null, mono: number }
 
@@ -54,37 +54,37 @@ interface TaskGossipParts {
 export class TaskGossip {
   readonly #parts: TaskGossipParts
   readonly #channel: Channel<GossipMessage | Question>
-  readonly #told = new Map<string, Told>()
-  readonly #heard = new Map<string, Heard>()
+  readonly #sent = new Map<string, Sent>()
+  readonly #received = new Map<string, Received>()
   readonly #stopListening: () => void
   #cancel: (() => void) | null = null
-  #toldMono = -Infinity
+  #sentMono = -Infinity
 
   constructor (parts: TaskGossipParts) {
     this.#parts = parts
     const { cluster } = parts
     this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
     this.#stopListening = cluster.onPeers(({ installId, up }) => {
-      const open = [...this.#heard.get(installId)?.tasks.values() ?? []]
+      const open = [...this.#received.get(installId)?.tasks.values() ?? []]
         .filter(({ task: { status } }) => !hasEnded(status))
       if (!up) parts.missing?.(installId, open)
-      this.#heard.delete(installId)
-      this.#told.delete(installId)
-      if (up) this.#tellAll(installId)
+      this.#received.delete(installId)
+      this.#sent.delete(installId)
+      if (up) this.#sendAll(installId)
     })
-    for (const { installId, live, self } of cluster.nodes()) if (live && !self) this.#tellAll(installId)
+    for (const { installId, live, self } of cluster.nodes()) if (live && !self) this.#sendAll(installId)
     this.#channel.broadcast({ whole: 'please' })
   }
 
   /** Call it when a task of this node has changed; the others are told soon. */
   changed (): void {
-    if (this.#cancel !== null || this.#told.size === 0) return
+    if (this.#cancel !== null || this.#sent.size === 0) return
     const { clock } = this.#parts
-    const wait = Math.max(GATHER_MS, this.#toldMono + TELL_MS - clock.mono())
+    const wait = Math.max(GATHER_MS, this.#sentMono + SEND_MS - clock.mono())
     this.#cancel = clock.after(wait, () => {
       this.#cancel = null
-      this.#toldMono = clock.mono()
-      this.#tell()
+      this.#sentMono = clock.mono()
+      this.#sendChanges()
     })
   }
 
@@ -93,13 +93,13 @@ export class TaskGossip {
    * sent nothing since it was linked.
    */
   load (installId: string, runnerId: string): number | null {
-    const heard = this.#heard.get(installId)
-    return heard === undefined ? null : heard.loads.get(runnerId) ?? 0
+    const received = this.#received.get(installId)
+    return received === undefined ? null : received.loads.get(runnerId) ?? 0
   }
 
   /** The tasks of the other nodes. */
   tasks (): Task[] {
-    return [...this.#heard.values()].flatMap(({ tasks }) => {
+    return [...this.#received.values()].flatMap(({ tasks }) => {
       this.#sweep(tasks)
       return [...tasks.values()].map(({ task }) => task)
     })
@@ -107,88 +107,88 @@ export class TaskGossip {
 
   /** Sends what has ended first: the others would take those tasks for lost with this node. */
   close (): void {
-    if (this.#cancel !== null) this.#tell()
+    if (this.#cancel !== null) this.#sendChanges()
     this.#cancel?.()
     this.#stopListening()
     this.#channel.close()
   }
 
-  #tellAll (installId: string): void {
-    this.#told.set(installId, { whole: true, change: 0, open: new Set() })
+  #sendAll (installId: string): void {
+    this.#sent.set(installId, { whole: true, change: 0, open: new Set() })
     this.changed()
   }
 
-  #tell (): void {
+  #sendChanges (): void {
     let again = false
-    for (const [to, told] of this.#told) if (this.#tellOne(to, told)) again = true
+    for (const [to, sent] of this.#sent) if (this.#sendTo(to, sent)) again = true
     if (again) this.changed()
   }
 
   /** True when there is more to send. */
-  #tellOne (to: string, told: Told): boolean {
+  #sendTo (to: string, sent: Sent): boolean {
     const { tasks: table } = this.#parts
-    const { tasks, next, more } = table.changedSince(told.change, TOLD_MAX)
-    const gone = [...told.open].filter((taskId) => table.get(taskId) === undefined)
-    const ended = gone.slice(0, TOLD_MAX)
-    if (!told.whole && tasks.length === 0 && ended.length === 0) return false
-    const loads = Object.fromEntries(Object.entries(table.loads(to)).slice(0, TOLD_MAX))
+    const { tasks, next, more } = table.changedSince(sent.change, MESSAGE_TASKS_MAX)
+    const gone = [...sent.open].filter((taskId) => table.get(taskId) === undefined)
+    const ended = gone.slice(0, MESSAGE_TASKS_MAX)
+    if (!sent.whole && tasks.length === 0 && ended.length === 0) return false
+    const loads = Object.fromEntries(Object.entries(table.loads(to)).slice(0, MESSAGE_TASKS_MAX))
     const given = Object.fromEntries(tasks.flatMap(({ taskId }) => {
       const { member } = table.askerOf(taskId)
       return member === null ? [] : [[taskId, member]]
     }))
-    if (!this.#channel.send(to, { whole: told.whole, loads, tasks, ended, given })) {
-      this.#told.set(to, { whole: true, change: 0, open: new Set() })
+    if (!this.#channel.send(to, { whole: sent.whole, loads, tasks, ended, given })) {
+      this.#sent.set(to, { whole: true, change: 0, open: new Set() })
       return true
     }
-    for (const taskId of ended) told.open.delete(taskId)
+    for (const taskId of ended) sent.open.delete(taskId)
     for (const { taskId, status } of tasks) {
-      if (hasEnded(status)) told.open.delete(taskId)
-      else told.open.add(taskId)
+      if (hasEnded(status)) sent.open.delete(taskId)
+      else sent.open.add(taskId)
     }
-    told.whole = false
-    told.change = next
-    return more || gone.length > TOLD_MAX
+    sent.whole = false
+    sent.change = next
+    return more || gone.length > MESSAGE_TASKS_MAX
   }
 
   #receive (from: string, message: unknown): void {
-    if ((message as Question | null)?.whole === 'please') this.#tellAll(from)
+    if ((message as Question | null)?.whole === 'please') this.#sendAll(from)
     else if (isGossip(message)) this.#take(from, message)
   }
 
   #take (from: string, { whole, loads, tasks, ended, given = {} }: GossipMessage): void {
-    const known = this.#heard.get(from)
-    const heard: Heard = whole || known === undefined ? { loads: new Map(), tasks: new Map() } : known
-    heard.loads = new Map(Object.entries(loads))
+    const known = this.#received.get(from)
+    const received: Received = whole || known === undefined ? { loads: new Map(), tasks: new Map() } : known
+    received.loads = new Map(Object.entries(loads))
     const mono = this.#parts.clock.mono()
-    for (const taskId of ended) heard.tasks.delete(taskId)
+    for (const taskId of ended) received.tasks.delete(taskId)
     for (const task of tasks) {
-      heard.tasks.delete(task.taskId)
+      received.tasks.delete(task.taskId)
       const asker = Object.hasOwn(given, task.taskId) ? given[task.taskId]! : null
-      heard.tasks.set(task.taskId, { task, asker, mono })
+      received.tasks.set(task.taskId, { task, asker, mono })
     }
-    this.#sweep(heard.tasks)
-    this.#heard.set(from, heard)
+    this.#sweep(received.tasks)
+    this.#received.set(from, received)
   }
 
   /** Drops tasks that ended a while ago, and the oldest of too many. */
-  #sweep (tasks: Heard['tasks']): void {
+  #sweep (tasks: Received['tasks']): void {
     const now = this.#parts.clock.mono()
     for (const [taskId, { task, mono }] of tasks) {
       const old = hasEnded(task.status) && now - mono >= TASK_LINGER_MS
-      if (old || tasks.size > HEARD_MAX) tasks.delete(taskId)
+      if (old || tasks.size > KEPT_MAX) tasks.delete(taskId)
     }
   }
 }
 
 /**
- * The tasks of the whole cluster by id. The serving node's word counts, unless this node routed the task to
- * it and knows its end already. Pure.
+ * The tasks of the whole cluster by id: those served here, those routed to other nodes, and those of gossip.
+ * What the serving node says counts, unless this node routed the task to it and knows its end already. Pure.
  */
 export function mergeTasks (
-  own: readonly Task[], given: readonly Task[], told: readonly Task[]
+  own: readonly Task[], routed: readonly Task[], gossiped: readonly Task[]
 ): Record<string, { Inference: Task }> {
-  const all = new Map(given.map((task) => [task.taskId, task]))
-  for (const task of told) {
+  const all = new Map(routed.map((task) => [task.taskId, task]))
+  for (const task of gossiped) {
     const here = all.get(task.taskId)
     if (here === undefined || !hasEnded(here.status) || hasEnded(task.status)) all.set(task.taskId, task)
   }
@@ -214,7 +214,7 @@ function isGossip (value: unknown): value is GossipMessage {
   if (typeof value !== 'object' || value === null) return false
   const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof GossipMessage, unknown>>
   const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>
-    Array.isArray(all) && all.length <= TOLD_MAX && all.every(fits)
+    Array.isArray(all) && all.length <= MESSAGE_TASKS_MAX && all.every(fits)
   return typeof whole === 'boolean' && list(tasks, isTask) && list(ended, isText) &&
     typeof loads === 'object' && loads !== null &&
     list(Object.keys(loads), isText) && list(Object.values(loads), isCount) &&
