@@ -145,28 +145,27 @@ export class ElectionDriver {
 
   #io (): Io {
     const { events, persist, random } = this.#options
-    const later = (effect: () => void): void => { this.#effects.push(effect) }
+    /** Puts off what an effect does until the step is over. */
+    const later = <A extends unknown[]>(act: (...args: A) => void) => (...args: A): void => {
+      this.#effects.push(() => { act(...args) })
+    }
     return {
       send: (to, message) => { this.#outbox.push({ to, message }) },
       persist,
       random,
-      terminal: (stream) => { later(() => { this.#ended(stream) }) },
-      commandResult: (id, outcome) => {
-        later(() => {
-          const waiting = this.#open.get(id) ?? []
-          this.#open.delete(id)
-          for (const resolve of waiting) resolve(outcome)
-        })
-      },
-      becameMaster: (leader) => { later(() => { events.becameMaster(leader) }) },
-      sessionChanged: (next, previous) => {
-        later(() => {
-          if (next !== null) this.#bind()
-          events.sessionChanged(next, previous)
-        })
-      },
-      storageChanged: (storing) => { later(() => { events.storageChanged(storing) }) },
-      staleRefused: (stale, voted) => { later(() => { events.staleRefused(stale, voted) }) }
+      terminal: later((stream) => { this.#ended(stream) }),
+      commandResult: later((id, outcome) => {
+        const waiting = this.#open.get(id) ?? []
+        this.#open.delete(id)
+        for (const resolve of waiting) resolve(outcome)
+      }),
+      becameMaster: later((leader) => { events.becameMaster(leader) }),
+      sessionChanged: later((next, previous) => {
+        if (next !== null) this.#bind()
+        events.sessionChanged(next, previous)
+      }),
+      storageChanged: later((storing) => { events.storageChanged(storing) }),
+      staleRefused: later((stale, voted) => { events.staleRefused(stale, voted) })
     }
   }
 }

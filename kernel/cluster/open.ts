@@ -20,12 +20,12 @@ import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { DialReport, LinkReport } from '../api/services.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { Vitals } from '../machine/vitals.js'
+import type { LinkPeer } from './cluster.js'
+import type { QuorumSetting } from './election/rules.js'
 import type { Bound } from './identity/addresses.js'
 import type { NodeKey } from './identity/key.js'
-import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
-import type { Network } from './routes.js'
 
 export interface NodeLinksOptions {
   node: NodeInfo
@@ -48,7 +48,7 @@ export interface NodeLinksOptions {
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 /** A node's place among the others: its links, and the cluster over them. */
-export class NodeLinks implements Network {
+export class NodeLinks {
   readonly members: Members
   readonly joinTokens: JoinTokens
   readonly gossip: Gossip
@@ -150,17 +150,21 @@ export class NodeLinks implements Network {
     this.cluster.stop()
   }
 
-  peers (): readonly Peer[] { return this.#links.peers() }
+  peers (): readonly (LinkPeer & { readonly version: string })[] { return this.#links.peers() }
   dials (): readonly DialReport[] { return this.#links.dials() }
 
+  /** What went over each open link. */
   links (): readonly LinkReport[] {
-    return this.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
+    return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
       ({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }))
   }
 
+  /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
+  /** Of the link to a member; null until it was measured. */
   bytesPerSecond (installId: string): number | null { return this.#bandwidth.bytesPerSecond(installId) }
 
+  /** Makes a join token whose seeds are those addresses; `by`: the id of the caller that asks for it. */
   invite (ttlSeconds: number, by: string): { token: string, expires: string } {
     return this.joinTokens.create({
       ttlSeconds, by,
@@ -230,7 +234,7 @@ export class NodeLinks implements Network {
       this.#cluster = new ClusterCore({
         node, clock, log, members: this.members, joining, self: () => this.#self(), apiUrl, emit,
         random: randomShare,
-        quorum: settings.quorum as 1,
+        quorum: settings.quorum as QuorumSetting,
         timing: clusterTiming(settings),
         folder: joinPath(node.home, 'state'),
         transport: this.#links

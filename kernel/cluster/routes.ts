@@ -3,27 +3,17 @@ import { Reply } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
 import { probeBody } from './links/bandwidth.js'
 import { isOutside } from './identity/addresses.js'
-import type { ClusterCore, LinkPeer } from './cluster.js'
+import type { ClusterCore } from './cluster.js'
 import type { JoinTokens } from './identity/join-tokens.js'
-import type { Members } from './members/file.js'
+import type { NodeLinks } from './open.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
-import type { DialReport, LinkReport } from '../api/services.js'
 
 /** The links of this node, as routes and `/state` need them. */
-export interface Network {
-  readonly members: Members
-  peers (): readonly (LinkPeer & { readonly version: string })[]
-  dials (): readonly DialReport[]
-  /** What went over each open link. */
-  links (): readonly LinkReport[]
-  /** Where other nodes reach the members' listener of this one; empty before it listens. */
-  addresses (): readonly string[]
-  /** Has members listened for on every address, unless svc.yaml says where. Throws `loopback_only`. */
-  openOutside (): Promise<void>
-  /** Makes a join token whose seeds are those addresses; `by`: the id of the caller that asks for it. */
-  invite (ttlSeconds: number, by: string): { token: string, expires: string }
+export interface Network extends Pick<
+  NodeLinks,
+  'members' | 'peers' | 'dials' | 'links' | 'addresses' | 'openOutside' | 'invite' | 'bytesPerSecond'
+> {
   readonly joinTokens: Pick<JoinTokens, 'list' | 'revoke'>
-  bytesPerSecond (installId: string): number | null
 }
 
 const text = { type: 'string' } as const

@@ -164,7 +164,7 @@ t.test('an observed document that differs is seen once, and mended', async (t) =
     return to !== reader!.installId || kind !== 'update' ? body : { ...body, sync: tampered(sync) }
   })
   master.core.replicas.put('test/a', 'original')
-  const seen = (): unknown => reader!.core.replicas.of(master.installId)?.get('test/a')
+  const seen = (): unknown => reader!.core.replicas.said(master.node.nodeId)?.get('test/a')
   await c.until('the wrong copy', () => seen() === 'tampered')
   c.filters.length = 0
   await c.until('the right copy', () => seen() === 'original')

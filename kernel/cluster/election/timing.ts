@@ -1,58 +1,37 @@
-/**
- * How long the nodes take to choose a new master, milliseconds. A campaign ends earlier when every live
- * node answered.
- */
-export const DEFAULT_ELECTION_TIMEOUT = 3000
-
 /** Every duration of the election, milliseconds of a monotonic clock. Only differences mean anything. */
-export interface Timing {
+export const DEFAULT_TIMING = {
   /** Time between two heartbeats of a node. */
-  readonly heartbeat: number
+  heartbeat: 2000,
   /**
    * A peer that said nothing for so long counts as gone: three heartbeats, so that one lost beat elects
    * nobody.
    */
-  readonly silence: number
-  /** Longest wait for ballots. */
-  readonly campaign: number
+  silence: 6000,
+  /** `cluster.election_timeout_ms`: longest wait for ballots; it ends once every live node has answered. */
+  campaign: 3000,
   /** A closed connection to the master must stay closed for so long before it counts. */
-  readonly settle: number
+  settle: 200,
   /** Longest wait for the answers to a pre-vote. */
-  readonly preVote: number
+  preVote: 500,
   /** A node that heard its master within this time supports no other one. */
-  readonly sticky: number
+  sticky: 2500,
   /** Longest wait for the answers to a vote request; how often a master that stood still asks. */
-  readonly vote: number
+  vote: 1000,
   /** A gap between two ticks above this means that this node itself stood still. */
-  readonly stall: number
+  stall: 1500,
   /**
    * A node that just started waits so long for its connections before it suspects that there is no master.
    */
-  readonly grace: number
-  /** A candidate without enough votes tries again after `backoff` to `backoff + backoffSpread`. */
-  readonly backoff: number
-  readonly backoffSpread: number
-  /** A command that was sent to a master fails after so long without an answer. */
-  readonly command: number
-  /** Sessions whose ages differ by less than one step count as equally old when two masters meet. */
-  readonly ageStep: number
-}
-
-export const DEFAULT_TIMING: Timing = {
-  heartbeat: 2000,
-  silence: 6000,
-  campaign: DEFAULT_ELECTION_TIMEOUT,
-  settle: 200,
-  preVote: 500,
-  sticky: 2500,
-  vote: 1000,
-  stall: 1500,
   grace: 1000,
+  /** A candidate without enough votes tries again after `backoff` to `backoff + backoffSpread`. */
   backoff: 150,
   backoffSpread: 500,
+  /** A command that was sent to a master fails after so long without an answer. */
   command: 10_000,
+  /** Sessions whose ages differ by less than one step count as equally old when two masters meet. */
   ageStep: 4000
 }
+export type Timing = Readonly<typeof DEFAULT_TIMING>
 
 /** Recommended time between two calls of `tick`, milliseconds. */
 export const TICK = 200
@@ -80,14 +59,13 @@ function below (timing: Timing, low: keyof Timing, high: keyof Timing): void {
   throw new RangeError(`timing.${low} (${timing[low]} ms) must be below timing.${high} (${timing[high]} ms)`)
 }
 
-/** The settings of `cluster` that the election's times follow from, milliseconds. */
-export interface TimingSettings { readonly heartbeat_ms: number, readonly election_timeout_ms: number }
-
 /**
- * The election's times: those that have to do with silence grow and shrink with the heartbeat, those of a
- * vote with the election timeout. Throws RangeError when the two do not fit together.
+ * The election's times out of two settings of `cluster`, in ms: those of silence follow the heartbeat, those
+ * of a vote the election timeout. Throws RangeError when the two do not fit together.
  */
-export function clusterTiming ({ heartbeat_ms: beat, election_timeout_ms: timeout }: TimingSettings): Timing {
+export function clusterTiming (
+  { heartbeat_ms: beat, election_timeout_ms: timeout }: { heartbeat_ms: number, election_timeout_ms: number }
+): Timing {
   const byBeat = beat / DEFAULT_TIMING.heartbeat
   const byVote = timeout / DEFAULT_TIMING.campaign
   const t = DEFAULT_TIMING

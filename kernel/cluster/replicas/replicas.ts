@@ -27,10 +27,9 @@ export interface ReplicasOptions {
   readonly log: Logger
   /** A replica had the owner's number and not its contents. It is being loaded again. */
   diverged (installId: NodeId): void
-  /** Changes within so many milliseconds leave as one; 10 when left out. */
-  readonly coalesceMs?: number
 }
 
+/** Changes within this time leave as one message, ms. */
 const COALESCE_MS = 10
 
 /** Keys of one node's document that changed. */
@@ -66,10 +65,6 @@ export class Replicas {
     for (const { owner, boot, live, old } of this.#replicas.values()) {
       for (const [key, value] of live) yield { installId: owner, nodeId: boot, key, value, old }
     }
-  }
-
-  of (installId: string): ReadonlyMap<string, unknown> | undefined {
-    return installId === this.#own.owner ? this.#own.view : this.#replicas.get(installId)?.live
   }
 
   /** What another node said in the run that had this node id, also once its link is gone. */
@@ -146,9 +141,8 @@ export class Replicas {
   }
 
   #changed (key: string): void {
-    const { clock, coalesceMs = COALESCE_MS } = this.#options
     if (this.#closed) return
-    this.#cancel ??= clock.after(coalesceMs, () => { this.#flush() })
+    this.#cancel ??= this.#options.clock.after(COALESCE_MS, () => { this.#flush() })
     this.#tell(this.#own.owner, [key])
   }
 
