@@ -1,6 +1,10 @@
 /** A JSON Schema 2020-12 document, as data. */
 export type JsonSchema = Readonly<Record<string, unknown>>
 
+/** Whether a value is a JSON object: neither null nor a list. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
 type Required<S> = S extends { required: readonly (infer K)[] } ? K : never
 type Props<S> = S extends { properties: infer P } ? P : never
 type Flat<T> = { [K in keyof T]: T[K] }

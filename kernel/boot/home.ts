@@ -175,8 +175,8 @@ function linked (aside: string, path: string): boolean {
 }
 
 /**
- * Removes the lock of a dead process if it is still that one: of several that saw it one may look again and
- * remove, so none removes what another has taken since. False when another is at it, or was.
+ * Removes the lock file of a dead process if its content is still `held`. Only one of several processes that
+ * saw it may check and remove, so none removes a lock taken since. False when another process was first.
  */
 export function dropStale (path: string, aside: string, held: string): boolean {
   const turn = `${path}.${createHash('sha256').update(held).digest('hex').slice(0, 16)}`

@@ -31,9 +31,9 @@ export class Call {
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
-  /** A second try would not show: nothing of the first can have been sent. */
+  /** It may be tried again elsewhere: nothing of the first try can have reached the client. */
   retry: boolean
-  /** Where its work is noted, when it is traced. */
+  /** Takes the spans of its work; undefined while calls are not traced. */
   trace: Trace | undefined
   /** How long it waited for its place; null while it has none. */
   queuedMs: number | null = null

@@ -50,7 +50,7 @@ export async function deliver (
   } finally {
     stopCutting()
     buffer.close()
-    // Whatever the handler still does, nobody reads it.
+    // Stops a handler that is still running: nobody reads its output any more.
     call.fail(kernelError('cancelled', 'The call has ended.'))
   }
 }
@@ -95,7 +95,7 @@ const failure = (error: unknown): Terminal => {
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
 
-/** A reader that takes nothing must not hold an ended call: raw is cut at once, others after a grace. */
+/** Cuts a reader that keeps an ended call open: raw streams at once, framed ones after `graceMs`. */
 function cutAfterAbort (
   call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {

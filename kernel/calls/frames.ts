@@ -1,3 +1,4 @@
+import { isObject } from '../api/schema.js'
 import type { ErrorBody } from '../http/error-body.js'
 import type { ChunkMedia } from '../api/plugin.js'
 
@@ -167,14 +168,12 @@ function parseHeader (bytes: Buffer): { fields: Record<string, unknown>, size: n
   } catch {
     throw new FrameError('a frame header is not JSON')
   }
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) {
-    throw new FrameError('a frame header is not a JSON object')
-  }
-  const media = (fields as { media?: unknown }).media ?? null
-  if (media === null) return { fields: fields as Record<string, unknown>, size: 0 }
+  if (!isObject(fields)) throw new FrameError('a frame header is not a JSON object')
+  const media = fields['media'] ?? null
+  if (media === null) return { fields, size: 0 }
   const size = (media as { size?: unknown }).size
   if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > MAX_MEDIA_BYTES) {
     throw new FrameError(`media.size must be a whole number from 0 to ${MAX_MEDIA_BYTES}`)
   }
-  return { fields: fields as Record<string, unknown>, size: size as number }
+  return { fields, size: size as number }
 }

@@ -1,4 +1,5 @@
 import { kernelError, SvcError } from '../api/errors.js'
+import { isObject } from '../api/schema.js'
 import type { Clock } from '../api/clock.js'
 import type { ErrorBody } from '../http/error-body.js'
 import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../api/services.js'
@@ -152,9 +153,6 @@ export function parsed (text: string): unknown {
     return undefined
   }
 }
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A field of what may be an object. */
 export const fieldOf = (value: unknown, key: string): unknown => isObject(value) ? value[key] : undefined

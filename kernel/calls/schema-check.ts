@@ -1,3 +1,4 @@
+import { isObject } from '../api/schema.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
 import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 import type { Issue } from '../api/validate.js'
@@ -10,9 +11,7 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 
 /** What is wrong with a declared schema, one sentence each; empty when it may be used. */
 export function schemaProblems (schema: unknown, compiled: boolean): string[] {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
-    return ['must be a JSON Schema object']
-  }
+  if (!isObject(schema)) return ['must be a JSON Schema object']
   let text: string
   try {
     text = JSON.stringify(schema)

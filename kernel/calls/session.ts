@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { errorBody } from '../http/error-body.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
+import { isObject } from '../api/schema.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
 import { closeCodes, BoundedSocket } from './bounded-socket.js'
 import { ClientInput } from './chunk-buffer.js'
@@ -209,9 +210,7 @@ export class CapabilitySession {
 /** A message as text (JSON) or binary (a frame). Throws with what is wrong. */
 function parse (data: Buffer, isBinary: boolean): Message {
   const message: unknown = isBinary ? decodeFrame(data).header : JSON.parse(data.toString())
-  if (typeof message !== 'object' || message === null || Array.isArray(message)) {
-    throw new Error('not a JSON object')
-  }
+  if (!isObject(message)) throw new Error('not a JSON object')
   const { kind, media } = message as Message
   if (typeof kind !== 'string' || !KINDS.includes(kind)) {
     throw new Error(`kind must be one of ${KINDS.join(', ')}`)

@@ -19,7 +19,7 @@ export interface Traffic {
 }
 export const TrafficService = defineService<Traffic>('kernel.traffic')
 
-/** The kernel's end: passes what has finished to every subscriber. */
+/** The kernel's side: reports finished requests and calls to the subscribers. */
 export interface TrafficSource extends Traffic {
   answered (owner: string | undefined, status: number): void
   ended (outcome: CallOutcome): void

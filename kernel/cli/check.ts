@@ -1,3 +1,4 @@
+import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../machine/self-watch.js'
 import { showBytes } from './text.js'
 import type { State } from './cluster-view.js'
 import type { VerbError } from './verb.js'
@@ -40,10 +41,6 @@ export interface StatusLines {
   below: string[]
 }
 
-/** Free space below which a node reports disk_low and disk_full, bytes. */
-const LOW_BYTES = 10 * 2 ** 30
-const FULL_BYTES = 2 * 2 ** 30
-
 const HOME_DISK = {
   name: 'disk', remedy: 'Free some space, or put the home on another disk with --home.'
 } as const
@@ -53,6 +50,6 @@ export function judgeDisk (
   free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
 ): Check {
   const message = `${showBytes(free)} free of ${showBytes(total)}`
-  if (free <= FULL_BYTES) return fail(name, message, remedy)
-  return free < LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
+  if (free <= DISK_FULL_BYTES) return fail(name, message, remedy)
+  return free < DISK_LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
 }

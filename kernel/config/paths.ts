@@ -1,3 +1,5 @@
+import { isObject } from '../api/schema.js'
+
 /** A place in the settings, one segment per key; list items are their index as text. */
 export type Path = readonly string[]
 
@@ -13,9 +15,7 @@ export function isForbiddenKey (key: string): boolean { return forbidden.has(key
 export function emptyTree (): Tree { return Object.create(null) as Tree }
 
 /** True for a map: an object that is neither null nor a list. */
-export function isTree (value: unknown): value is Tree {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
+export const isTree: (value: unknown) => value is Tree = isObject
 
 /** Copies plain data into maps without a prototype; forbidden keys are left out and reported to `refuse`. */
 export function cleanCopy (value: unknown, refuse: (path: Path) => void = () => {}, at: Path = []): unknown {

@@ -12,9 +12,9 @@ export interface DoorLimits {
 }
 
 /**
- * Keeps the places of a listener for those who may come in. A connection is unproven until `prove`: it has
- * shown neither a credential nor a member's key. When there are too many, the oldest unproven one is closed,
- * so that whoever shows something at once gets in, however many others wait in silence.
+ * Limits the connections of a listener. A connection is unproven until `prove`: it has shown neither a
+ * credential nor a member's key. Over a limit the oldest unproven connection is closed, so a client that
+ * authenticates at once gets in, however many silent ones are open.
  */
 export class Door {
   readonly #limits: DoorLimits

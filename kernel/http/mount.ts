@@ -34,7 +34,7 @@ export interface MountOptions {
   stopping: AbortSignal
   /** Says whether the arrival of requests is to be noted. */
   tracers?: Pick<Tracers, 'on'>
-  /** Told of every streamed answer that was cut off, by either side, with the plugin of its route. */
+  /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
   cut?: (owner: string) => void
   /** Tests only: an answer that is not as its route declares is a defect. */
   strict?: boolean
@@ -185,7 +185,7 @@ class Exchange implements RouteRequest {
   open (head: StreamHead): StreamWriter {
     const { clock, limits } = this.#options
     const { raw } = this.#reply
-    // A close that was told already would never give the place back.
+    // The socket's close event has passed, so the stream's place would never be given back.
     if (raw.destroyed || hasLeft(raw)) throw kernelError('cancelled', 'The client went away.')
     const release = this.#streams.open(this.caller)
     this.#reply.hijack()
@@ -279,7 +279,7 @@ async function withDeadline (
   })
 }
 
-/** Which methods fit a concrete path, for 405 answers. */
+/** Finds the methods of the routes that a path matches, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
   const table = routes.map(({ method, url }) => ({ method, pattern: pathPattern(url) }))
   return (path) => [...new Set(table.filter((r) => r.pattern.test(path)).map((r) => r.method))]

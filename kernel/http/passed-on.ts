@@ -1,4 +1,5 @@
 import { kernelError } from '../api/errors.js'
+import { isObject } from '../api/schema.js'
 import type { Caller } from '../api/plugin.js'
 
 /** Carries who asked, with a request that one node passes on to another. Read from members' sockets only. */
@@ -28,7 +29,7 @@ export function readCaller (header: string | string[] | undefined): Caller {
 function parse (header: string | string[] | undefined): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(typeof header === 'string' ? header : '')
-    return typeof value === 'object' && value !== null ? value as Record<string, unknown> : {}
+    return isObject(value) ? value : {}
   } catch {
     return {}
   }

@@ -46,9 +46,9 @@ export interface ServerOptions {
   startLimitMs?: number | undefined
   /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
-  /** Puts the path of a request into the form the router knows. */
+  /** Rewrites the path of a request for the router. */
   rewrite: Rewrite
-  /** Told of every answer that was sent to its end, with the plugin whose route it was. */
+  /** Called after every complete answer, with the plugin that owns the route. */
   answered?: (owner: string | undefined, status: number) => void
 }
 
@@ -204,7 +204,7 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
   })
 }
 
-/** hostAllowed, which is not asked again about the name that came last: clients keep theirs. */
+/** hostAllowed with the last accepted name kept: clients keep sending the same one. */
 function rememberHost (): typeof hostAllowed {
   let last: { header: string | undefined, served: Served } | undefined
   return (header, served) => {
@@ -273,7 +273,7 @@ function refuseCrowd (door: Door, socket: Socket, { connectionsPerAddress }: Htt
     `at most ${connectionsPerAddress} may be.`, { retryAfterSeconds: 5 })
 }
 
-/** Nothing moved on the connection for `streamStallMs`: an answer that is still being made is waited for. */
+/** Runs when a connection was idle for `streamStallMs`: one with unread bytes is closed, others may go on. */
 function endStalled (this: ServerResponse): void {
   if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
 }
@@ -334,7 +334,7 @@ const BROKEN: Readonly<Record<string, KernelReason>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
 }
 
-/** Requests that never became requests: bad syntax, too many headers, too slow. */
+/** Answers what Node could not parse as a request: bad syntax, too many headers, too slow. */
 function answerBrokenRequest (error: Error & { code?: string }, socket: Socket): void {
   const unread = socket.writableLength > 0
   if (!socket.writable || unread || error.code === 'ECONNRESET') { socket.destroy(); return }

@@ -29,10 +29,10 @@ export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): 
   if (upgrade === true) reply.raw.once('finish', () => { request.raw.socket.destroy() })
 }
 
-/** A stranger that takes nothing of its answer for so long loses its connection, ms. */
+/** How long an anonymous client may read nothing of its answer before its connection is closed, ms. */
 const STRANGER_STALL_MS = 5_000
 
-/** How long nothing may move on a connection while an answer waits to be read: less for strangers. */
+/** Sets how long an answer may wait to be read before its connection is closed: shorter for strangers. */
 export function limitStall (socket: Socket, stallMs: number, stranger: boolean): void {
   const ms = stranger ? Math.min(stallMs, STRANGER_STALL_MS) : stallMs
   // Requests that are injected come without one.

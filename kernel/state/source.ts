@@ -51,7 +51,7 @@ export function createStateSource (kernel: Assembly): StateSource {
     now: async (caller) => seenBy(caller, await facts.all()),
     at: async (moment, caller) => await earlier(kernel, moment, caller),
     reader: {
-      // Whoever asks while one is being made gets the same.
+      // Concurrent readers share one state.
       read: () => reading ??= facts.all().finally(() => { reading = undefined })
         .then((nodes) => seenBy(PLUGINS, nodes)),
       nodes: facts.known,

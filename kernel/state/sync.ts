@@ -34,8 +34,8 @@ const MOST_INCOMING = 64 * 1024
 export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
 
 /**
- * Every document has a writer of its own. Their ids are above the 32 bits of all other clients, so that what
- * a reader still has of an earlier document, also of one before a restart, is known and taken away.
+ * Each document is written under a new client id above 32 bits, which no other client has. Entries that a
+ * reader still has from an earlier document, even from before a restart, are known by such an id and deleted.
  */
 const FIRST_WRITER = 2 ** 40
 
@@ -191,7 +191,7 @@ class Replica {
     const update = this.#kv.write(changes)
     if (update === null) return
     this.#tell(update)
-    // A new document cannot be worn, only large: to begin again would not make it smaller.
+    // A document that was just filled is large, not worn: a new one would not be smaller.
     if (!first && this.#kv.worn()) this.#renew()
   }
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { resolve } from 'node:path'
+import { isObject } from '../../api/schema.js'
 import { parseFields } from '../fields.js'
 import { invocationBody, listingPath, parseId, pick, stream } from '../invoke.js'
 import { openSink } from '../sink.js'
@@ -50,9 +51,7 @@ async function givenPayload (ctx: VerbContext, given: string | undefined): Promi
 function merge (ctx: VerbContext, payload: unknown, fields: Record<string, unknown>): unknown {
   if (payload === undefined) return fields
   if (Object.keys(fields).length === 0) return payload
-  if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) {
-    throw ctx.fail(2, '--payload must be an object when fields are given as well')
-  }
+  if (!isObject(payload)) throw ctx.fail(2, '--payload must be an object when fields are given as well')
   return { ...payload, ...fields }
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
+import { isObject } from '../../api/schema.js'
 import { MOMENTS, readMoment } from '../text.js'
 import type { Replica } from '../replica.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -107,8 +108,6 @@ export function changesBetween (
 }
 
 const MAX_WIDTH = 100
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function short (value: unknown): string {
   const text = JSON.stringify(value) ?? 'null'
@@ -117,7 +116,7 @@ function short (value: unknown): string {
 
 /** Lines for people about a changed key: what was added (+), changed (~) and removed (-) in a map. Pure. */
 export function describeChange (key: string, before: unknown, after: unknown): string {
-  if (!isMap(after) || !isMap(before)) return `${key}: ${short(after)}`
+  if (!isObject(after) || !isObject(before)) return `${key}: ${short(after)}`
   const marks = [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((id) => {
     if (!Object.hasOwn(before, id)) return [`+${id} ${short(after[id])}`]
     if (!Object.hasOwn(after, id)) return [`-${id}`]
