@@ -5,7 +5,7 @@ import { card, instance, state } from './cli-model-kit.js'
 const copies = [
   { modelId: 'acme/chat', nodeId: 'n10', nodeName: 'node10', kind: 'staged', live: true },
   { modelId: 'acme/chat', nodeId: 'n2', nodeName: 'node2', kind: 'staged', live: false },
-  { modelId: 'acme/chat', nodeId: 'n1', nodeName: null, kind: 'store', live: true }
+  { modelId: 'acme/chat', nodeId: 'n1', nodeName: 'n1', kind: 'store', live: true }
 ]
 const available = { model_id: 'acme/chat', available: true, broken_link: null, message: null, remedy: null,
   links: [] }
