@@ -4,7 +4,7 @@ import { samplingOf, strictFields } from '../sampling.js'
 import { answer, namedEvent } from './answer.js'
 import { refused, stringAt } from './errors.js'
 import { name } from './schema.js'
-import { chatTask, functionCall, functionTool, textOf } from './task.js'
+import { chatTask, functionCall, functionTool, partText, textOf } from './task.js'
 import type { ErrorBody, FromSchema } from '../../../kernel/index.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
@@ -68,11 +68,11 @@ export function fromAnthropic (body: MessagesBody): ChatBody {
     model, max_tokens,
     messages: system === null ? messages : [{ role: 'system', content: system }, ...messages],
     ...samplingOf('anthropic', body),
-    ...present({ stop, tools: tools?.map(toolOf) }),
-    ...choice === undefined ? {} : choiceOf(choice),
-    ...thinking === undefined
-      ? {}
-      : { chat_template_kwargs: { enable_thinking: thinking.type !== 'disabled' } }
+    ...present({
+      stop, tools: tools?.map(toolOf), tool_choice: choiceOf(choice),
+      parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
+      chat_template_kwargs: thinking === undefined ? null : { enable_thinking: thinking.type !== 'disabled' }
+    })
   }
 }
 
@@ -82,13 +82,11 @@ function toolOf (tool: NonNullable<MessagesBody['tools']>[number], i: number): T
   throw refused(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send tools of your own`)
 }
 
-function choiceOf (
-  { type, name, disable_parallel_tool_use: single }: NonNullable<MessagesBody['tool_choice']>
-): Pick<ChatBody, 'tool_choice' | 'parallel_tool_calls'> {
-  const parallel = single === true ? { parallel_tool_calls: false } : {}
-  if (type !== 'tool') return { tool_choice: type === 'any' ? 'required' : type, ...parallel }
-  if (name === undefined) throw refused('tool_choice.name', 'is required')
-  return { tool_choice: { type: 'function', function: { name } }, ...parallel }
+function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice'] {
+  if (choice === undefined) return null
+  if (choice.type !== 'tool') return choice.type === 'any' ? 'required' : choice.type
+  if (choice.name === undefined) throw refused('tool_choice.name', 'is required')
+  return { type: 'function', function: { name: choice.name } }
 }
 
 /** A message with results of tools is several messages in the chat API: the results come first. */
@@ -96,7 +94,7 @@ function messagesOf (role: string, content: string | Block[], path: string): Inp
   if (typeof content === 'string') return [{ role, content }]
   const results: InputMessage[] = []
   const calls: object[] = []
-  const texts: Block[] = []
+  const texts: string[] = []
   let thoughts = ''
   for (const [i, block] of content.entries()) {
     const at = `${path}.${i}`
@@ -105,16 +103,13 @@ function messagesOf (role: string, content: string | Block[], path: string): Inp
       case 'tool_use': calls.push(callOf(block, at)); break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
       case 'redacted_thinking': break
-      default: texts.push(block)
+      default: texts.push(partText(block, at))
     }
   }
   if (texts.length === 0 && calls.length === 0) return results
-  return [...results, {
-    role,
-    content: texts.length === 0 ? null : textOf(texts, path),
-    ...calls.length === 0 ? {} : { tool_calls: calls },
-    ...thoughts === '' ? {} : { reasoning_content: thoughts }
-  }]
+  const text = texts.length === 0 ? null : texts.join('\n')
+  const reasoning = thoughts === '' ? null : thoughts
+  return [...results, { role, content: text, tool_calls: calls, reasoning_content: reasoning }]
 }
 
 function resultOf (block: Block, path: string): InputMessage {

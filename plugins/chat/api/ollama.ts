@@ -121,7 +121,7 @@ export function fromOllamaGenerate (body: OllamaGenerate): ChatBody {
 /** A prompt that is taken as it is (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   refuseForeign(body)
-  if (formatOf(body) !== null) throw refused('format', 'is not served with raw: true')
+  if (formatOf(body.format) !== null) throw refused('format', 'is not served with raw: true')
   const { model, prompt, options } = body
   return { model, prompt, max_tokens: Number.MAX_SAFE_INTEGER, ...optionsOf(options) }
 }
@@ -178,12 +178,15 @@ function toolOf (tool: Record<string, unknown>, i: number): Tool {
 }
 
 /** What both routes ask for beside the messages. */
-function commonOf (body: Common): Omit<ChatBody, 'messages'> {
+function commonOf ({ model, options, format, think }: Common): Omit<ChatBody, 'messages'> {
   return {
-    model: body.model,
-    ...optionsOf(body.options),
-    ...present({ response_format: formatOf(body) }),
-    ...thinkingOf(body.think)
+    model,
+    ...optionsOf(options),
+    ...present({
+      response_format: formatOf(format),
+      reasoning_effort: typeof think === 'string' ? think : null,
+      chat_template_kwargs: typeof think === 'boolean' ? { enable_thinking: think } : null
+    })
   }
 }
 
@@ -194,17 +197,11 @@ function optionsOf (options: Common['options']): Omit<CompletionBody, 'model' | 
   return { ...samplingOf('ollama', options), ...present({ stop, max_tokens }) }
 }
 
-function formatOf ({ format }: Pick<Common, 'format'>): ChatBody['response_format'] {
+function formatOf (format: Common['format']): ChatBody['response_format'] {
   if (format == null || format === '') return null
   if (format === 'json') return { type: 'json_object' }
   if (typeof format === 'string') throw refused('format', 'must be "json" or a JSON Schema')
   return { type: 'json_schema', json_schema: { schema: format } }
-}
-
-function thinkingOf (think: Common['think']): Pick<ChatBody, 'chat_template_kwargs' | 'reasoning_effort'> {
-  if (think == null) return {}
-  if (typeof think === 'string') return { reasoning_effort: think }
-  return { chat_template_kwargs: { enable_thinking: think } }
 }
 
 /** `error` is a text for Ollama's clients; the rest of the one error body is beside it. */

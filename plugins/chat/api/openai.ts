@@ -110,7 +110,7 @@ function chatLogprobs (tokens: readonly TokenReport[]): object | null {
 
 const tokenLogprob = (token: string, logprob: number | null) => ({
   token, logprob,
-  // A part of a character has no text of its own, so its bytes are not known here.
+  // The bytes of a part of a character are not known here.
   bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)]
 })
 

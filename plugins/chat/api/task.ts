@@ -31,7 +31,7 @@ export type Tool = NonNullable<ChatBody['tools']>[number]
 export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>
   ({ type: 'function', function: { name, ...present(more) } })
 
-/** A call as messages of the assistant have it; `input` is the JSON of the arguments. */
+/** A call in the format of the chat API; `input` is the JSON of the arguments. */
 export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
@@ -189,10 +189,11 @@ const UNREADABLE: Readonly<Record<string, string>> = {
 /** The text of a content: as it is, or its text parts joined by line breaks. */
 export function textOf (content: string | unknown[] | null, path: string): string | null {
   if (content === null || typeof content === 'string') return content
-  return content.map((part, i) => partText(part as Record<string, unknown>, `${path}.${i}`)).join('\n')
+  return content.map((part, i) => partText(part as Fields, `${path}.${i}`)).join('\n')
 }
 
-function partText (part: Record<string, unknown>, path: string): string {
+/** The text of a part of a content. Throws `invalid_request` for parts that are none. */
+export function partText (part: Fields, path: string): string {
   const type = String(part['type'])
   if (Object.hasOwn(UNREADABLE, type)) {
     throw refused(path, `is ${UNREADABLE[type]}; language models here read text only`)

@@ -25,7 +25,7 @@ export default {
   }
 } satisfies Verb
 
-/** What was found, as lines for people. */
+/** The answer as lines of text. */
 export function linesOf ({ answer, id, sure, near }: Found): string[] {
   const others = near.filter((one) => one.id !== id)
   const more = others.length === 0 ? [] : ['', 'See also:', ...others.map(({ title }) => `  ${title}`)]

@@ -20,7 +20,7 @@ const HELP = [
   'Ctrl-C ends an answer; once more, or twice here, ends the conversation'
 ]
 
-/** Talks with a model until the person has enough. Resolves to the exit status: 0, or 130 after Ctrl-C. */
+/** Holds a conversation until the user ends it. Resolves to the exit status: 0, or 130 after Ctrl-C. */
 export async function converse (ctx: VerbContext, settings: Settings): Promise<number> {
   const { stdin, stderr } = ctx.io
   const lines = createInterface({
@@ -67,7 +67,7 @@ class Repl {
       if (this.#status !== null || this.#ctx.signal.aborted) break
       this.#prompt()
     }
-    // What the shell says next begins on a line of its own.
+    // The prompt of the shell is to begin on a new line.
     if (this.#status !== 0) this.#ctx.io.stderr.write('\n')
     return this.#ctx.signal.aborted ? 130 : this.#status ?? 0
   }
@@ -146,7 +146,7 @@ class Repl {
       const { text, cancelled } = await takeTurn(this.#ctx, this.#settings, asked, answering.signal)
       if (!cancelled || text !== '') this.#messages = [...asked, { role: 'assistant', content: text }]
       if (cancelled) this.#ctx.err.line('(ended)')
-      // It came too late to end anything.
+      // Ctrl-C just after the answer ended nothing, so it does not count as the first of two.
       else this.#warned = false
     } catch (error) {
       if (!isVerbError(error) || this.#ctx.signal.aborted) throw error

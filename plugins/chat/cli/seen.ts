@@ -75,7 +75,7 @@ const WORDS: Readonly<Record<string, string>> = {
   RunnerRunning: READY, RunnerShuttingDown: 'ends', RunnerShutdown: 'ends'
 }
 
-/** The status of a runner for people. */
+/** A runner's status in words. */
 function wordsOf (status: Record<string, unknown> = { RunnerIdle: {} }): string {
   const [[kind, body] = ['RunnerIdle', {}]] = Object.entries(status)
   const { layersLoaded, totalLayers, errorMessage } = (body ?? {}) as Record<string, unknown>

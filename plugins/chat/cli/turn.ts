@@ -54,7 +54,7 @@ class Printer {
   readonly #withStats: boolean
   #stats: Fields | null = null
   #finish: string | null = null
-  /** What was written last, so that the next thing begins on a line of its own. */
+  /** What the unfinished line on the terminal is, so that something else begins on a new line. */
   #open: 'text' | 'thought' | null = null
 
   constructor (ctx: VerbContext, withStats: boolean) {
@@ -93,7 +93,7 @@ class Printer {
     this.#open = shown.endsWith('\n') ? null : 'text'
   }
 
-  /** Only a person wants to see it. */
+  /** Shown on a terminal only. */
   async #think (thought: string): Promise<void> {
     const { err, io: { stderr } } = this.#ctx
     if (thought === '' || stderr.isTTY !== true) return

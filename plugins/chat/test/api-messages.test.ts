@@ -46,6 +46,7 @@ t.test('requests as chat requests', (t) => {
   const content = (...blocks: object[]): object => ({ messages: [{ role: 'user', content: blocks }] })
   const refused: [object, string][] = [
     [content({ type: 'image', source: {} }), 'messages.0.content.0'],
+    [content({ type: 'tool_result', tool_use_id: 'x' }, { type: 'image' }), 'messages.0.content.1'],
     [content({ type: 'tool_result' }), 'messages.0.content.0.tool_use_id'],
     [content({ type: 'tool_result', tool_use_id: 'x', content: 5 }), 'messages.0.content.0.content'],
     [content({ type: 'tool_use', id: 'x' }), 'messages.0.content.0.name'],

@@ -83,7 +83,7 @@ function noStreams (files: TextFiles): never {
     'per token (byte-level BPE and SentencePiece-like tokenizers do)')
 }
 
-/** Ids without a token: the model has rows for them, but nothing was ever written there. */
+/** Ids without a token: the model has rows for them that were never trained. */
 function forbiddenIds (table: TokenTable | null, size: number): Int32Array {
   const ids: number[] = []
   if (table !== null) for (let id = 0; id < size; id++) if (table.known[id] !== 1) ids.push(id)

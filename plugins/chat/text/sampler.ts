@@ -33,8 +33,8 @@ export interface SamplerShared {
  * frequency and presence as in OpenAI's API reference: logit - count * frequency - (count > 0) * presence,
  * over the output only), then the grammar, then temperature, top_k, top_p, min_p. Temperature 0 takes the
  * greatest logit, of equals the lowest id. Log probabilities are of the model's own distribution: at
- * temperature 1 before bias, penalties, grammar and truncation, as OpenAI's API (since March 2024, when
- * a bias stopped to show in them) and vLLM (raw_logprobs) have it.
+ * temperature 1 before bias, penalties, grammar and truncation, as in OpenAI's API (since March 2024, when
+ * biases stopped to affect them) and in vLLM (raw_logprobs).
  */
 export function tokenChooser (
   params: SamplingParams, shared: SamplerShared, random: () => number, constraint: Constraint | null
