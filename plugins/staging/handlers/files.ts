@@ -22,8 +22,8 @@ interface Asked { from?: string, digest?: string }
  * is no own one, what the store here has.
  */
 function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
-  const { local, offered, exchange } = manager
-  const stored = offered?.get(modelId)
+  const { local, store, exchange } = manager
+  const stored = store?.offer(modelId)
   if (from !== 'self') return stored
   const partial = exchange.partial(modelId)
   const copies = [...local.versions(modelId), partial, stored].filter((copy) => copy !== undefined)
@@ -44,7 +44,7 @@ export async function manifest (
   const asked = request.query as Asked
   const found = copyOf(manager, modelId, asked)
   if (found !== undefined) return { ...found.manifest, digest: found.digest, card: found.card }
-  if (asked.from === 'self' || manager.offered !== null) throw missing(manager, modelId, asked)
+  if (asked.from === 'self' || manager.store !== null) throw missing(manager, modelId, asked)
   return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
 }
 
@@ -61,7 +61,7 @@ export async function file (
   }
   const asked = request.query as Asked
   const found = copyOf(manager, modelId, asked)
-  if (found === undefined && asked.from !== 'self' && manager.offered === null) {
+  if (found === undefined && asked.from !== 'self' && manager.store === null) {
     await pass(manager, request, modelId, path)
     return
   }

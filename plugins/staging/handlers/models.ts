@@ -60,7 +60,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
 async function wholeCard (
   manager: ModelManager, request: RouteRequest, modelId: string
 ): Promise<ModelCard | undefined> {
-  const here = manager.local.get(modelId) ?? manager.offered?.get(modelId)
+  const here = manager.local.get(modelId) ?? manager.store?.offer(modelId)
   if (here !== undefined) return here.card
   const host = manager.access.known()
   if (host?.live !== true || host.self || request.member !== null) return undefined

@@ -65,9 +65,9 @@ async function everywhere (
 /** DELETE /store/models/{id}: the store's copy, what a download has left, and staged copies not in use. */
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
-  const { store, offered, access, ctx } = manager
+  const { store, access, ctx } = manager
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
-  if (offered?.get(modelId)?.bundled === true) {
+  if (store.offer(modelId)?.bundled === true) {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {

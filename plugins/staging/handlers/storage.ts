@@ -39,26 +39,25 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
 
 /** GET /store/health. */
 export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const { offered, options: { storePath } } = manager
-  if (offered === null || storePath === null) {
+  const { store, options: { storePath } } = manager
+  if (store === null || storePath === null) {
     return await manager.access.forward(request, { method: 'GET', path: '/store/health' })
   }
   const { freeBytes, totalBytes } = await volumeOf(storePath)
-  const usedBytes = offered.items().filter(({ bundled }) => !bundled)
-    .reduce((sum, { manifest }) => sum + manifest.totalBytes, 0)
+  const usedBytes = store.entries().reduce((sum, { manifest }) => sum + manifest.totalBytes, 0)
   const mayKnow = request.caller.authorities.has('operator')
   return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
 }
 
 /** GET /store/registry. */
 export async function registry (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const { offered, store } = manager
-  if (offered === null) {
+  const { store } = manager
+  if (store === null) {
     return await manager.access.forward(request, { method: 'GET', path: '/store/registry' })
   }
   const mayKnow = request.caller.authorities.has('operator')
   return {
-    entries: offered.items().map(({ modelId, directory, manifest, digest, downloadedAt }) => ({
+    entries: store.offers().map(({ modelId, directory, manifest, digest, downloadedAt }) => ({
       model_id: modelId,
       store_path: mayKnow ? directory : null,
       files: manifest.files.map(({ path, size, sha256 }) => ({ path, size, sha256 })),
@@ -68,6 +67,6 @@ export async function registry (manager: ModelManager, request: RouteRequest): P
         .filter((copy) => copy.kind !== 'store' && copy.digest === digest).map(({ nodeId }) => nodeId)
     })),
     // Folders somebody put there that cannot be offered, and why.
-    problems: store?.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem })) ?? []
+    problems: store.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem }))
   }
 }

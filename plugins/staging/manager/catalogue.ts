@@ -3,7 +3,8 @@ import type { StagingContext } from '../context.js'
 import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
 import type { LocalCopies } from '../staged/local-copies.js'
-import type { ClusterCopy } from '../types.js'
+import type { StoreEntry } from '../store/types.js'
+import type { ClusterCopy, StoreEntryFact } from '../types.js'
 
 /** A copy, without where it is. */
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
@@ -101,6 +102,14 @@ const DESCRIPTION_CHARS = 200
  */
 export function shortCard (card: ModelCard): ModelCard {
   return { ...card, files: [], support: {}, description: card.description.slice(0, DESCRIPTION_CHARS) }
+}
+
+/** What other nodes are told of a model that the store offers, by its id. */
+export function storeFact (
+  { modelId, directory: _directory, manifest, card, ...about }: StoreEntry
+): [string, StoreEntryFact] {
+  const { revision, totalBytes } = manifest
+  return [modelId, { ...about, revision, totalBytes, card: shortCard(card) }]
 }
 
 /**

@@ -21,12 +21,11 @@ import { Uses } from '../space/uses.js'
 import { LocalCopies } from '../staged/local-copies.js'
 import type { Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
-import { OfferedModels } from '../store/offered.js'
 import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
 import type { Derive } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
-import { Catalogue, publishEntries, shortCard } from './catalogue.js'
+import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 
 /** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
 export interface ManagerOptions {
@@ -63,7 +62,6 @@ export class ModelManager {
   readonly evictors: Record<keyof Roots, Evictor>
   /** Set by `open` on a store host. */
   store: Store | null = null
-  offered: OfferedModels | null = null
   /** Set by whoever runs models. */
   judge: Judge | null = null
   readonly opened: Promise<void>
@@ -152,7 +150,7 @@ export class ModelManager {
     }]))
     const left = [
       ...publishEntries(sections.modelCopies, nodeId, copies),
-      ...publishEntries(sections.storeModels, nodeId, this.offered?.facts() ?? new Map())
+      ...publishEntries(sections.storeModels, nodeId, new Map(this.store?.offers().map(storeFact)))
     ]
     if (left.length > 0) log.error({ models: left }, 'too many models: the other nodes are not told of these')
     this.exchange.offer(this.local.versions())
@@ -188,7 +186,7 @@ export class ModelManager {
   async #tellAtStart (): Promise<void> {
     const { clock, log, sections, node: { home, nodeId } } = this.ctx
     const since = new Date(clock.now()).toISOString()
-    publishEntries(sections.storeHosts, nodeId, new Map(this.offered === null ? [] : [['store', { since }]]))
+    publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
     for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
     publishEntries(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
@@ -247,17 +245,18 @@ export class ModelManager {
   }
 
   async #openStore (path: string): Promise<void> {
-    const { room, hub, derive, exchange: { fromNode }, options: { random }, ctx: { clock, log } } = this
+    const { local, room, hub, derive, ctx: { clock, log }, options: { random } } = this
+    const { fromNode } = this.exchange
     try {
       const store = new Store({
-        root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, derive, fromNode,
+        root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
+        fromNode,
         // Also told of progress, which is no news for the other nodes.
         onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
       })
       await store.open()
       this.store = store
-      this.offered = new OfferedModels(store, this.local, new Date(clock.now()).toISOString())
-      for (const { modelId, digest } of this.offered.items()) this.#digests.set(modelId, digest)
+      for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
     } catch (error) {
       this.#reportUnusable(error)
     }
@@ -265,7 +264,7 @@ export class ModelManager {
 
   /** Says when the store has a new model, or other content under a known name. True when there is news. */
   #stored (modelId: string): boolean {
-    const item = this.offered?.get(modelId)
+    const item = this.store?.offer(modelId)
     if (item === undefined) return this.#digests.delete(modelId)
     if (this.#digests.get(modelId) === item.digest) return false
     this.#digests.set(modelId, item.digest)

@@ -4,7 +4,7 @@ import { checkCard } from '../../../kernel/cards/index.js'
 import type { StagingContext } from '../context.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
-import type { OfferedModels } from '../store/offered.js'
+import type { Store } from '../store/store.js'
 import type { StoreEntry } from '../store/types.js'
 import type { ModelContent, StoreEntryFact } from '../types.js'
 import { asSaid } from './each-node.js'
@@ -22,7 +22,7 @@ export interface FinderParts {
   access: StoreAccess
   catalogue: Pick<Catalogue, 'copies'>
   /** The store of this node, if it is a store host. */
-  offered: OfferedModels | null
+  store: Pick<Store, 'offer'> | null
   /** The hub this node may ask; null where it asks none. */
   hub: { url: string } | null
 }
@@ -39,9 +39,9 @@ const MANIFEST_BYTES = 64 * 1024 * 1024
 export async function find (
   parts: FinderParts, modelId: string, wanted: string | undefined, signal: AbortSignal
 ): Promise<Found> {
-  const { offered, access, hub, ctx: { error } } = parts
+  const { store, access, hub, ctx: { error } } = parts
   const right = (digest: string): boolean => wanted === undefined || digest === wanted
-  const item = offered?.get(modelId)
+  const item = store?.offer(modelId)
   if (item !== undefined && right(item.digest)) return { from: 'offered', item }
   const host = access.known()
   const fact = access.entry(modelId, host)
@@ -52,21 +52,21 @@ export async function find (
     // A node tells of one version of a model only, and may have this one, too. The store may have what this
     // node has not heard of yet, as right after a pull.
     const older = wanted === undefined ? [] : copiesOf(parts, modelId, wanted)
-    const store = host === undefined || host.self ? [] : [{ node: host, query: 'from=store', right }]
-    const found = await ask([...older, ...store])
+    const newest = host === undefined || host.self ? [] : [{ node: host, query: 'from=store', right }]
+    const found = await ask([...older, ...newest])
     if (found !== undefined) return { from: 'lan', ...found }
     const { name } = access.host()
     throw error('model_not_found', item === undefined && fact === undefined
       ? `The store on ${name} has no model ${modelId}.` : replaced(modelId, name))
   }
   const { digest, source } = fact
-  const store = {
+  const first = {
     node: host!, query: `from=store&digest=${digest}`,
     // A store may have been updated since it told, which is right where nothing in particular is wanted.
     right: (other: string) => other === digest || wanted === undefined
   }
   const holders = copiesOf(parts, modelId, digest, digest).filter(({ node }) => node.nodeId !== host!.nodeId)
-  const found = await ask([store, ...holders])
+  const found = await ask([first, ...holders])
   if (found !== undefined) return { from: 'lan', ...found }
   const why = error('store_unreachable',
     `No store that has ${modelId} can be reached (${failures.join('; ')}).`)

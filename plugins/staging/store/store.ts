@@ -6,6 +6,7 @@ import { download, NO_HUB } from './fetch.js'
 import { StoreIndex } from './store-index.js'
 import { StoreError, parseSource } from './types.js'
 import type { HubSelection } from '../hub/types.js'
+import type { LocalCopy } from '../staged/local-copies.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
 import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
 import type { StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
@@ -21,6 +22,8 @@ export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #turns = new KeyedLock()
+  /** When what ships came to be here, ISO-8601. */
+  readonly #since: string
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
@@ -30,6 +33,7 @@ export class Store {
   constructor (options: StoreOptions) {
     const { root, clock, derive, log, onChange: changed } = options
     this.#options = options
+    this.#since = new Date(clock.now()).toISOString()
     this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed })
   }
 
@@ -47,6 +51,22 @@ export class Store {
 
   entries (): readonly StoreEntry[] { return this.#index.entries() }
   get (modelId: string): StoreEntry | undefined { return this.#index.get(modelId) }
+  /** What other nodes can have: the models of the store, and those that ship; of one name the pulled one. */
+  offers (): StoreEntry[] {
+    const all = [...this.#options.local.bundled().map((copy) => this.#shipped(copy)), ...this.entries()]
+    return [...new Map(all.map((entry) => [entry.modelId, entry])).values()]
+  }
+
+  offer (modelId: string): StoreEntry | undefined {
+    const shipped = this.#options.local.bundled().find(({ card }) => card.modelId === modelId)
+    return this.get(modelId) ?? (shipped === undefined ? undefined : this.#shipped(shipped))
+  }
+
+  #shipped ({ card, directory, manifest, digest }: LocalCopy): StoreEntry {
+    const about = { source: 'package', downloadedAt: this.#since, bundled: true }
+    return { modelId: card.modelId, directory, manifest, digest, card, ...about }
+  }
+
   /** Folders in the store that are not offered, and why. */
   problems (): readonly StoreProblem[] { return this.#index.problems() }
 

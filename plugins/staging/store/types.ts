@@ -3,6 +3,7 @@ import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
 import type { ModelRoot } from '../files/root.js'
 import type { HubClient } from '../hub/types.js'
 import type { Room } from '../space/room.js'
+import type { LocalCopies } from '../staged/local-copies.js'
 import type { ChunkSource } from '../transfer/types.js'
 import type { HubChoice, ModelContent } from '../types.js'
 
@@ -54,6 +55,8 @@ export interface StoreOptions {
   hub: HubClient | null
   derive: Derive
   room: Room
+  /** The copies of this node: what ships with svc is offered to the others, too. */
+  local: Pick<LocalCopies, 'bundled'>
   /** Asks another node what a model consists of there, and makes that node a source of it. */
   fromNode: (modelId: string, installId: string, signal: AbortSignal) => Promise<
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }

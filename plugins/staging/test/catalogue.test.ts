@@ -3,20 +3,18 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { Catalogue, publishEntries, shortCard } from '../manager/catalogue.js'
+import { Catalogue, publishEntries, shortCard, storeFact } from '../manager/catalogue.js'
 import { ModelRoot } from '../files/root.js'
 import { LocalCopies } from '../staged/local-copies.js'
-import { OfferedModels } from '../store/offered.js'
 import { Job } from '../transfer/job.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { manifestOf, recordOf, sha256, write } from './files-kit.js'
 import { contextOf, memorySection, Network, scratch } from './manager-kit.js'
-import { memoryLog } from './store-kit.js'
+import { importFolder, memoryLog, open } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
 import type { LocalCopy, Roots } from '../staged/local-copies.js'
 import type { CopyEntry, StoreEntryFact } from '../types.js'
-import type { Store } from '../store/store.js'
 import type { Test } from './manager-kit.js'
 
 const titled = (modelId: string, title: string): ModelCard => card(modelId, { title })
@@ -114,31 +112,28 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
   t.end()
 })
 
-t.test('what a store host offers: what ships and what was pulled; a pulled one counts', (t) => {
-  const entry = (modelId: string, text: string): unknown => ({
-    ...recordOf(modelId, { 'm.gguf': text }), modelId, directory: `/store/${modelId}`, digest: modelId,
-    card: card(modelId), source: 'file', downloadedAt: 'then', bundled: false
-  })
-  const entries: unknown[] = [entry('acme/pulled', 'p')]
-  const store = {
-    entries: () => entries,
-    get: (id: string) => entries.find((one) => (one as { modelId: string }).modelId === id)
-  } as unknown as Store
+t.test('what a store host offers: what ships and what was pulled; a pulled one counts', async (t) => {
+  const clock = manualClock()
   const local = localOf(copy('svc/voice', 'bundled'), copy('acme/x', 'staged'))
-  const offered = new OfferedModels(store, local, 'start')
-  t.same(offered.items().map(({ modelId, bundled, source, downloadedAt }) =>
+  const store = await open(t, scratch(t), { local, clock })
+  const source = scratch(t)
+  write(source, { 'model.onnx': 'p' })
+  await importFolder(store, source, 'acme/pulled')
+  const since = new Date(clock.now()).toISOString()
+  t.same(store.offers().map(({ modelId, bundled, source, downloadedAt }) =>
     [modelId, bundled, source, downloadedAt]), [
-    ['svc/voice', true, 'package', 'start'], ['acme/pulled', false, 'file', 'then']
+    ['svc/voice', true, 'package', since], ['acme/pulled', false, 'file', since]
   ])
-  entries.push(entry('svc/voice', 'newer'))
-  t.match(offered.get('svc/voice'), { bundled: false, directory: '/store/svc/voice' })
-  t.equal(offered.items().length, 2)
-  t.equal(offered.get('acme/none'), undefined)
-  const told = offered.facts().get('acme/pulled')
-  t.match(told, { revision: 'main', totalBytes: 1, source: 'file', downloadedAt: 'then', bundled: false,
+  await importFolder(store, source, 'svc/voice')
+  t.match(store.offer('svc/voice'), { bundled: false, source: 'file' })
+  t.equal(store.offers().length, 2)
+  t.equal(store.offer('acme/none'), undefined)
+  const offer = store.offer('acme/pulled')!
+  const [id, told] = storeFact({ ...offer, card: card('acme/pulled') })
+  t.equal(id, 'acme/pulled')
+  t.match(told, { revision: 'local', totalBytes: 1, source: 'file', downloadedAt: since, bundled: false,
     card: { files: [] } })
-  t.equal(told?.digest, offered.get('acme/pulled')?.digest)
-  t.end()
+  t.equal(told.digest, offer.digest)
 })
 
 interface Locals { local: LocalCopies, log: ReturnType<typeof memoryLog>, changes: () => number,

@@ -87,7 +87,8 @@ function member (t: Test, net: Net, name: string): Member {
   const versions = (modelId: string): LocalCopy[] => local.has(modelId) ? [local.get(modelId)!] : []
   const offered = new Map<string, LocalCopy>()
   const manager = {
-    local: { versions }, offered, exchange, access, cluster, uplink: new Uplink(null, liveClock),
+    local: { versions }, store: { offer: (id: string) => offered.get(id) },
+    exchange, access, cluster, uplink: new Uplink(null, liveClock),
     ctx: { error: errorOf }
   } as unknown as ModelManager
   cluster.serve = async (request) => await serve(manager, request)

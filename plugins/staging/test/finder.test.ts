@@ -10,7 +10,6 @@ import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
 import type { ClusterCopy, StoreEntryFact } from '../types.js'
 import type { FinderParts } from '../peers/finder.js'
-import type { OfferedModels } from '../store/offered.js'
 import type { StoreEntry } from '../store/types.js'
 import type { MemorySection, NetNode } from './manager-kit.js'
 
@@ -50,7 +49,7 @@ function world (): World {
   const copies: ClusterCopy[] = []
   const ctx = contextOf(me, { sections: { storeHosts: hosts, storeModels: models } })
   const access = new StoreAccess(ctx, known)
-  const parts = { ctx, access, offered: null, catalogue: { copies: () => copies }, hub: null }
+  const parts = { ctx, access, store: null, catalogue: { copies: () => copies }, hub: null }
   return { net, me, nodes, hosts, models, parts, copies }
 }
 
@@ -80,8 +79,8 @@ function hasCopy (w: World, name: 'peer' | 'peer2', of = manifest): void {
 t.test('the store of this node comes first', async (t) => {
   const w = world()
   const item = { modelId: ID } as StoreEntry
-  const offered = { get: (id: string) => id === ID ? item : undefined } as unknown as OfferedModels
-  t.same(await find({ ...w.parts, offered }, ID, undefined, signal), { from: 'offered', item })
+  const store = { offer: (id: string) => id === ID ? item : undefined }
+  t.same(await find({ ...w.parts, store }, ID, undefined, signal), { from: 'offered', item })
 })
 
 t.test('a live store is asked for the manifest', async (t) => {
@@ -196,9 +195,9 @@ t.test('the content that is wanted counts more than what the store has', async (
   await t.test('the store of this node has it, or another version', async (t) => {
     const w = world()
     w.hosts.put('store', { since: '' })
-    const offered = { get: () => ({ modelId: ID, digest }) } as unknown as OfferedModels
-    t.match(await find({ ...w.parts, offered }, ID, digest, signal), { from: 'offered' })
-    await t.rejects(find({ ...w.parts, offered }, ID, old, signal),
+    const store = { offer: () => ({ modelId: ID, digest }) as StoreEntry }
+    t.match(await find({ ...w.parts, store }, ID, digest, signal), { from: 'offered' })
+    await t.rejects(find({ ...w.parts, store }, ID, old, signal),
       { name: 'SvcError', reason: 'model_not_found' })
   })
 })

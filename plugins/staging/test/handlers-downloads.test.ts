@@ -173,7 +173,7 @@ function far (t: Test): Far {
   const stops: (() => void)[] = []
   t.teardown(() => { for (const stop of stops) stop() })
   const manager = {
-    cluster, access, store: null, offered: null,
+    cluster, access, store: null,
     clock: { ...systemClock, after: (ms: number, fn: () => void) => {
       const stop = systemClock.after(ms, fn)
       stops.push(stop)

@@ -254,7 +254,7 @@ t.test('the files of a card are asked of the store host', async (t) => {
   const access = new StoreAccess(contextOf(cluster, { sections: { storeHosts, storeModels } }), known)
   const entry = { card: short, origin: 'store' }
   const manager = {
-    cluster, clock: manualClock(), access, offered: null, local: { get: () => undefined },
+    cluster, clock: manualClock(), access, store: null, local: { get: () => undefined },
     ctx: { error: errorOf },
     catalogue: { cards: () => new Map([[ID, entry]]), copies: () => [] }
   } as unknown as ModelManager

@@ -51,7 +51,7 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
   const purged: unknown[] = []
   const job: StageJob = new Job(ID, { digest: undefined }, { clock: systemClock, onChange: () => {} })
   const manager = {
-    ctx, cluster, access, store: null, offered: null, clock: systemClock,
+    ctx, cluster, access, store: null, clock: systemClock,
     local: { versions: () => [] }, exchange: { partial: () => undefined },
     evictors: {
       staged: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
@@ -154,10 +154,10 @@ t.test('bodies of a purge', async (t) => {
 
 t.test('deleting at a store: its own failures have names', async (t) => {
   const store = {
-    get: () => ({}), status: () => ({ status: 'complete' }),
+    offer: () => undefined, get: () => ({}), status: () => ({ status: 'complete' }),
     remove: async () => { throw new StoreError('not_in_store', 'it went just now') }
   }
-  const w = world(() => nothing, { store, offered: { get: () => undefined } })
+  const w = world(() => nothing, { store })
   await t.rejects(remove(w.manager, asking({})), { name: 'SvcError', reason: 'model_not_found', status: 404 })
   t.same(w.emitted, [])
   const without = world()

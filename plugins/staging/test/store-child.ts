@@ -19,7 +19,7 @@ const store = new Store({
     : createHubClient({ url, redirectHosts: [cdnHost ?? ''], clock: systemClock, random }),
   derive,
   room: new Room(0),
-  fromNode: async () => { throw new Error('there are no other nodes') },
+  local: { bundled: () => [] }, fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}
 })

@@ -85,6 +85,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
     hub: null,
     derive,
     room: new FreeRoom(0),
+    local: { bundled: () => [] },
     fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
     onChange: () => {},
