@@ -1,6 +1,6 @@
 /**
- * From the inputs and outputs of a graph to what each of them is for. Only names, types and shapes of the
- * session decide; `genai_config.json` may give other names.
+ * Finds out what each input and output of a graph is for. Only names, types and shapes of the session
+ * decide; `genai_config.json` may give other names.
  */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { fieldsOf, type Fields } from '../json.js'
@@ -92,7 +92,7 @@ export function namesOf (genai: unknown): Names {
   }
 }
 
-/** The output that carries the state of an input on: by the given pairs, else by the usual renaming. */
+/** The output with the next state of an input: by the given pairs, else by the usual renaming. */
 function partnerOf (input: string, outputs: ReadonlyMap<string, Port>, names: Names): string | undefined {
   const candidates = names.pairs.flatMap(([from, to]) => {
     const [before = '', after = ''] = from.split('%d')

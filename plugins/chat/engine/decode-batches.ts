@@ -1,4 +1,4 @@
-/** The sequences after their prefill, in batches that go through the model together, one token at a time. */
+/** Decoding: sequences after their prefill, in batches that get one token each per call of the model. */
 import type { Decoder, RowSource, Rows } from './cache.js'
 import type { Clock } from './scheduler.js'
 import type { Sequence } from './sequence.js'

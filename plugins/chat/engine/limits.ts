@@ -1,13 +1,13 @@
-/** Bounds of a model's work, from the options of its spec. */
+/** How much memory and work a model may take, from the options of its spec. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { Limits } from './scheduler.js'
 
 const GIB = 2 ** 30
-/** Bytes of states where no option says it; one sequence of the whole context always fits. */
+/** Default memory for KV caches, bytes; one sequence of the whole context always fits. */
 const DEFAULT_BUDGET = GIB
-const DEFAULT_SLOTS = 16
+const DEFAULT_SEQUENCES = 16
 const DEFAULT_QUEUE = 256
-/** Part of the budget for states of sequences that have ended. */
+/** Part of that memory for the KV caches of sequences that have ended. */
 const PREFIX_PART = 1 / 4
 
 /** Sizes of a sequence's state in bytes. */
@@ -42,7 +42,7 @@ export function limitsOf (
     limits: {
       budget,
       prefixBudget: option(options, 'prefix_cache_bytes', 0, budget * PREFIX_PART),
-      maxSequences: option(options, 'max_batch', 1, DEFAULT_SLOTS)
+      maxSequences: option(options, 'max_batch', 1, DEFAULT_SEQUENCES)
     },
     contextLength: Math.min(wanted, fitting),
     queue: option(options, 'max_queue', 1, DEFAULT_QUEUE)

@@ -101,7 +101,7 @@ function contextOf (spec: ModelSpec, files: ModelFiles): number {
     'looked for contextLength in the card and max_position_embeddings in config.json')
 }
 
-/** What the card says counts more than generation_config.json. A model made for greedy writing is greedy. */
+/** Parameters of the card win over generation_config.json, where `do_sample: false` is temperature 0. */
 function defaultsOf (spec: ModelSpec, files: ModelFiles): Record<string, unknown> {
   const generation = fieldsOf(files.generation)
   const own = parametersOf('model').filter(({ name }) => typeof generation[name] === 'number')

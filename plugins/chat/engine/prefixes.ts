@@ -1,6 +1,6 @@
-/** States of sequences that have ended, kept for prompts that begin the same way. */
+/** The prefix cache: KV caches of ended sequences, for prompts that begin with the same tokens. */
 
-/** A kept state: of `ids` tokens, all fed. */
+/** A kept KV cache, of the tokens `ids`. */
 export interface Kept<B> { ids: readonly number[], batch: B, bytes: number }
 
 const MAX_ENTRIES = 64

@@ -23,9 +23,9 @@ const MAX_EMBEDDED = 8_192
 export interface Sizes {
   /** Tokens of one prompt and its answer. */
   contextLength: number
-  /** Answers written at once. */
+  /** Answers generated at once. */
   slots: number
-  /** Answers written or waiting at once. */
+  /** Answers generated or waiting at once. */
   most: number
   /** Memory for prompts that may come again. */
   promptCacheMib: number

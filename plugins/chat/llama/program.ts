@@ -77,7 +77,7 @@ export class Program {
     }
     this.ended = new Promise((resolve) => {
       child.once('error', (error) => { resolve(`could not be started: ${error.message}`) })
-      // Not `exit`: its last words are still to be read then.
+      // Not `exit`: there may be output to read after that.
       child.once('close', (code, signal) => {
         const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
         resolve(output.last === '' ? how : `${how}; its last lines: ${output.last}`)

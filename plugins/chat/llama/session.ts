@@ -56,7 +56,7 @@ export class LlamaSession implements EngineSession {
   async greet (): Promise<void> {
     this.props = await this.client.json({ path: '/props' })
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
-    // What it was told may have been rounded.
+    // The server may have rounded the context that it was given.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
   }
 
@@ -168,7 +168,7 @@ export class LlamaSession implements EngineSession {
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
-      // What is to be normalised is normalised here, as its dimensions may be cut before.
+      // Vectors are normalised here and not by the server, as dimensions may have to be cut first.
       const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
       const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
       tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0

@@ -51,7 +51,7 @@ export class GrammarFactory {
     try {
       this.shared('')
     } catch {
-      // Said to those who ask for a grammar.
+      // Each request for a grammar gets the refusal.
     }
   }
 

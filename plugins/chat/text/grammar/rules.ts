@@ -34,7 +34,7 @@ export class Fixed extends Rule {
   }
 }
 
-/** Free text, in which special tokens count as nothing. `mayEnd`: the output may end in it at any place. */
+/** Free text; special tokens in it are passed over. `mayEnd`: the output may end in it at any place. */
 export class Free extends Fixed {
   private readonly mayEnd: boolean
 
