@@ -219,3 +219,17 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   const unreadable = { bundle: { model () { throw new Error('nLayers') }, models: () => [] } as never }
   t.equal(await broken([], {}, unreadable), 'its card cannot be read: nLayers')
 })
+
+t.test('a model whose card is away with its store is judged by its instance', async (t) => {
+  const ids = { instanceId: 'i', runnerId: 'r', nodeId: 'id-n2' }
+  const instances = [{ key: 'i', nodeId: 'id-n2', value: soloInstance(ids, card(OTHER)) }]
+  const { chains } = new Availability({
+    ...nothing,
+    bundle: { model: () => undefined, models: () => [], engine: () => undefined, engines: () => [] },
+    cluster: { nodes: () => [node('n2')] },
+    placed: new PlacedInstances({ entries: () => instances, observe: () => () => {} } as never, 'id-n1'),
+    sections: { runners: { get: () => ({ RunnerReady: {} }) }, failures: { entries: () => [] } } as never,
+    backend: () => null
+  })
+  t.equal((await chains())(OTHER, 'tts').broken, null)
+})
