@@ -15,17 +15,7 @@ export interface Position {
 /** Bytes of the file, whatever it says. */
 const BYTES = 256
 
-/** Reads the file. One that is missing, cut short or damaged counts as empty. */
-export async function readPosition (path: string): Promise<Position> {
-  try {
-    const { reserved, missing } = JSON.parse(await readFile(path, 'utf8')) as Position
-    const isWhole = missing !== null && [missing.from, missing.to, missing.count].every(isIdx)
-    if (isIdx(reserved)) return { reserved, missing: isWhole ? missing : null }
-  } catch {}
-  return { reserved: 0, missing: null }
-}
-
-/** Overwrites the file in place, which works on a full disk too. */
+/** A small file that is overwritten in place, which works on a full disk too. */
 export class PositionFile {
   /** Its `reserved`, as written; 0 before that. */
   reserved = 0
@@ -37,6 +27,16 @@ export class PositionFile {
   constructor (path: string, logger: Logger) {
     this.#path = path
     this.#logger = logger
+  }
+
+  /** Reads it. A file that is missing, cut short or damaged counts as empty. */
+  async read (): Promise<Position> {
+    try {
+      const { reserved, missing } = JSON.parse(await readFile(this.#path, 'utf8')) as Position
+      const isWhole = missing !== null && [missing.from, missing.to, missing.count].every(isIdx)
+      if (isIdx(reserved)) return { reserved, missing: isWhole ? missing : null }
+    } catch {}
+    return { reserved: 0, missing: null }
   }
 
   /** Writes what has changed. The first failure is logged; the next call tries again. */

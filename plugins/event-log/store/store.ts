@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { LogFiles } from './files.js'
 import { merged, Missed, skipped, within } from './gaps.js'
 import { RESERVE } from './limits.js'
-import { PositionFile, readPosition } from './position.js'
+import { PositionFile } from './position.js'
 import { rowOf, rowsOf, sizeOf, WriteQueue } from './queue.js'
 import { inTime, Reads, SlowDiskError } from './reads.js'
 import { DbError } from './sqlite.js'
@@ -64,7 +64,7 @@ class Store {
   constructor (options: StoreOptions) {
     const { openDb, limits, clock } = options
     this.#options = options
-    this.#position = new PositionFile(this.#positionPath, options.logger)
+    this.#position = new PositionFile(join(options.folder, 'position'), options.logger)
     this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, files: () => this.#files.list })
     this.#files = new LogFiles({
       ...options, now: () => clock.now(), readsDone: () => this.#reads.done()
@@ -76,7 +76,7 @@ class Store {
     const failure = await files.scan().then(() => null, (error: Error) => error.message)
     this.#unread = failure !== null
     this.#tail = files.tail
-    const { reserved, missing } = await readPosition(this.#positionPath)
+    const { reserved, missing } = await this.#position.read()
     this.reserved = Math.max(reserved, files.tail)
     const damage = files.damagedFrom === null ? null
       : { from: files.damagedFrom, to: this.reserved, count: 0 }
@@ -225,6 +225,8 @@ class Store {
     this.#cancelGroup?.()
     this.#cancelLook?.()
     await this.#alone(async () => {
+      // A look that was under way has asked for the next one.
+      this.#cancelLook?.()
       await this.#remember(0)
       await this.#files.close()
     })
@@ -386,8 +388,6 @@ class Store {
     this.#tell(Infinity)
     this.#wake()
   }
-
-  get #positionPath (): string { return join(this.#options.folder, 'position') }
 
   /** Writes the position file, with `ahead` more indices reserved. */
   async #remember (ahead: number): Promise<void> {

@@ -146,3 +146,24 @@ diskTest('a stop while writing begins again waits for that: nothing is left open
   t.equal(rig.store.status().mode, 'normal')
   t.equal(open, 0)
 })
+
+diskTest('a stop while the disk is looked at is the end of the looking', async (t) => {
+  let looks = 0
+  let gate: Promise<void> | null = null
+  let release = (): void => {}
+  const rig = await openRig(t, tempFolder(t), {
+    limits: { floorBytes: 10 },
+    freeBytes: async () => {
+      looks++
+      await gate
+      return 0
+    }
+  })
+  gate = new Promise((resolve) => { release = resolve })
+  await until(() => looks === 2)
+  const closed = rig.store.close()
+  release()
+  await closed
+  await new Promise((resolve) => { setTimeout(resolve, 50) })
+  t.equal(looks, 2)
+})
