@@ -61,20 +61,17 @@ export function decodeBody (body: string): Recorded {
 /** Readings, which always change: they alone are no reason to record another snapshot. */
 const READINGS = new Set([
   'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', TRANSIENT, 'lastEventAppliedIdx',
-  'topology', 'downloads', 'localNodeId', TWIN
+  'topology', 'localNodeId', TWIN
 ])
 
 /** A text that is equal for two states that differ only in readings, times and progress. Pure. */
 export function noteOf (state: Fields, part: ClusterPart): string {
-  const noted = Object.entries(state).flatMap(([key, value]) => {
-    if (READINGS.has(key)) return []
-    const noted = NOTED[key]
-    if (noted === undefined) return [[key, value]]
-    return [[key, Object.entries(fieldsOf(value)).map(([id, one]) => [id, noted(one)])]]
+  const noted = Object.entries(state).filter(([key]) => !READINGS.has(key)).map(([key, value]) => {
+    const part = NOTED[key]
+    if (part === undefined) return [key, value]
+    return [key, Object.entries(fieldsOf(value)).map(([id, one]) => [id, part(one)])]
   })
-  const downloads = Object.entries(fieldsOf(state['downloads'])).map(([id, list]) =>
-    [id, (list as object[]).map((one) => Object.keys(one)[0])])
-  return JSON.stringify([part.members, noted, downloads])
+  return JSON.stringify([part.members, noted])
 }
 
 /** Health without its messages, which may count seconds. */
@@ -96,7 +93,10 @@ function phaseOf (status: unknown): unknown {
   return kind === 'RunnerFailed' ? status : kind
 }
 
+/** The stages of a node's downloads, without their progress. */
+const stagesOf = (list: unknown): unknown => (list as object[]).map((one) => Object.keys(one)[0])
+
 /** Keys of which only a part matters: what to compare of each of their entries. */
 const NOTED: Readonly<Record<string, (value: unknown) => unknown>> = {
-  nodeHealth: codesOf, nodeResources: withoutConflicts, runners: phaseOf
+  nodeHealth: codesOf, nodeResources: withoutConflicts, runners: phaseOf, downloads: stagesOf
 }
