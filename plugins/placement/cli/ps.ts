@@ -8,9 +8,6 @@ import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** A node of an instance as `svc ps` shows it. */
-export interface PsNode { nodeId: string, name: string, runnerId: string, state: string }
-
 /** An instance as `svc ps` shows it. */
 export interface PsRow {
   instanceId: string
@@ -26,7 +23,7 @@ export interface PsRow {
   drainUntil: string | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
-  nodes: PsNode[]
+  nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
 
 export default {

@@ -101,49 +101,39 @@ const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === u
 
 /** The step for an instance whose node is lost or stops, or that failed and can move; else none. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
+  const { now, nodes, gone, leaving, failures } = situation
   const id = idOf(instance)
-  const gone = nodesOf(instance).filter((nodeId) => situation.gone.has(nodeId))
+  const modelId = modelOf(instance)
   const intent = intentOf(instance)
-  if (gone.length > 0) {
-    // It was draining, and its node can no longer end it.
-    if (!stays(instance)) return [{ do: 'remove', id }]
-    const names = gone.map((nodeId) => nameOf(situation, nodeId)).join(', ')
-    const entry = entryOf(situation, instance, intent, ['node_lost', `Its node ${names} is gone.`])
-    return [{ do: 'lose', id, entry }]
+  const step = (what: 'lose' | 'move', reason: string, text: string, wanted = intent): Step[] => [{
+    do: what,
+    id,
+    entry: {
+      modelId, intent: wanted, replaces: intent.replaces, since: new Date(now).toISOString(), reason,
+      message: text.slice(0, MESSAGE_CHARS_MAX)
+    }
+  }]
+  const lost = nodesOf(instance).filter((nodeId) => gone.has(nodeId))
+  // One that was draining can no longer be ended by its node.
+  if (!stays(instance)) return lost.length > 0 ? [{ do: 'remove', id }] : []
+  if (lost.length > 0) {
+    const names = lost.map((lostId) => nodes.find(({ nodeId }) => nodeId === lostId)?.name ?? lostId)
+    return step('lose', 'node_lost', `Its node ${names.join(', ')} is gone.`)
   }
-  if (nodesOf(instance).some((nodeId) => situation.leaving.has(nodeId))) {
-    return stays(instance) ? moveOf(situation, judge, instance, intent) : []
+  if (nodesOf(instance).some((nodeId) => leaving.has(nodeId))) {
+    // It drains while another node takes over, where there is one.
+    return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
   }
-  const failure = situation.failures.find(({ instanceId }) => instanceId === id)
-  if (failure === undefined || !stays(instance) || serves(situation, instance)) return []
+  const failure = failures.find(({ instanceId }) => instanceId === id)
+  if (failure === undefined || serves(situation, instance) || intent.failedOn.length >= MOVES_MAX) return []
   const moved = { ...intent, failedOn: [...intent.failedOn, ...affected(situation, failure, instance)] }
-  if (intent.failedOn.length >= MOVES_MAX || !judge.fits(modelOf(instance), moved)) return []
-  const why: [string, string] = [failure.errorCode, failure.errorMessage]
-  return [{ do: 'lose', id, entry: entryOf(situation, instance, moved, why) }]
+  return judge.fits(modelId, moved) ? step('lose', failure.errorCode, failure.errorMessage, moved) : []
 }
-
-/** Its node is going to stop: it drains while another node takes over, where there is one. */
-function moveOf (situation: Situation, judge: Judge, instance: Instance, intent: PlacementIntent): Step[] {
-  if (!judge.fits(modelOf(instance), intent)) return []
-  const entry = entryOf(situation, instance, intent, ['node_leaves', 'Its node is stopping.'])
-  return [{ do: 'move', id: idOf(instance), entry }]
-}
-
-const nameOf = ({ nodes }: Situation, nodeId: string): string =>
-  nodes.find((node) => node.nodeId === nodeId)?.name ?? nodeId
 
 /** Install ids of the nodes on which it failed. */
 function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, instance: Instance): string[] {
   const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
-}
-
-function entryOf (
-  { now }: Situation, instance: Instance, intent: PlacementIntent, [reason, text]: [string, string]
-): WaitingEntry {
-  const since = new Date(now).toISOString()
-  const message = text.slice(0, MESSAGE_CHARS_MAX)
-  return { modelId: modelOf(instance), intent, replaces: intent.replaces, since, reason, message }
 }
 
 /** An entry for each model to place automatically that has neither an instance nor an entry. */
