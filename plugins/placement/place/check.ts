@@ -88,6 +88,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
     instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length,
+    force: false,
     excluded: view.nodes.map(({ nodeId }) => nodeId).filter((nodeId) => !chosen.has(nodeId))
   }
   const result = planBriefly(request, view)

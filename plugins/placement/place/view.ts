@@ -14,7 +14,7 @@ const OVERHEAD = 1.30
 /** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
   const { backends, multiNode = false, meta, tensor = false, overhead = OVERHEAD } = decl
-  return { multiNode, tensor, overhead, backends, ...(meta === 'LlamaRpc' ? { meta } : {}) }
+  return { multiNode, tensor, overhead, backends, meta: meta === 'LlamaRpc' ? meta : 'Ring' }
 }
 
 /** What a view is made of, besides the facts. */

@@ -73,7 +73,7 @@ function roomiest (job: Job, candidate: CandidateNode, size: number, worst: numb
 
 /** Layers the option can hold. A tensor rank holds a part of all layers, or it holds none. */
 function capacity (job: Job, option: BackendOption, size: number): number {
-  if (!isTensor(job, size) || job.request.force === true) return option.layers
+  if (!isTensor(job, size) || job.request.force) return option.layers
   const { neededBytes } = jobNeed(job, { of: 1, parts: size })
   return neededBytes < option.usable.usableBytes ? job.layers : 0
 }

@@ -31,7 +31,7 @@ export interface CandidateNode {
 
 /** Whether the candidate may be one of `size` nodes that share a model. */
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
-  return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends !== false
+  return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends
 }
 
 /** The candidates with which one of them is linked. */
@@ -116,7 +116,7 @@ function optionsOf (
 
 /** By halves: a layer more never needs less. */
 function layersThatFit (job: Job, usableBytes: number): number {
-  if (job.request.force === true) return job.layers
+  if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {
     const middle = Math.floor((fits + tooMany) / 2)

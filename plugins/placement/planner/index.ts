@@ -70,7 +70,7 @@ export function previews (
   return SHAPES.flatMap((shape) => {
     const found: Preview[] = []
     for (let minNodes = shape === SHAPES[0] ? 1 : 2; minNodes <= Math.max(1, nodes.length);) {
-      const result = planBriefly({ card, ...shape, minNodes, excluded }, view)
+      const result = planBriefly({ card, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
       // Fewer nodes than this plan has would give it again.

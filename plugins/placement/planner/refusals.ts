@@ -101,7 +101,7 @@ export function indivisible (request: PlanRequest, candidates: number): Unplanne
 /** `refusing`: the nodes that may not share a model, where only they are in the way. */
 export function notSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
   const { card: { engine }, instanceMeta, minNodes } = request
-  const { multiNode, meta = 'Ring' } = traits
+  const { multiNode, meta } = traits
   const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
   if (refusing.length > 0) {
     const nodes = refusing.map(({ node }) => node)

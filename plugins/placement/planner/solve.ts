@@ -65,7 +65,7 @@ function planAmong (job: Job, pool: Pool): Plan | null {
 }
 
 /** Whether the engine spreads a model over nodes in the way asked for. */
-function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta = 'Ring' }: EngineTraits): boolean {
+function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta }: EngineTraits): boolean {
   return multiNode && meta === instanceMeta
 }
 
@@ -147,6 +147,6 @@ function whyOf (request: PlanRequest, members: readonly ArrangedNode[], stagedBy
   const nodes = size === 1 ? '1 node' : `${size} nodes`
   const count = size > least(request) ? 'the fewest that hold it' : 'as few as allowed'
   const backends = [...new Set(members.map(({ option }) => option.backend))].join(' and ')
-  const forced = request.force === true ? '; memory was not checked' : ''
+  const forced = request.force ? '; memory was not checked' : ''
   return `${nodes}, ${count}, on ${backends}; ${gib(stagedBytes)} of the model already there${forced}.`
 }

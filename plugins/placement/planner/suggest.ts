@@ -23,7 +23,7 @@ export function withChange (
     case 'include': return { request: including(request, view, change.nodeIds), view }
     case 'free': return { request, view: { ...view, releasing: [...view.releasing, change] } }
     case 'stop': {
-      const stopped = view.instances?.find(({ instanceId }) => instanceId === change.instanceId)
+      const stopped = view.instances.find(({ instanceId }) => instanceId === change.instanceId)
       return { request, view: { ...view, releasing: [...view.releasing, ...stopped?.memory ?? []] } }
     }
   }
@@ -64,10 +64,9 @@ function otherShape (
   const sharding = now === 'Pipeline' ? 'Tensor' : 'Pipeline'
   const other: Suggestion = { kind: 'sharding', sharding, text: `set sharding to ${sharding}` }
   const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine] : undefined
-  const instanceMeta = traits?.meta ?? 'Ring'
-  return traits?.multiNode === true && instanceMeta !== asked
-    ? [{ kind: 'instance_meta', instanceMeta, text: `set instance_meta to ${instanceMeta}` }, other]
-    : [other]
+  if (traits?.multiNode !== true || traits.meta === asked) return [other]
+  const { meta: instanceMeta } = traits
+  return [{ kind: 'instance_meta', instanceMeta, text: `set instance_meta to ${instanceMeta}` }, other]
 }
 
 /** The next smaller numbers of nodes, and one. */
@@ -93,7 +92,7 @@ function fewerExclusions ({ excluded }: PlanRequest, view: ClusterView): Suggest
 }
 
 /** Running instances, those that give back least first. */
-function stops ({ instances = [] }: ClusterView): Suggestion[] {
+function stops ({ instances }: ClusterView): Suggestion[] {
   const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
   return [...instances]
     .sort((a, b) => sum(a) - sum(b) || compareText(a.instanceId, b.instanceId))

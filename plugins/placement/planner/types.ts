@@ -15,7 +15,7 @@ export interface PlanRequest {
   /** Node ids or install ids that must not take part; unknown ones are ignored. */
   excluded: readonly string[]
   /** Memory is not checked. Everything else is. */
-  force?: boolean
+  force: boolean
 }
 
 /** One node, as its own reports say; null is "not told yet". Bytes. */
@@ -33,15 +33,15 @@ export interface NodeFacts {
   /** Only `full` nodes run models. */
   participation: 'full' | 'management' | null
   /** False where its operator does not let it share a model with others as LlamaRpc. */
-  lends?: boolean
+  lends: boolean
 }
 
 /** What an engine can do. */
 export interface EngineTraits {
   /** Whether a model can be spread over several nodes. */
   multiNode: boolean
-  /** How its ranks on several nodes talk; `Ring` when left out. */
-  meta?: InstanceMeta
+  /** How its ranks on several nodes talk. */
+  meta: InstanceMeta
   tensor: boolean
   /** Memory in use per byte of weights, in whole hundredths, e.g. 1.30. */
   overhead: number
@@ -66,7 +66,7 @@ export interface ClusterView {
   /** Being given back: still in the memory readings. */
   releasing: readonly MemoryClaim[]
   /** Running instances, for the suggestion to stop one. */
-  instances?: readonly InstanceMemory[]
+  instances: readonly InstanceMemory[]
 }
 
 /** The part of the model one node is given. Layers are half open; a tensor rank has all of them. */

@@ -48,19 +48,24 @@ export function node (nodeId: string, gib: number, over: Partial<NodeFacts> = {}
     backends: { lm: ['cpu'] },
     stagedBytes: new Map(),
     participation: 'full',
+    lends: true,
     ...over
   }
 }
 
-export const lm: EngineTraits = { multiNode: true, tensor: true, overhead: 1.3, backends: ['cuda', 'cpu'] }
+export const lm: EngineTraits = {
+  multiNode: true, meta: 'Ring', tensor: true, overhead: 1.3, backends: ['cuda', 'cpu']
+}
 
 /** A view with all nodes linked with each other. */
 export function view (nodes: readonly NodeFacts[], over: Partial<ClusterView> = {}): ClusterView {
-  return { nodes, edges: mesh(nodes), engines: { lm }, reservations: [], releasing: [], ...over }
+  const none = { reservations: [], releasing: [], instances: [] }
+  return { nodes, edges: mesh(nodes), engines: { lm }, ...none, ...over }
 }
 
 export function request (over: Partial<PlanRequest> = {}): PlanRequest {
-  return { card: card(), sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], ...over }
+  const shape = { sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1 } as const
+  return { card: card(), ...shape, excluded: [], force: false, ...over }
 }
 
 export function mesh (nodes: readonly NodeFacts[]): ClusterView['edges'] {
@@ -153,7 +158,7 @@ function someTraits (random: Random): EngineTraits {
     tensor: random() < 0.8,
     overhead: oneOf(random, [1.3, 1.1]),
     backends: oneOf(random, [['cuda', 'cpu'], ['cpu', 'cuda']]),
-    ...random() < 0.2 && { meta: 'LlamaRpc' }
+    meta: random() < 0.2 ? 'LlamaRpc' : 'Ring'
   }
 }
 

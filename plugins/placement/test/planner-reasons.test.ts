@@ -270,7 +270,7 @@ t.test('many nodes are named briefly', async (t) => {
 })
 
 t.test('stopping an instance is suggested, the smallest first', async (t) => {
-  const held = (instanceId: string, gib: number): NonNullable<ClusterView['instances']>[number] =>
+  const held = (instanceId: string, gib: number): ClusterView['instances'][number] =>
     ({ instanceId, modelId: `acme/${instanceId}`, memory: [claim('a', gib * GIB)] })
   const instances = [held('large', 9), held('small', 1), held('right', 8)]
   const result = refused(plan(request(), view([node('a', 6)], { instances })))

@@ -63,7 +63,7 @@ function allowsSize (request: PlanRequest, view: ClusterView, size: number): boo
   if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) return false
   if (size < minNodes) return false
   if (size === 1) return true
-  if (!traits.multiNode || (traits.meta ?? 'Ring') !== instanceMeta) return false
+  if (!traits.multiNode || traits.meta !== instanceMeta) return false
   if (sharding === 'Pipeline') return size <= card.nLayers
   return [card.heads, card.kvHeads, card.hiddenSize].every((n) => n > 0 && n % size === 0)
 }
@@ -75,7 +75,7 @@ export function fewestNodes (request: PlanRequest, view: ClusterView, checkMemor
     if (!allowsSize(request, view, size)) continue
     for (const group of orders(pool, size)) {
       if (!connected(request, view, group.map(({ node }) => node.nodeId))) continue
-      if (!checkMemory || request.force === true || holds(request, view, group)) return size
+      if (!checkMemory || request.force || holds(request, view, group)) return size
     }
   }
   return null
@@ -134,8 +134,8 @@ export function breaches (request: PlanRequest, view: ClusterView, plan: Plan): 
     check(BigInt(rank.usableBytes) === clamped, `${rank.nodeId} usable ${rank.usableBytes}, not ${usable}`)
     check(rank.freeAfterBytes === rank.usableBytes - rank.neededBytes, `${rank.nodeId} free after`)
     check(Math.abs(rank.shareBytes - card.totalBytes * of / parts) <= 1, `${rank.nodeId} share`)
-    check(request.force === true || fits(request, view, of, parts, usable), `${rank.nodeId} does not fit`)
-    check(request.force === true || rank.neededBytes < rank.usableBytes, `${rank.nodeId} equal or more`)
+    check(request.force || fits(request, view, of, parts, usable), `${rank.nodeId} does not fit`)
+    check(request.force || rank.neededBytes < rank.usableBytes, `${rank.nodeId} equal or more`)
   }
   check(layer === card.nLayers, `ends at layer ${layer}`)
   return [...wrong, ...disproportion(request, view, plan)]
@@ -147,7 +147,7 @@ function disproportion (request: PlanRequest, view: ClusterView, { sharding, ran
   const total = ranks.reduce((sum, { usableBytes }) => sum + usableBytes, 0)
   if (sharding === 'Tensor' || total === 0) return []
   const due = ranks.map(({ usableBytes }) => nLayers * usableBytes / total)
-  const free = due.every((layers, i) => layers >= 1 && (request.force === true ||
+  const free = due.every((layers, i) => layers >= 1 && (request.force ||
     fits(request, view, Math.ceil(layers), nLayers, BigInt(ranks[i]!.usableBytes))))
   return free
     ? ranks.filter(({ startLayer, endLayer }, i) => Math.abs(endLayer - startLayer - due[i]!) >= 1)

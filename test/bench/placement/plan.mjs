@@ -24,12 +24,12 @@ function viewOf (count) {
   const nodes = Array.from({ length: count }, (_, n) => ({
     nodeId: `node${String(n).padStart(2, '0')}`, installId: `install${n}`, name: `n${n}`,
     memory: { ramTotal: 64 * GIB, ramAvailable: (8 + (n * 7919) % 24) * GIB },
-    vram: null, backends: { lm: ['cpu'] }, stagedBytes: new Map(), participation: 'full'
+    vram: null, backends: { lm: ['cpu'] }, stagedBytes: new Map(), participation: 'full', lends: true
   }))
   const edges = nodes.flatMap(({ nodeId: from }) =>
     nodes.flatMap(({ nodeId: to }) => from === to ? [] : [{ from, to }]))
-  const engines = { lm: { multiNode: true, tensor: true, overhead: 1.3, backends: ['cpu'] } }
-  return { nodes, edges, engines, reservations: [], releasing: [] }
+  const engines = { lm: { multiNode: true, meta: 'Ring', tensor: true, overhead: 1.3, backends: ['cpu'] } }
+  return { nodes, edges, engines, reservations: [], releasing: [], instances: [] }
 }
 
 /** From 1 GiB to more than all 64 nodes have: from a plan on one node to a refusal with suggestions. */
@@ -48,7 +48,9 @@ function measure (count, rounds) {
   const outcomes = { planned: 0, refused: 0, most: 0 }
   for (let round = 0; round <= rounds; round++) {
     for (const model of models) {
-      const request = { card: model, sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [] }
+      const request = {
+        card: model, sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], force: false
+      }
       const one = timed(() => plan(request, view))
       const all = timed(() => previews(model, view))
       // The first round warms the code up.
