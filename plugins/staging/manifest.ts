@@ -1,11 +1,12 @@
 import { BundleService, ClusterService, SessionService } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
+import type { Context, Manifest, ModelCard, Section } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
 import { EventLogService } from '../event-log/service.js'
 import { conflicts, errors, events, commands, sections } from './declarations.js'
 import { routes } from './routes.js'
 import { ModelsService } from './service.js'
 import { settings } from './settings.js'
+import type { CopyEntry, StoreEntryFact } from './types.js'
 
 export const manifest = {
   name: 'staging',
@@ -28,3 +29,15 @@ export const manifest = {
   devSettings: { 'model_store.store_path': '{home}/store', node_cache_path: null },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest
+
+/** The kernel as this plugin sees it; its sections have more type than their schemas say. */
+export type StagingContext = Omit<Context<typeof manifest>, 'sections'> & {
+  readonly sections: {
+    readonly modelCopies: Section<CopyEntry>
+    readonly storeModels: Section<StoreEntryFact>
+    readonly homeCards: Section<ModelCard>
+    readonly customCards: Section<ModelCard>
+    readonly stores: Section<{ since: string }>
+    readonly storeHosts: Section<{ since: string }>
+  }
+}

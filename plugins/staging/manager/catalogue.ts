@@ -1,5 +1,5 @@
 import type { ModelCard, NodeView, Section } from '../../../kernel/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
 import type { LocalCopies } from '../staged/local-copies.js'

@@ -1,6 +1,6 @@
 import { kernelError } from '../../../kernel/index.js'
 import type { Channel } from '../../../kernel/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import { askManifest } from './finder.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import { lanSource } from './sources.js'

@@ -1,7 +1,7 @@
 import { askMember } from '../../../kernel/index.js'
 import type { AskMemberParts, NodeView, SvcError } from '../../../kernel/index.js'
 import { checkCard } from '../../../kernel/cards/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
 import type { Store } from '../store/store.js'

@@ -1,6 +1,6 @@
 import type { Channel } from '../../../kernel/index.js'
 import { schemaChecker } from '../../../kernel/cards/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import type { DownloadView, Job } from '../transfer/job.js'
 
 /** How often transfers are told of while something moves, ms. */

@@ -1,6 +1,6 @@
 import { delay, Reply } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest, SvcError } from '../../../kernel/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import type { StoreEntryFact } from '../types.js'
 
 /** How long, and how often, a node that has just started looks whether it has been told, ms. */

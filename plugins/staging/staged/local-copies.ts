@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { BundledModel } from '../../../kernel/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import { hashFile } from '../files/hash.js'
 import { manifestDigest } from '../files/record.js'
 import type { ModelRoot } from '../files/root.js'

@@ -1,7 +1,7 @@
 import { link } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import { inFolder } from '../files/open.js'
 import { KeyedLock } from '../files/queues.js'
 import { manifestDigest } from '../files/record.js'

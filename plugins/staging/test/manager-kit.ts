@@ -5,7 +5,7 @@ import { Readable } from 'node:stream'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kernelError, SvcError } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
-import type { StagingContext } from '../context.js'
+import type { StagingContext } from '../manifest.js'
 import { errors } from '../declarations.js'
 import { createStaging } from '../index.js'
 import type {
