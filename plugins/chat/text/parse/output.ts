@@ -26,8 +26,11 @@ const THINK_END = '</think>'
 export const MARKERS: readonly string[] = [THINK, THINK_END, ...Object.values(toolFormats).flatMap(
   ({ marker, end }) => end === undefined ? [marker] : [marker, end])]
 
-/** `no call` is what stands between the markers of a call and is none. */
-type Mode = 'content' | 'reasoning' | 'call' | 'after call' | 'no call'
+/**
+ * `calls` is what follows the marker, where a list may begin; `no call` is what stands between the markers of
+ * a call and is none.
+ */
+type Mode = 'content' | 'reasoning' | 'calls' | 'call' | 'after call' | 'no call'
 
 /**
  * Takes an output apart into content, reasoning and tool calls while it comes. The result does not depend
@@ -87,6 +90,7 @@ export class OutputReader {
       case 'content': return this.content()
       case 'reasoning': return this.until([THINK_END], () => { this.turn('content') })
       case 'no call': return this.until([this.format?.end ?? ''], () => { this.turn('content') })
+      case 'calls': return this.beginCalls()
       case 'call': return this.call()
       case 'after call': return this.afterCall()
     }
@@ -95,7 +99,7 @@ export class OutputReader {
   private content (): boolean {
     if (this.begins && this.startsBare()) return true
     const markers = this.format === null ? [THINK] : [THINK, this.format.marker]
-    return this.until(markers, (marker) => { this.turn(marker === THINK ? 'reasoning' : 'call') })
+    return this.until(markers, (marker) => { this.turn(marker === THINK ? 'reasoning' : 'calls') })
   }
 
   /** Whether a call without a marker begins. */
@@ -103,9 +107,9 @@ export class OutputReader {
     const text = this.pending.trimStart()
     if (text === '') return false
     if (text.startsWith('{')) {
-      this.space += this.pending.slice(0, this.pending.length - text.length)
+      if (!this.fresh) this.space += this.pending.slice(0, this.pending.length - text.length)
       this.pending = text
-      this.readerFor('call')
+      this.readObject()
       return true
     }
     const markers = [THINK, this.format!.marker]
@@ -127,24 +131,28 @@ export class OutputReader {
 
   /** Goes on behind a marker. */
   private turn (mode: Mode): void {
-    this.readerFor(mode)
+    this.mode = mode
     this.space = ''
     this.fresh = true
   }
 
-  private readerFor (mode: Mode): void {
-    this.mode = mode
-    if (mode === 'call') this.reader = new CallReader()
+  private readObject (): void {
+    this.mode = 'call'
+    this.reader = new CallReader()
+  }
+
+  /** Passes over the beginning of a list, where the format has one. */
+  private beginCalls (): boolean {
+    this.pending = this.pending.trimStart()
+    if (this.pending === '') return false
+    if (this.format?.list === true && this.pending.startsWith('[')) this.pending = this.pending.slice(1)
+    this.readObject()
+    return true
   }
 
   /** Reads the object of a call; what turns out to be no call is read again as text. */
   private call (): boolean {
-    if (this.reader.text === '') {
-      this.pending = this.pending.trimStart()
-      if (this.format?.list === true && this.pending.startsWith('[')) {
-        this.pending = this.pending.slice(1).trimStart()
-      }
-    }
+    if (this.reader.text === '') this.pending = this.pending.trimStart()
     if (this.pending === '') return false
     const state = this.feed()
     if (state === 'call') this.mode = 'after call'
@@ -184,7 +192,7 @@ export class OutputReader {
     const c = this.pending[0]
     if (c === undefined) return false
     if (c === '{') {
-      this.readerFor('call')
+      this.readObject()
     } else if (between.includes(c)) {
       this.pending = this.pending.slice(1)
     } else {
