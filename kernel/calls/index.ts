@@ -1,3 +1,4 @@
+import { delay } from '../api/clock.js'
 import { Invoker } from './invoke.js'
 import { defaultLimits } from './limits.js'
 import { BytePool } from './chunk-buffer.js'
@@ -84,17 +85,9 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
       invoker.refuse()
       calls.abortAll('shutting_down')
       // Terminals go out first; a reader that does not take its own is cut off.
-      await ended(clock, calls.idle(), limits.graceMs * 2)
+      await Promise.race([calls.idle(), delay(clock, limits.graceMs * 2)])
       for (const session of sessions) session.close()
       sessions.clear()
     }
   }
-}
-
-/** Resolves when the work is done or the time is over. */
-async function ended (clock: Clock, work: Promise<void>, ms: number): Promise<void> {
-  let stop = (): void => {}
-  const late = new Promise<void>((resolve) => { stop = clock.after(ms, resolve) })
-  await Promise.race([work, late])
-  stop()
 }

@@ -23,6 +23,14 @@ export function portHolder (port: number): Holder | undefined {
   return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
 }
 
+/** The same in words. */
+export function holderOf (port: number): string {
+  const holder = portHolder(port)
+  return holder === undefined
+    ? 'a process that this user cannot see'
+    : `process ${holder.pid} (${holder.command.slice(0, 160)})`
+}
+
 function fromProc (port: number): Holder | undefined {
   const tables = ['/proc/net/tcp', '/proc/net/tcp6']
     .map((path) => quiet(() => readFileSync(path, 'utf8')) ?? '')
@@ -89,10 +97,6 @@ function cannot (port: number, code: string): CliError {
     return new CliError(exitCodes.failed,
       `cannot listen on ${HOST}:${port}: ${code}; choose other ports with --base-port`)
   }
-  const holder = portHolder(port)
-  const who = holder === undefined
-    ? 'a process that this user cannot see'
-    : `process ${holder.pid} (${holder.command.slice(0, 160)})`
-  return new CliError(exitCodes.failed, `port ${port} is in use by ${who}; stop it, or choose other ports ` +
-    'with --base-port (0: any free ones). Nothing was started')
+  return new CliError(exitCodes.failed, `port ${port} is in use by ${holderOf(port)}; stop it, or choose ` +
+    'other ports with --base-port (0: any free ones). Nothing was started')
 }

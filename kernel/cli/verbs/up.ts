@@ -5,7 +5,7 @@ import { SvcError } from '../../api/errors.js'
 import { endLike, launch, launcherEnv, ListenError, RESTART_STATUS } from '../../boot/launcher.js'
 import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
-import { portHolder } from '../ports.js'
+import { holderOf } from '../ports.js'
 import type { Plugin } from '../../api/plugin.js'
 import type { Address } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
@@ -86,11 +86,8 @@ function inUse (ctx: VerbContext, code: string, { host, port }: Address): Error 
   if (code !== 'EADDRINUSE') {
     return ctx.fail(1, `cannot listen on ${host}:${port}: ${code}; choose another with --host and --port`)
   }
-  const holder = portHolder(port)
-  return ctx.fail(1, `port ${port} is in use by ${holder === undefined
-    ? 'a process that this user cannot see'
-    : `process ${holder.pid} (${holder.command.slice(0, 160)})`}; ` +
-    'stop it, or choose another port with --port')
+  return ctx.fail(1,
+    `port ${port} is in use by ${holderOf(port)}; stop it, or choose another port with --port`)
 }
 
 /** Runs the node in this process until it is told to stop; resolves to the exit status. */
