@@ -130,7 +130,8 @@ export class Feeding {
   /** The result of a search: the answer to a `want`, or what a follower is sent next. */
   found ({ search: { to, want }, found: { base, entries } }: Extract<Input, { type: 'found' }>): void {
     const { log, peers } = this.#host
-    const page = base === null ? null : pageOf(base, entries)
+    // No entries: the store has a gap here, or the log was cut meanwhile.
+    const page = base === null || entries.length === 0 ? null : pageOf(base, entries)
     if (want !== null) {
       if (peers.has(to) && this.#mayAnswer(want)) this.#answer(to, want, page ?? log.page(log.oldest)!)
       return
@@ -138,9 +139,7 @@ export class Feeding {
     const feed = this.#feeds.get(to)
     if (feed?.finding !== true) return
     feed.finding = false
-    // The log may have been cut meanwhile, or the store has a gap here.
-    const leadsOn = page !== null && entries.length > 0 && samePosition(page.base, feed.sent)
-    if (!leadsOn) this.#giveUp(to)
+    if (page === null || !samePosition(page.base, feed.sent)) this.#giveUp(to)
     else if (this.#append(to, feed, page)) this.#goOn(to, feed)
   }
 

@@ -232,6 +232,22 @@ t.test('a gap in the master\'s store is passed, also by one that has some of wha
   t.same(twin.node('c').log.last, twin.node('a').log.last)
 })
 
+t.test('a gap in the master\'s store right behind what a node has is passed at once', async (t) => {
+  const twin = three(() => new EventLog(50))
+  for (let i = 0; i < 50; i++) twin.happen('a')
+  twin.run(100)
+  twin.connect(['a'], ['b'], ['c'])
+  const stored = [...twin.node('a').log.entries]
+  twin.stored.set('a', (have) => {
+    const base = have.find(({ idx }) => idx <= stored.at(-1)!.idx && idx >= stored[0]!.idx) ?? null
+    return { base, entries: stored.filter(({ idx }) => base !== null && idx > base.idx) }
+  })
+  for (let i = 0; i < 200; i++) twin.happen('a')
+  twin.connect(['a', 'c'])
+  twin.run(500)
+  t.same(twin.node('c').log.last, twin.node('a').log.last)
+})
+
 t.test('a node that was away catches up in pages', async (t) => {
   const twin = three()
   twin.connect(['a', 'b'], ['c'])
