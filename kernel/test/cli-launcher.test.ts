@@ -110,7 +110,8 @@ t.test('a restart keeps the socket: a connection made meanwhile waits', async (t
   const first = await parent.line()
   t.equal(first.starts, 1)
   t.equal(first.parent, parent.process.pid)
-  t.match(first.flags, [/^--v8-pool-size=[1-4]$/], 'the collector does not crowd out the event loop')
+  t.match(first.flags, [/^--v8-pool-size=[1-4]$/, '--max-semi-space-size=4'],
+    'the collector does not crowd out the event loop')
   t.equal(await ask(first.port, 'hello'), first.pid)
   t.equal(await ask(first.port, 'restart'), first.pid)
   t.ok(await gone(first.pid), 'the first node has ended')
