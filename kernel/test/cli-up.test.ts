@@ -24,7 +24,9 @@ interface Started { url: string, nodeId: string, pid: number, home: string }
 function tempHome (t: Test): string {
   const home = mkdtempSync(join(tmpdir(), 'svc-up-'))
   t.teardown(() => { rmSync(home, { recursive: true, force: true, maxRetries: 5 }) })
-  writeFileSync(join(home, 'svc.yaml'), 'plugins:\n  runners:\n    enabled: false\n', { mode: 0o600 })
+  // The port after the API's may belong to another test by now.
+  writeFileSync(join(home, 'svc.yaml'), 'cluster:\n  port: 0\nplugins:\n  runners:\n    enabled: false\n',
+    { mode: 0o600 })
   return home
 }
 
