@@ -3,19 +3,22 @@ export * from './public.js'
 export { cardSchema } from './cards/schema.js'
 export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
-  Started, StreamHead, VerbDecl
+  Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
+export { toSvcError } from './api/errors.js'
+export { errorBody } from './http/error-body.js'
 export type { ErrorBody } from './http/error-body.js'
 export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
 export {
-  BundleService, CommandService, InspectionService, LogRingService, MachineService, StateHistoryService,
-  GossipService, TokenService
+  BundleService, CommandService, DeclarationService, InspectionService, LogRingService, MachineService,
+  OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
-  Bundle, Commands, DialReport, Inspection, LinkReport, Machine, MemberRequest, MemberResponse, NodeReport,
-  PluginReport, RegisteredEngine, ServedFrame, StateThen, TokenRecord
+  Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,
+  MemberResponse, NodeReport, OwnAnswer, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
+  ServedFrame, StateThen, TokenRecord
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'
@@ -31,8 +34,9 @@ export type {
 } from './cluster/links/ask-member.js'
 export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
 export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
+export { editDistance } from './config/nearest.js'
 export { backoffMs } from './api/backoff.js'
-export { delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
+export { beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/server-events.js'
 export type { ServerEvent } from './http/server-events.js'
 export { createLearning, SESSION_GRACE_MS } from './state/learning.js'

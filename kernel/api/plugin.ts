@@ -141,6 +141,18 @@ export interface VerbDecl {
 /** A check of `svc doctor`; `load` is called only then, its default export is a `Checker`. */
 export interface CheckDecl { readonly summary: string, readonly load: () => Promise<{ default: unknown }> }
 
+/**
+ * Something the steward can look up to answer a question: it reads and never changes anything. `load` is
+ * called on first use; the module's default export is a `Tool` (kernel/cli/tool.ts).
+ */
+export interface ToolDecl {
+  /** What it finds out, in one sentence: a language model chooses by it. */
+  readonly summary: string
+  /** Schema of its arguments (type object, additionalProperties false). */
+  readonly args: JsonSchema
+  readonly load: () => Promise<{ default: unknown }>
+}
+
 /** Everything a plugin declares: data without side effects. */
 export interface Manifest {
   /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
@@ -179,6 +191,8 @@ export interface Manifest {
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
   readonly checks?: Readonly<Record<string, CheckDecl>>
+  /** What the steward can look up, by tool name (snake_case, unique over all plugins). */
+  readonly tools?: Readonly<Record<string, ToolDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
   /** Variables the plugin reads that stand for no setting, each with its meaning. */

@@ -1,10 +1,11 @@
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
+import type { Declared } from '../cli/declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
 import type { GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { BundledModel, EngineDecl } from './engine.js'
-import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from './plugin.js'
+import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
 
 /** An engine as declared, with the plugin that owns it and that plugin's options for it. */
 export interface RegisteredEngine { name: string, owner: string, decl: EngineDecl }
@@ -15,6 +16,7 @@ export interface Bundle {
   engines (): RegisteredEngine[]
   /** Reads and checks the card on first use. Throws when the package's card is broken. */
   model (modelId: string): BundledModel | undefined
+  /** All of them whose card can be read. */
   models (): BundledModel[]
 }
 export const BundleService = defineService<Bundle>('kernel.bundle')
@@ -299,6 +301,38 @@ export interface Machine {
   gpus (): Promise<GpuReport>
 }
 export const MachineService = defineService<Machine>('kernel.machine')
+
+/** A request that a plugin makes of this node's own API. */
+export interface OwnQuestion {
+  /** Path and query as on the public API. */
+  readonly path: string
+  /** GET when absent. */
+  readonly method?: 'GET' | 'POST'
+  /** Sent as JSON. */
+  readonly body?: object
+  /** In whose name: it is refused whatever its caller is refused. */
+  readonly caller: Caller
+  readonly signal: AbortSignal
+}
+
+/** The answer: whole, as it would be sent. */
+export interface OwnAnswer { readonly status: number, readonly text: string }
+
+/** This node's own API without a socket: every check of a request from outside, but for the credential. */
+export interface OwnApi {
+  /** Throws the signal's reason when that ends the wait. */
+  ask (question: OwnQuestion): Promise<OwnAnswer>
+}
+export const OwnApiService = defineService<OwnApi>('kernel.own-api')
+
+/** What is declared in this node. */
+export interface Declarations {
+  /** The kernel's manifest first, then those of the plugins that are on. */
+  readonly manifests: readonly Manifest[]
+  /** The same with the kernel's verbs, routes and settings, as the command line has it. */
+  whole (): Promise<Declared>
+}
+export const DeclarationService = defineService<Declarations>('kernel.declarations')
 
 /** The newest lines of this node's log and of its runners' output, in memory. */
 export const LogRingService = defineService<LogRing>('kernel.log-ring')

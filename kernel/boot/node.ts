@@ -182,6 +182,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     configApi: (onChange) => createConfigApi({
       path: setup.file ?? join(options.home, homeFile.config),
       config: setup.config,
+      written: setup.written,
       owners: setup.owners,
       authorities: [...setup.authorities],
       env: options.env,

@@ -56,6 +56,9 @@ export function createBundle (manifests: readonly Manifest[]): Bundle {
     engine: (name) => engines.get(name),
     engines: () => [...engines.values()],
     model,
-    models: () => [...folders.keys()].map((id) => model(id)!)
+    models: () => [...folders.keys()].flatMap((id) => {
+      // Who asks for that one is told why.
+      try { return model(id)! } catch { return [] }
+    })
   }
 }

@@ -1,6 +1,7 @@
 import { DISK_FULL_BYTES, DISK_LOW_BYTES } from '../machine/self-watch.js'
 import { showBytes } from './text.js'
 import type { State } from './cluster-view.js'
+import type { Fact } from './tool.js'
 import type { VerbError } from './verb.js'
 
 /** One thing looked at: what was found, in numbers, and what to do about it. */
@@ -10,13 +11,28 @@ export interface Check {
   message: string
   /** The next command or step; null when there is nothing to do. */
   remedy: string | null
+  /** What kind of finding it is, as that of a fact; the name of the check in snake_case where absent. */
+  code?: string
+  /** Names of the nodes and ids of the models it is about. */
+  about?: readonly string[]
+  evidence?: Fact['evidence']
 }
 
-export const ok = (name: string, message: string): Check => ({ name, result: 'ok', message, remedy: null })
-export const warn = (name: string, message: string, remedy: string): Check =>
-  ({ name, result: 'warn', message, remedy })
-export const fail = (name: string, message: string, remedy: string): Check =>
-  ({ name, result: 'fail', message, remedy })
+/** What a check tells to programs. */
+export type Told = Pick<Check, 'code' | 'about' | 'evidence'>
+
+export const ok = (name: string, message: string, told: Told = {}): Check =>
+  ({ name, result: 'ok', message, remedy: null, ...told })
+export const warn = (name: string, message: string, remedy: string, told: Told = {}): Check =>
+  ({ name, result: 'warn', message, remedy, ...told })
+export const fail = (name: string, message: string, remedy: string, told: Told = {}): Check =>
+  ({ name, result: 'fail', message, remedy, ...told })
+
+/** A check as a tool tells it. */
+export function factOf ({ name, result, message, remedy, code, about = [], evidence = [] }: Check): Fact {
+  const text = `${name[0]?.toUpperCase()}${name.slice(1)}: ${message.replace(/\.$/, '')}.`
+  return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
+}
 
 /** What a plugin's part of `svc doctor` or `svc status` works with. */
 export interface CheckContext {
@@ -50,6 +66,6 @@ export function judgeDisk (
   free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
 ): Check {
   const message = `${showBytes(free)} free of ${showBytes(total)}`
-  if (free <= DISK_FULL_BYTES) return fail(name, message, remedy)
-  return free < DISK_LOW_BYTES ? warn(name, message, remedy) : ok(name, message)
+  if (free <= DISK_FULL_BYTES) return fail(name, message, remedy, { code: 'disk_full' })
+  return free < DISK_LOW_BYTES ? warn(name, message, remedy, { code: 'disk_low' }) : ok(name, message)
 }

@@ -141,9 +141,11 @@ export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warni
   const lost = nodes.filter((node) => !node.live)
   if (state.cluster?.quorum === 'lost') {
     const { liveNodes, knownNodes } = state.cluster
+    const ids = lost.flatMap(({ installId }) => installId ?? [])
     found.push(warn('no_quorum',
       `Too few nodes are in reach to decide anything: ${liveNodes} of ${knownNodes}.`,
-      'Start the missing nodes; remove one that is gone for good: `svc members remove ID`.'))
+      `Start the missing nodes with \`svc up\`; remove one that is gone for good: ` +
+      `\`svc members remove ${ids[0] ?? 'ID'}\`.`))
   } else if (state.masterNodeId === null) {
     found.push(warn('no_master', 'No master is known at the moment.',
       'It settles within seconds; `svc doctor` shows what is in the way if it does not.'))

@@ -1,28 +1,36 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { CliError } from './errors.js'
+import type { Manifest } from '../api/plugin.js'
 import type { Installation } from '../plugins/installation.js'
 import type { CheckContext } from './check.js'
+import type { Client } from './client.js'
 import type { VerbContext } from './verb.js'
 
-/** Runs what the plugins of this home declare as parts of `svc doctor` or `svc status`, in their order. */
-export async function contributed<T> (
-  ctx: VerbContext, kind: 'checks' | 'status', state: CheckContext['state']
-): Promise<T[]> {
-  const look: CheckContext['look'] = async <A>(path: string) => {
+/** How checks and tools ask the node of a command line. Throws CliError where none answers. */
+export function lookOf (client: Pick<Client, 'json'>): CheckContext['look'] {
+  return async <A>(path: string) => {
     try {
-      return await ctx.client.json<A>(path)
+      return await client.json<A>(path)
     } catch (error) {
       if (error instanceof CliError && error.status !== undefined) return error
       throw error
     }
   }
-  const { plugins } = await homePlugins(ctx)
-  return await Promise.all(plugins.flatMap(({ manifest }) => Object.values(manifest[kind] ?? {}))
-    .map(async ({ load }) => {
-      const part = (await load()).default as { run (given: CheckContext): Promise<T> }
-      return await part.run({ state, look })
-    }))
+}
+
+/** Runs what these plugins declare as parts of `svc doctor` or `svc status`, in their order. */
+export async function contributed<T> (
+  manifests: readonly Pick<Manifest, 'checks' | 'status'>[], kind: 'checks' | 'status', given: CheckContext
+): Promise<T[]> {
+  const parts = manifests.flatMap((manifest) => Object.values(manifest[kind] ?? {}))
+  return await Promise.all(parts.map(async ({ load }) =>
+    await ((await load()).default as { run (given: CheckContext): Promise<T> }).run(given)))
+}
+
+/** The manifests of `homePlugins`. */
+export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Promise<Manifest[]> {
+  return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)
 }
 
 /**

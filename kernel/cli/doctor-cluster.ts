@@ -1,7 +1,7 @@
 import { fail, ok, warn } from './check.js'
 import { clusterWarnings, startOrRemove } from './cluster-view.js'
 import { showSpan } from './text.js'
-import type { Check } from './check.js'
+import type { Check, Told } from './check.js'
 import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
 
 /** Clocks this far apart are worth a word; beyond the second limit tokens and times go wrong, seconds. */
@@ -16,33 +16,53 @@ export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
   const { term, quorum, liveNodes, knownNodes, partition } = state.cluster ??
     { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length, partition: false }
   const numbers = `${liveNodes} of ${knownNodes} nodes live`
-  const named = (code: string): string =>
-    clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`'
+  const bad = (name: string, message: string, code: string): Check => fail(name, message,
+    clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`', { code })
+  const lost = quorum === 'lost'
   return [
     state.masterNodeId === null
-      ? fail('master', 'no master is known', named(quorum === 'lost' ? 'no_quorum' : 'no_master'))
-      : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`),
-    quorum === 'lost'
-      ? fail('quorum', `lost: ${numbers}`, named('no_quorum'))
-      : ok('quorum', `ok: ${numbers}`),
-    ...(partition ? [fail('partition', 'not every node sees every other', named('partition'))] : [])
+      ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
+      : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master)),
+    lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`),
+    ...(partition ? [bad('partition', 'not every node sees every other', 'partition')] : [])
   ]
+}
+
+/** A node that a check is about. */
+function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): Told {
+  if (node === undefined) return {}
+  const { nodeId } = node
+  const name = node.name ?? nodeId ?? 'a node'
+  return { about: [name], evidence: nodeId === null ? [] : [{ kind: 'node', nodeId, name }] }
 }
 
 /** Each member: live, or why it cannot be reached. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`
+    const node = nodes.find(({ installId }) => installId === member.installId)
+    const told = nodeTold({ name: member.name, nodeId: member.nodeId ?? node?.nodeId ?? null })
     if (member.live) {
-      return ok(name, `live${member.rttMs === null ? '' : `, ${member.rttMs.toFixed(1)} ms away`}`)
+      return ok(name, `live${member.rttMs === null ? '' : `, ${member.rttMs.toFixed(1)} ms away`}`,
+        { code: 'node_live', ...told })
     }
-    const lost = nodes.find((node) => node.installId === member.installId)?.lostForSeconds ?? null
+    const lost = node?.lostForSeconds ?? null
     const since = lost === null ? 'not seen in this session' : `lost for ${showSpan(lost)}`
     const tried = list.dials.filter(({ installId, address }) =>
       installId === member.installId || (installId === null && member.addresses.includes(address)))
-    return fail(name, [since, ...tried.map(describeDial)].join('; '), startOrRemove(member.installId))
+    return fail(name, [since, ...tried.map(describeDial)].join('; '), startOrRemove(member.installId),
+      { code: 'node_lost', ...told })
   })
   return [...members, ...strangers(list)]
+}
+
+/** Nodes that give no sign of life, where the members are not shown. */
+export function checkLost (nodes: readonly NodeRow[]): Check[] {
+  return nodes.filter(({ live }) => !live).map((node) => {
+    const since = node.lostForSeconds === null ? 'lost' : `lost for ${showSpan(node.lostForSeconds)}`
+    return fail(`member ${node.name ?? node.nodeId ?? ''}`, since, startOrRemove(node.installId ?? 'ID'),
+      { code: 'node_lost', ...nodeTold(node) })
+  })
 }
 
 function describeDial ({ address, reason, attempts }: DialRow): string {
@@ -56,7 +76,7 @@ function strangers ({ dials, members }: MemberList): Check[] {
     installId === null && state !== 'connected' && reason !== null && !own.has(address))
   return silent.map((dial) => warn(`address ${dial.address}`, describeDial(dial),
     'It comes from cluster.peers, or was seen on the network; where no member is to be there, take it out ' +
-    'of cluster.peers, else look at that machine with `svc doctor`.'))
+    'of cluster.peers, else look at that machine with `svc doctor`.', { code: 'address_silent' }))
 }
 
 /** Whether other machines can join at all. */
@@ -68,14 +88,27 @@ export function checkListener ({ members }: MemberList): Check[] {
   return [ok('members listener', `at ${own.addresses.join(', ')}${open.length > 0 ? '' : only}`)]
 }
 
-/** One version everywhere, this command line included. */
-export function checkVersions (nodes: readonly NodeRow[], own: string): Check {
+/** One version everywhere; `own` is that of the command line which asks, if one does. */
+export function checkVersions (nodes: readonly NodeRow[], own: string | null): Check {
   const seen = nodes.filter((node) => node.version !== null)
-  const all = new Set([own, ...seen.map((node) => node.version)])
-  if (all.size === 1) return ok('versions', `${own} on all ${seen.length} nodes`)
+  const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
+  if (all.size <= 1) return ok('versions', `${[...all][0] ?? 'none told'} on all ${seen.length} nodes`)
   const list = seen.map((node) => `${node.name ?? node.nodeId ?? 'a node'} ${node.version ?? ''}`)
-  return warn('versions', `${list.join(', ')}; this command line ${own}`,
-    'Bring all nodes to the same version, one after the other.')
+  return warn('versions', `${list.join(', ')}${own === null ? '' : `; this command line ${own}`}`,
+    'Bring all nodes to the same version, one after the other.', { code: 'version_mismatch' })
+}
+
+/** Nodes that are there and have one name: whoever names it means only one of them. */
+export function checkNames (nodes: readonly NodeRow[]): Check[] {
+  const names = nodes.filter(({ live }) => live).map(({ name }) => name).filter((name) => name !== null)
+  const twice = new Set(names.filter((name, i) => names.indexOf(name) !== i))
+  return [...twice].map((name) => {
+    const ids = nodes.filter((node) => node.live && node.name === name)
+      .map(({ nodeId }) => nodeId ?? 'unknown')
+    return warn('names', `${ids.length} nodes have the same name ${name}: ${ids.join(' and ')}`,
+      'Give one of them another: `svc config set name NAME` at that node, then restart it.',
+      { code: 'name_twice', about: [name, ...ids] })
+  })
 }
 
 /** What the nodes say of themselves. */
@@ -84,7 +117,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   const reasons = live.flatMap((node) => node.health.reasons.map((reason): Check => {
     const make = (reason.severity ?? node.health.level) === 'error' ? fail : warn
     return make(`health of ${node.name ?? node.nodeId ?? 'a node'}`, `${reason.message} [${reason.code}]`,
-      reason.remediation)
+      reason.remediation, { code: reason.code, ...nodeTold(node) })
   }))
   return reasons.length > 0 ? reasons : [ok('health', `${live.length} live nodes report nothing`)]
 }
@@ -102,7 +135,8 @@ export function checkClocks (readings: readonly ClockReading[]): Check {
   if (apart < SKEW_WARN_SECONDS) return ok('clocks', numbers)
   const make = apart < SKEW_FAIL_SECONDS ? warn : fail
   return make('clocks', `${numbers}: ${fast.name} is ahead of ${slow.name}`,
-    'Set the time of both machines by NTP: `timedatectl set-ntp true`.')
+    'Set the time of both machines by NTP: `timedatectl set-ntp true`.',
+    { code: 'clock_skew', about: [fast.name, slow.name] })
 }
 
 /** Whether members are looked for on the local network, and whether this machine could. */
@@ -113,5 +147,6 @@ export function checkDiscovery (on: boolean | null, problem: string | null): Che
   return problem === null
     ? ok('discovery', `${setting}, multicast works here`)
     : warn('discovery', `${setting}, but multicast does not work here: ${problem}`,
-        'Nodes still find each other by their tokens; else list addresses under cluster.peers.')
+        'Nodes still find each other by their tokens; else list addresses under cluster.peers.',
+        { code: 'discovery_blocked' })
 }

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { plain } from './output.js'
 
 /** What each exit status of `svc` means; `svc help exit-codes` prints it. */
 export const exitCodes = {
@@ -123,6 +124,21 @@ function sentence (status: number, api: ApiError): string {
     ...(typeof remedy === 'string' ? [`  ${remedy}`] : []),
     ...(status >= 500 && api.requestId !== undefined ? [`  request id ${api.requestId}`] : [])
   ].join('\n')
+}
+
+/**
+ * The failure that an error object in the middle of an answer tells: exit status 1, since the answer had
+ * begun. What the object lacks is left out.
+ */
+export function failureWithin (error: Record<string, unknown>): CliError {
+  const { message, reason, code, details } = error
+  const { remedy } = (details ?? {}) as { remedy?: unknown }
+  const words = typeof reason === 'string' ? ` (${String(code)} ${reason})` : ''
+  const told = typeof message === 'string' && message !== '' ? message : 'the answer failed'
+  const said = plain(`${told}${words}`)
+  return new CliError(exitCodes.failed, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said,
+    // With --json the error object of the node is shown, as for a refusal.
+    words === '' ? {} : { api: error as unknown as ApiError })
 }
 
 /** Reads the error object out of a body that is the node's error body; undefined for anything else. */

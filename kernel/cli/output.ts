@@ -20,6 +20,9 @@ export function clean (text: string): string {
 /** With a space for each run of control characters: for text of another machine inside a sentence. */
 export const plain = (text: string): string => text.replace(/\p{Cc}+/gu, ' ')
 
+/** The text without control characters other than new lines and tabs, so that it cannot steer a terminal. */
+export const visible = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '')
+
 /** Columns padded to their widest cell; no trailing spaces. */
 export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [headers, ...rows.map((row) => row.map(clean))]

@@ -27,6 +27,12 @@ export function showSpan (seconds: number): string {
   return `${Math.floor(whole / size)}${unit}${more > 0 ? `${more}${rest![0]}` : ''}`
 }
 
+/** A time for people, with its day where that is not today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
+export function showTime (ms: number, nowMs: number): string {
+  const [day, time] = new Date(ms).toISOString().slice(0, 19).split('T')
+  return `${new Date(nowMs).toISOString().startsWith(day!) ? '' : `${day!} `}${time!} UTC`
+}
+
 const SPAN = /^(\d{1,9})(s|m|h|d)?$/
 
 /** Seconds of a span such as `90`, `90s`, `15m`, `2h` or `1d`; undefined for anything else. */

@@ -18,8 +18,11 @@ import type { ResolvedConfig } from './resolve.js'
 export interface ConfigChange { revision: string, set: Record<string, unknown> }
 
 export interface ConfigApi {
-  /** The settings in force with their origins, and the revision of the file as it is now. */
-  read (): { revision: string, file: string, entries: unknown[] }
+  /**
+   * The settings in force with their origins, and the revision of the file as it is now; whether the file
+   * says anything else than when the node started.
+   */
+  read (): { revision: string, file: string, entries: unknown[], restart_needed: boolean }
   /**
    * Changes svc.yaml; it takes effect at the next restart. Throws `config_changed` when the file is not of
    * the given revision any more, `invalid_request` when the result would be wrong, `missing_grant` when the
@@ -32,6 +35,8 @@ export interface ConfigApiOptions {
   /** svc.yaml in use, or where it would be made. */
   path: string
   config: ResolvedConfig
+  /** What the file said when the node started, parsed. */
+  written: unknown
   owners: readonly ConfigOwner[]
   authorities: readonly string[]
   /** The node's environment, for `${env.NAME}`. */
@@ -43,7 +48,13 @@ export interface ConfigApiOptions {
 export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
   return {
-    read: () => ({ revision: revisionOf(text()), file: options.path, entries: options.config.entries() }),
+    read: () => {
+      const now = text()
+      return {
+        revision: revisionOf(now), file: options.path, entries: options.config.entries(),
+        restart_needed: !isDeepStrictEqual(readConfigText(now, null).value, options.written)
+      }
+    },
     write ({ revision, set }, caller) {
       const before = text()
       if (revisionOf(before) !== revision) {

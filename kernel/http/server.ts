@@ -15,6 +15,7 @@ import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
+import type { OwnRequests } from './own-api.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
@@ -42,6 +43,8 @@ export interface ServerOptions {
   trustProxy: readonly string[]
   served: () => Served
   authenticate: (arrival: Arrival) => Caller
+  /** What this node asks of itself. */
+  own?: OwnRequests
   /** Longest time a plugin may take to start, ms. */
   startLimitMs?: number | undefined
   /** Methods of the routes that a path fits. */
@@ -175,6 +178,12 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
     reply.header('x-svc-request-id', request.id)
     if (memberOf(request.raw.socket) !== undefined) {
       setCaller(request, readCaller(headers[CALLER_HEADER]))
+      done()
+      return
+    }
+    const asker = options.own?.callerOf(request)
+    if (asker !== undefined) {
+      setCaller(request, asker)
       done()
       return
     }

@@ -120,8 +120,8 @@ export const systemRoutes = {
   },
   config: {
     method: 'GET', url: '/config', authority: 'operator',
-    summary: 'The settings in force, each with its origin; secrets masked.',
-    reply: { type: 'object', required: ['revision', 'file', 'entries'] }
+    summary: 'The settings in force with their origins, secrets masked; whether svc.yaml has changed since.',
+    reply: { type: 'object', required: ['revision', 'file', 'entries', 'restart_needed'] }
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',

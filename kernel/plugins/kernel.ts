@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { kernelError } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  MachineService, SessionService, StateService, GossipService, TokenService
+  MachineService, DeclarationService, OwnApiService, SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
 import { BootError } from '../api/errors.js'
@@ -14,6 +14,7 @@ import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { modelPaths } from '../http/model-path.js'
 import { methodFinder, mount, mountSocket, withoutSchemas } from '../http/mount.js'
+import { OwnRequests } from '../http/own-api.js'
 import { createServer, START_LIMIT_MS } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
 import { systemHandlers, systemRoutes } from '../http/system-routes.js'
@@ -22,8 +23,9 @@ import { createStateSource, namedBy } from '../state/source.js'
 import { assemble } from './assembly.js'
 import { commandName, startOne } from './context.js'
 import { parseNeed } from './graph.js'
-import type { Plugin, RouteDecl } from '../api/plugin.js'
-import type { EventTap, Inspection } from '../api/services.js'
+import { kernelManifest } from './kernel-manifest.js'
+import type { Manifest, Plugin, RouteDecl } from '../api/plugin.js'
+import type { Declarations, EventTap, Inspection } from '../api/services.js'
 import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
 import type { StateSource } from '../state/source.js'
 import type { Assembly, KernelOptions } from './assembly.js'
@@ -57,14 +59,16 @@ const DRAIN_POLL_MS = 50
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
+  const own = new OwnRequests()
   const app = createServer({
     clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
     startLimitMs: options.startLimitMs,
-    authenticate: createAccess({ tokens, local, clock }), methodsAt: (path) => parts.paths.methodsAt(path),
+    authenticate: createAccess({ tokens, local, clock }), own,
+    methodsAt: (path) => parts.paths.methodsAt(path),
     rewrite: (method, url) => parts.paths.rewrite(method, url), answered: parts.traffic.answered
   })
   const kernel: Booting = { ...parts, app, state: createStateSource(parts) }
-  addServices(kernel)
+  addServices(kernel, own)
   const problems: string[] = []
   try {
     mountOwn(kernel)
@@ -88,7 +92,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
 }
 
 /** The kernel's own services; one from outside (a test's fake) stands in for its own. */
-function addServices (kernel: Booting): void {
+function addServices (kernel: Booting, own: OwnRequests): void {
   const { options, bus, capabilities, services } = kernel
   const { cluster } = options
   const tap: EventTap = {
@@ -103,10 +107,18 @@ function addServices (kernel: Booting): void {
     [ClusterService, cluster.service], [EventTapService, tap], [GossipService, options.gossip],
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
-    [MachineService, options.machine]
+    [MachineService, options.machine], [OwnApiService, own.of(kernel.app)],
+    [DeclarationService, declarationsOf(kernel.manifests)]
   ]
   for (const [{ id }, service] of all) services.set(id, service)
   for (const [id, service] of options.services) services.set(id, service)
+}
+
+function declarationsOf (plugins: readonly Manifest[]): Declarations {
+  return {
+    manifests: [kernelManifest, ...plugins],
+    whole: async () => (await import('../cli/declared.js')).declaredBy(plugins)
+  }
 }
 
 /** What diagnostics may ask of the kernel. */

@@ -17,6 +17,8 @@ export interface Setup {
   config: ResolvedConfig
   /** svc.yaml in use, or null. */
   file: string | null
+  /** What svc.yaml says, parsed. */
+  written: unknown
   /** What svc.yaml can say, by plugin. */
   owners: readonly ConfigOwner[]
   order: readonly Plugin[]
@@ -48,6 +50,7 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   return {
     config,
     file,
+    written: raw.value,
     owners,
     order: graph.order.map((name) => byName.get(name)!),
     off: [

@@ -143,7 +143,7 @@ t.test('status: session, master, quorum, nodes, what plugins add, and what to do
   t.equal(alone.counted, 3)
   t.same(alone.warnings.map((warning: { code: string }) => warning.code),
     ['no_quorum', 'partition', 'node_lost', 'node_lost', 'disk_low'])
-  t.match(alone.warnings[0], { node: null, message: /1 of 3/, remedy: /svc members remove ID/ })
+  t.match(alone.warnings[0], { node: null, message: /1 of 3/, remedy: /svc members remove barn-install/ })
   const headless = await cli(['status', '--url', await node(t, { state: { masterNodeId: null } })])
   t.match(headless.out, /cluster: No master is known at the moment\. \[no_master\]\n {2}.*svc doctor/)
 })

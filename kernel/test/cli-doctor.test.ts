@@ -1,9 +1,11 @@
 import t from 'tap'
-import { checkClocks, checkDiscovery, checkHealth, checkVersions } from '../cli/doctor-cluster.js'
-import { judgeDisk } from '../cli/check.js'
+import { checkClocks, checkDiscovery, checkHealth, checkNames, checkVersions } from '../cli/doctor-cluster.js'
+import { factOf, judgeDisk, warn } from '../cli/check.js'
+import { clusterChecks } from '../cli/cluster-checks.js'
 import { checkNode } from '../cli/doctor-host.js'
-import type { Check } from '../cli/check.js'
-import type { NodeRow } from '../cli/cluster-view.js'
+import { apiFailure } from '../cli/errors.js'
+import type { Check, CheckContext } from '../cli/check.js'
+import type { NodeRow, State } from '../cli/cluster-view.js'
 
 const row = (more: Partial<NodeRow> = {}): NodeRow => ({
   nodeId: 'n1', installId: 'i1', name: 'attic', url: null, version: '1.0.0', isMaster: true, isLocal: true,
@@ -34,6 +36,8 @@ t.test('what each number means', async (t) => {
   check(checkVersions([row(), row({ name: 'barn' })], '1.0.0'), 'ok', /1\.0\.0 on all 2/)
   check(checkVersions([row(), row({ name: 'barn', version: '1.1.0' })], '1.0.0'), 'warn', /barn 1\.1\.0/)
   check(checkVersions([row()], '2.0.0'), 'warn', /this command line 2\.0\.0/)
+  t.same(checkNames([row(), row({ name: 'barn' }), row({ name: 'barn', live: false })]), [])
+  check(checkNames([row(), row({ nodeId: 'other' })])[0]!, 'warn', /2 nodes have the same name .* and other/)
   check(checkDiscovery(true, null), 'ok', /on .*works here/)
   check(checkDiscovery(true, 'EPERM'), 'warn', /does not work here: EPERM/)
   check(checkDiscovery(false, null), 'ok', /off/)
@@ -46,4 +50,40 @@ t.test('a node\'s reasons keep their severity; those of a lost node do not count
   t.same(checkHealth([row({ health })]).map((check) => check.result), ['warn', 'fail', 'fail'])
   t.match(checkHealth([row({ health, live: false })]),
     [{ result: 'ok', message: '0 live nodes report nothing' }])
+})
+
+t.test('a check as a fact', async (t) => {
+  const lost = warn('member barn', 'lost for 5 s', 'Start it.', { code: 'node_lost', about: ['barn'] })
+  t.strictSame(factOf(lost), {
+    level: 'warn', code: 'node_lost', text: 'Member barn: lost for 5 s.', about: ['barn'], evidence: [],
+    remedy: 'Start it.'
+  })
+  t.match(factOf({ name: 'staging disk', result: 'ok', message: 'Fine.', remedy: null }),
+    { code: 'staging_disk', text: 'Staging disk: Fine.' })
+})
+
+const identity = (friendlyName: string): object => ({ friendlyName, svcVersion: '1.0.0', apiUrl: null })
+const state = {
+  masterNodeId: null, localNodeId: 'n1', nodeHealth: {}, nodeCapabilities: {},
+  nodeIdentities: { n1: identity('attic'), n2: identity('barn') },
+  lastSeen: { n1: '2026-01-01T00:01:00Z', n2: '2026-01-01T00:00:00Z' },
+  cluster: { term: 3, quorum: 'lost', stale: false, partition: true, knownNodes: 2, liveNodes: 1 }
+} as unknown as State
+
+t.test('a cluster is judged by what a node answers, with a code for each finding', async (t) => {
+  const detail = { checks: [{ name: 'master', ok: false, detail: 'none is known' }] }
+  const look = (async (path: string) => path === '/readyz'
+    ? apiFailure(503, { message: 'Not ready.', code: 503, reason: 'not_ready', details: detail })
+    : apiFailure(403, { message: 'No.', code: 403, reason: 'forbidden' })) as CheckContext['look']
+  const own = { run: async (given: CheckContext) => {
+    await given.look('/mine')
+    return [warn('mine', 'odd', 'Mend it.', { code: 'mine_odd' })]
+  } }
+  const manifests = [{ checks: { mine: { summary: '', load: async () => ({ default: own }) } } }]
+  const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
+  t.strictSame(checks.filter(({ result }) => result !== 'ok').map(({ code }) => code),
+    ['not_ready', 'no_quorum', 'no_quorum', 'partition', 'members_hidden', 'node_lost', 'mine_odd'])
+  t.match(checks.find(({ code }) => code === 'node_lost'), { name: 'member barn', message: 'lost for 1m',
+    about: ['barn'], evidence: [{ kind: 'node', nodeId: 'n2', name: 'barn' }] })
+  t.match(unknown, [/\/cluster\/members is not shown/, /\/mine/])
 })

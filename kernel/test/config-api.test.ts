@@ -32,9 +32,10 @@ function open (t: { teardown (fn: () => void): void }, text: string): Opened {
   const path = join(folder, 'svc.yaml')
   if (text !== '') writeFileSync(path, text, { mode: 0o600 })
   let changes = 0
-  const { config } = resolveConfig(readConfigText(text, path), { owners, env: {} })
+  const written = readConfigText(text, path)
+  const { config } = resolveConfig(written, { owners, env: {} })
   const api = createConfigApi({
-    path, config, owners, authorities: Object.keys(kernelManifest.authorities),
+    path, config, written: written.value, owners, authorities: Object.keys(kernelManifest.authorities),
     env: { NODE_NAME: 'attic', SVC_API_PORT: '7000' }, onChange: () => { changes++ }
   })
   return { api, path, changes: () => changes }
@@ -50,6 +51,27 @@ t.test('a change at the right revision is written and kept with its comments', (
   t.match(readFileSync(path, 'utf8'), /# mine\napi:\n {2}port: 5001 # here\n/)
   t.equal(api.read().revision, after.revision)
   t.equal(changes(), 1)
+  t.end()
+})
+
+t.test('it says whether the file says anything else than at the start', (t) => {
+  const { api, path } = open(t, 'api:\n  port: 5000\n')
+  const after = (text: string): boolean => {
+    writeFileSync(path, text)
+    return api.read().restart_needed
+  }
+  t.equal(api.read().restart_needed, false)
+  t.equal(after('# the same\napi: { port: 5000 }\n'), false)
+  t.equal(after('api:\n  port: 5001\n'), true)
+  t.equal(after(''), true)
+  t.end()
+})
+
+t.test('a file that was not there', (t) => {
+  const { api, path } = open(t, '')
+  t.equal(api.read().restart_needed, false)
+  writeFileSync(path, 'name: attic\n')
+  t.equal(api.read().restart_needed, true)
   t.end()
 })
 

@@ -2,14 +2,12 @@ import { systemClock } from '../../api/clock.js'
 import { boundsOf, clockOffset } from '../../cluster/links/clocks.js'
 import { version } from '../../boot/package.js'
 import { createClient, isLoopbackUrl } from '../client.js'
-import { joinNodes, readMembers } from '../cluster-view.js'
-import { fail, ok, warn } from '../check.js'
-import {
-  checkClocks, checkDiscovery, checkHealth, checkListener, checkMaster, checkMembers, checkVersions
-} from '../doctor-cluster.js'
+import { fail, ok } from '../check.js'
+import { clusterChecks } from '../cluster-checks.js'
+import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
-import { contributed } from '../contributed.js'
+import { homeManifests, lookOf } from '../contributed.js'
 import type { Check } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
 import type { NodeRow, State } from '../cluster-view.js'
@@ -59,19 +57,14 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
     return await withoutState(ctx, local, error)
   }
   const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
-  const list = await readMembers(ctx.client)
-  const nodes = joinNodes(state, list)
-  const own = (await contributed<Check[]>(ctx, 'checks', state)).flat()
-  const timed = own.some(({ name }) => name === CLOCKS)
+  const manifests = await homeManifests(ctx)
+  const { checks, nodes } =
+    await clusterChecks({ state, look: lookOf(ctx.client), manifests, version: version() })
+  const timed = checks.some(({ name }) => name === CLOCKS)
   return [
     answered,
-    await checkReady(ctx),
-    ...checkMaster(state, nodes),
-    ...(list === null ? [noMembers()] : [...checkListener(list), ...checkMembers(list, nodes)]),
-    checkVersions(nodes, version()),
+    ...checks,
     ...timed ? [] : [checkClocks(await readClocks(ctx, nodes))],
-    ...checkHealth(nodes),
-    ...own,
     ...await discovery(ctx, local)
   ]
 }
@@ -96,24 +89,6 @@ async function withoutState (ctx: VerbContext, local: boolean, error: CliError):
 function portsOf (url: string): number[] {
   const port = Number(new URL(url).port)
   return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []
-}
-
-function noMembers (): Check {
-  return warn('members', 'the members cannot be listed with this credential',
-    'Use a token with the authority "operator" (--token), or run this on the node\'s host.')
-}
-
-async function checkReady ({ client }: VerbContext): Promise<Check> {
-  try {
-    await client.json('/readyz')
-    return ok('ready', 'everything set to start is ready')
-  } catch (error) {
-    if (!(error instanceof CliError) || error.status === undefined) throw error
-    const checks = (error.api?.details?.['checks'] ?? []) as { name: string, ok: boolean, detail: string }[]
-    const missing = checks.filter((check) => !check.ok).map(({ name, detail }) => `${name}: ${detail}`)
-    const [said] = error.message.split('\n')
-    return warn('ready', missing.join('; ') || said!, 'Wait for it: svc status --wait')
-  }
 }
 
 /** The clocks of the nodes that can be asked from here, by the Date of an answer. */

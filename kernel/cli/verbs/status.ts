@@ -1,5 +1,5 @@
 import { clusterWarnings, joinNodes, readMembers } from '../cluster-view.js'
-import { contributed } from '../contributed.js'
+import { contributed, homeManifests, lookOf } from '../contributed.js'
 import { CliError } from '../errors.js'
 import { notYet, retryFor } from '../waiting.js'
 import type { StatusLines } from '../check.js'
@@ -15,7 +15,8 @@ export default {
     const [state, members, checks] = await Promise.all([
       ctx.client.json<State>('/state'), readMembers(ctx.client), readiness(ctx)
     ])
-    const parts = await contributed<StatusLines>(ctx, 'status', state)
+    const parts = await contributed<StatusLines>(await homeManifests(ctx), 'status',
+      { state, look: lookOf(ctx.client) })
     const nodes = joinNodes(state, members)
     const warnings = [...clusterWarnings(state, nodes), ...nodes.flatMap(healthWarnings)]
     if (ctx.out.json) {

@@ -1,0 +1,95 @@
+import { joinNodes } from './cluster-view.js'
+import { ok, warn } from './check.js'
+import { contributed } from './contributed.js'
+import {
+  checkHealth, checkListener, checkLost, checkMaster, checkMembers, checkNames, checkVersions
+} from './doctor-cluster.js'
+import { isVerbError } from './verb.js'
+import type { Manifest } from '../api/plugin.js'
+import type { Check, CheckContext } from './check.js'
+import type { MemberList, NodeRow } from './cluster-view.js'
+
+/** What the checks of a cluster work with. */
+export interface ClusterChecksInput extends CheckContext {
+  /** Those whose checks are made, too. */
+  manifests: readonly Pick<Manifest, 'checks'>[]
+  /** Version of the command line that asks; null where none does. */
+  version: string | null
+}
+
+/** What was found. */
+export interface ClusterChecks {
+  checks: Check[]
+  nodes: NodeRow[]
+  /** What could not be looked at, and why, a sentence each. */
+  unknown: string[]
+}
+
+/** All of `svc doctor` that a node can be asked for: the kernel's checks and those of the plugins. */
+export async function clusterChecks (
+  { state, look: given, manifests, version }: ClusterChecksInput
+): Promise<ClusterChecks> {
+  const refused = new Set<string>()
+  const look: CheckContext['look'] = async <T>(path: string) => {
+    const answer = await given<T>(path)
+    if (isVerbError(answer) && (answer.status === 401 || answer.status === 403)) refused.add(path)
+    return answer
+  }
+  const [ready, list, settings, own] = await Promise.all([
+    look('/readyz'),
+    look<MemberList>('/cluster/members'),
+    // What only operators see of it is no loss to the others.
+    given<Settings>('/config'),
+    contributed<Check[]>(manifests, 'checks', { state, look })
+  ])
+  const members = isVerbError(list) ? null : list
+  const nodes = joinNodes(state, members)
+  return {
+    nodes,
+    unknown: [...refused].map((path) => `GET ${path} is not shown without more authority.`),
+    checks: [
+      checkReady(ready),
+      ...checkMaster(state, nodes),
+      ...members === null
+        ? [noMembers(), ...checkLost(nodes)]
+        : [...checkListener(members), ...checkMembers(members, nodes)],
+      checkVersions(nodes, version),
+      ...checkNames(nodes),
+      ...checkHealth(nodes),
+      ...isVerbError(settings) ? [] : checkSettings(settings, state),
+      ...own.flat()
+    ]
+  }
+}
+
+function checkReady (answer: unknown): Check {
+  if (!isVerbError(answer)) return ok('ready', 'everything set to start is ready')
+  const checks = (answer.api?.details?.['checks'] ?? []) as { name: string, ok: boolean, detail: string }[]
+  const missing = checks.filter((check) => !check.ok).map(({ name, detail }) => `${name}: ${detail}`)
+  const [said] = answer.message.split('\n')
+  return warn('ready', missing.join('; ') || said!, 'Wait for it: `svc status --wait`.',
+    { code: 'not_ready' })
+}
+
+const RESTART = 'restart_needed'
+
+/** The parts of GET /config that tell whether the settings in force are those of the file. */
+interface Settings { file: string, restart_needed?: boolean }
+
+/** Whether somebody changed svc.yaml and the node has not been restarted since; the others are not asked. */
+function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
+  const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
+  // A change over the API is told by the node's health.
+  const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
+  if (changed !== true || told) return []
+  const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
+  return [warn('settings', `${file} has changed since ${name} started: what it says now is not in force`,
+    `Restart ${name}: end it and run \`svc up\` again, or POST /admin/restart there.`,
+    { code: RESTART, about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
+}
+
+function noMembers (): Check {
+  return warn('members', 'the members cannot be listed with this credential',
+    'Use a token with the authority "operator" (--token), or run this on the node\'s host.',
+    { code: 'members_hidden' })
+}

@@ -1,0 +1,15 @@
+import { addAbortSignal } from 'node:stream'
+import type { VerbContext } from './verb.js'
+
+/** What comes through the pipe; it is read no further once there are more than `most` bytes. */
+export async function readPipe ({ signal, io: { stdin } }: VerbContext, most: number): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of addAbortSignal(signal, stdin)) {
+    const bytes = Buffer.from(part as Uint8Array | string)
+    parts.push(bytes)
+    size += bytes.length
+    if (size > most) break
+  }
+  return Buffer.concat(parts)
+}

@@ -1,0 +1,125 @@
+import { apiFailure, asApiError } from './errors.js'
+import { plain } from './output.js'
+import type { CheckContext } from './check.js'
+import type { Declared } from './declared.js'
+import type { CliError } from './errors.js'
+
+/** Where a fact can be looked up again. `nodeId`s are those of the present start; times are ISO-8601. */
+export type Evidence =
+  | { readonly kind: 'event', readonly idx: number, readonly at: string, readonly name: string }
+  | { readonly kind: 'trace', readonly taskId: string }
+  | { readonly kind: 'node', readonly nodeId: string, readonly name: string }
+  | { readonly kind: 'error', readonly reason: string }
+  | { readonly kind: 'log', readonly node: string, readonly at: string }
+  | { readonly kind: 'time', readonly at: string }
+  /** A GET that shows it. */
+  | { readonly kind: 'path', readonly path: string }
+
+/** One thing that a tool found: a sentence that is true without the others. */
+export interface Fact {
+  /** fail: broken now. warn: it hurts, or will. ok: looked at and fine. info: none of these. */
+  readonly level: 'fail' | 'warn' | 'ok' | 'info'
+  /** What kind of finding it is: `node_lost`, `disk_full`, `runner_failed`, in snake_case. */
+  readonly code: string
+  /** One sentence for people, with names and numbers, that ends in a full stop. */
+  readonly text: string
+  /** Names of the nodes and ids of the models, instances and requests it is about. */
+  readonly about: readonly string[]
+  readonly evidence: readonly Evidence[]
+  /** A sentence with the command that mends it, in backticks; null where nothing is to be done. */
+  readonly remedy: string | null
+}
+
+/** What a tool found, the most telling first. */
+export interface Finding {
+  readonly facts: readonly Fact[]
+  /** What could not be looked at, and why, a sentence each. */
+  readonly unknown: readonly string[]
+}
+
+/** What a tool works with. It asks nothing but `look`, so it sees what its caller may see. */
+export interface ToolContext extends Pick<CheckContext, 'look'> {
+  /** Wall time, ms since 1970. */
+  readonly nowMs: number
+  /** What the kernel and the plugins declare, verbs and routes included. */
+  declared (): Promise<Declared>
+}
+
+/** The default export of the module of a declared tool. `args` have been checked by its schema. */
+export interface Tool<A = Record<string, unknown>> {
+  /** Throws nothing for what it may not see or cannot reach: that is told in `unknown`. */
+  run (ctx: ToolContext, args: A): Promise<Finding>
+}
+
+/** The answer of a GET as `look` gives it. */
+export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
+  const value = parsed(text)
+  if (status >= 200 && status < 300) return value as T
+  return apiFailure(status, asApiError((value as { error?: unknown } | null)?.error), text)
+}
+
+function parsed (text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** A fact that is about nothing by name, has no evidence and no remedy unless `more` says so. */
+export function fact (level: Fact['level'], code: string, text: string, more: Partial<Fact> = {}): Fact {
+  return { about: [], evidence: [], remedy: null, ...more, level, code, text }
+}
+
+/** Text of others inside a sentence: on one line, at most so many characters. */
+export function quoted (text: string, most = 200): string {
+  const line = plain(text).trim()
+  return line.length <= most ? line : `${line.slice(0, most - 1)}…`
+}
+
+/** Looks for a tool: what it is not given is told in `unknown`. */
+export interface Reading {
+  readonly unknown: string[]
+  /**
+   * The answer to a GET; null where there is none. `what` begins the sentence that tells it: "The events". A
+   * refusal for one of the `expected` reasons is told to nobody.
+   */
+  read<T> (what: string, path: string, ...expected: string[]): Promise<T | null>
+}
+
+/** Looks through a tool's context. */
+export function reading ({ look }: Pick<ToolContext, 'look'>): Reading {
+  const unknown: string[] = []
+  const tell = (sentence: string): null => {
+    if (!unknown.includes(sentence)) unknown.push(sentence)
+    return null
+  }
+  return {
+    unknown,
+    async read<T> (what: string, path: string, ...expected: string[]): Promise<T | null> {
+      const answer = await look<T>(path).catch((error: unknown) =>
+        tell(`${what} could not be read: ${quoted(error instanceof Error ? error.message : 'no answer')}.`))
+      if (answer === null || !isRefusal(answer)) return answer
+      return expected.includes(answer.api?.reason ?? '') ? null : tell(unread(what, answer))
+    }
+  }
+}
+
+const isRefusal = (answer: unknown): answer is CliError => answer instanceof Error && 'exitCode' in answer
+
+/** Why something could not be read, as a sentence: "The events could not be read: that needs …". */
+export function unread (what: string, { message, status, api }: CliError): string {
+  return `${what} could not be read: ${causeOf({ message, status, api })}.`
+}
+
+function causeOf ({ message, status, api }: Pick<CliError, 'message' | 'status' | 'api'>): string {
+  const { authority, plugin } = api?.details ?? {}
+  if ((status === 401 || status === 403) && typeof authority === 'string') {
+    return `that needs the authority ${quoted(authority)}`
+  }
+  if (api?.reason === 'plugin_disabled' && typeof plugin === 'string') {
+    return `the plugin ${quoted(plugin)} is off; \`svc plugin enable ${quoted(plugin)}\` switches it on`
+  }
+  if (api?.reason === 'not_found') return 'this node does not have that'
+  return quoted(api?.message ?? message.split('\n')[0]!).replace(/\.$/, '')
+}

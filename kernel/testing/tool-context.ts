@@ -1,0 +1,35 @@
+import { apiFailure } from '../cli/errors.js'
+import type { CliError } from '../cli/errors.js'
+import type { ToolContext } from '../cli/tool.js'
+
+/** A refusal for `toolContext`, as the node words it. */
+export function refusal (
+  status: number, reason: string, message: string, details: Record<string, unknown> = {}
+): CliError {
+  return apiFailure(status, { code: status, reason, message, details }, message)
+}
+
+/** What a caller without the authority is told. */
+export const lacks = (authority: string): CliError =>
+  refusal(403, 'missing_grant', `The credential lacks the authority "${authority}".`, { authority })
+
+/** What a tool works with in a test, and what it asked for. */
+export interface ToolBench extends ToolContext { readonly asked: string[] }
+
+/**
+ * A tool's context over recorded answers, by path; `/events?` stands for that path with any query. A path
+ * without an answer is one that the node does not have. `now` is ISO-8601.
+ */
+export function toolContext (answers: Readonly<Record<string, unknown>>, now: string): ToolBench {
+  const asked: string[] = []
+  return {
+    asked,
+    nowMs: Date.parse(now),
+    declared: async () => await Promise.reject(new Error('nothing is declared here')),
+    look: async <T>(path: string) => {
+      asked.push(path)
+      const answer = answers[path] ?? answers[path.replace(/\?.*/, '?')]
+      return answer === undefined ? refusal(404, 'not_found', `There is no route GET ${path}.`) : answer as T
+    }
+  }
+}
