@@ -46,5 +46,15 @@ export const manifest = {
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },
+  tools: {
+    help: {
+      summary: 'How to do something with svc, and what its words mean: what `svc help` answers.',
+      args: {
+        type: 'object', additionalProperties: false, required: ['question'],
+        properties: { question: { type: 'string', minLength: 1, maxLength: 400 } }
+      },
+      load: () => import('./tools/help.js')
+    }
+  },
   verbs
 } as const satisfies Manifest

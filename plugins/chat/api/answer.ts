@@ -1,4 +1,5 @@
 /** Runs a task and answers with it: as a stream, or whole. */
+import { beating } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { asRequestError } from './errors.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
@@ -217,28 +218,3 @@ const jsonMedia = (value: object): NonNullable<CapabilityChunk['media']> => ({
   bytes: Buffer.from(JSON.stringify(value)), mediaType: 'application/json', codec: 'json',
   sampleRate: 0, channels: 0, timestampSeconds: 0, durationSeconds: 0
 })
-
-/** What the source yields, and null after each `ms` of silence. Pulls one thing at a time. */
-async function * beating<T> (
-  source: AsyncIterable<T>, clock: Clock, ms: number
-): AsyncGenerator<T | null> {
-  const iterator = source[Symbol.asyncIterator]()
-  try {
-    for (;;) {
-      const next = iterator.next()
-      next.catch(() => {})
-      let step = await orSilence(next, clock, ms)
-      for (; step === null; step = await orSilence(next, clock, ms)) yield null
-      if (step.done === true) return
-      yield step.value
-    }
-  } finally {
-    await iterator.return?.()
-  }
-}
-
-async function orSilence<T> (next: Promise<T>, clock: Clock, ms: number): Promise<T | null> {
-  let stop = (): void => {}
-  const silence = new Promise<null>((resolve) => { stop = clock.after(ms, () => { resolve(null) }) })
-  return await Promise.race([next, silence]).finally(stop)
-}

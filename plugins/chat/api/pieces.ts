@@ -37,6 +37,8 @@ export interface Reading {
 /** The engine's message that it admitted a request. */
 interface Admitted {
   kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName, in_reasoning?: boolean
+  /** Nothing in the text is a marker: it is passed on as it is. */
+  plain?: boolean
 }
 interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
 type EngineMessage = Admitted | Delta | Done
@@ -62,8 +64,9 @@ export async function * piecesOf (
 
 /** Makes pieces of an engine's messages. Each choice has its own reader. */
 function messageReader (
-  { parse, tools, mostCalls }: Reading, newId: () => string, admitted: Admitted | null
+  { parse: wanted, tools, mostCalls }: Reading, newId: () => string, admitted: Admitted | null
 ): (message: EngineMessage) => Piece[] {
+  const parse = wanted && admitted?.plain !== true
   const readers = new Map<number, OutputReader>()
   const readerOf = (index: number): OutputReader => {
     const reader = readers.get(index) ?? new OutputReader({

@@ -1,7 +1,7 @@
 import { serverEvents } from '../../../kernel/index.js'
-import { plain } from '../../../kernel/cli/index.js'
+import { failureWithin, plain } from '../../../kernel/cli/index.js'
 import { fieldsOf, isObject, listOf, numberOf, parsed, textOf } from '../json.js'
-import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../json.js'
 import type { Sampling } from '../sampling.js'
 
@@ -68,17 +68,6 @@ function readChunk (ctx: Asker, data: string): Fields {
   if (!isObject(value)) {
     throw ctx.fail(1, `the stream has an event that is no chunk: ${plain(data.slice(0, 200))}`)
   }
-  if (isObject(value['error'])) throw failureOf(ctx, value['error'])
+  if (isObject(value['error'])) throw failureWithin(value['error'])
   return value
-}
-
-/** An error in the stream ends the command with 1: the answer had begun. */
-function failureOf (ctx: Asker, error: Record<string, unknown>): VerbError {
-  const { message, reason, code } = error
-  const remedy = fieldsOf(error['details'])['remedy']
-  const words = typeof reason === 'string' ? ` (${String(code)} ${reason})` : ''
-  const said = plain(`${textOf(message) || 'the answer failed'}${words}`)
-  const failure = ctx.fail(1, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said)
-  // With --json the error object of the node is shown, as for a refusal.
-  return words === '' ? failure : Object.assign(failure, { api: error })
 }

@@ -1,6 +1,5 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, readPipe } from '../../../kernel/cli/index.js'
 import { guideSearch } from '../guide/index.js'
-import { readPipe } from './input.js'
 import type { Found } from '../guide/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 

@@ -1,5 +1,4 @@
-/** What verbs are given: numbers of options, and text through a pipe. */
-import { addAbortSignal } from 'node:stream'
+/** Numbers that options of verbs are given. */
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** Numbers that an option takes. */
@@ -19,17 +18,4 @@ export function readNumber (
   const kind = whole ? 'a whole number' : 'a number'
   const range = max === Number.MAX_SAFE_INTEGER ? `from ${min} on` : `from ${min} to ${max}`
   throw ctx.fail(2, `${flag} ${text.slice(0, 200)}: expected ${kind} ${range}`)
-}
-
-/** What comes through the pipe; it is read no further once there are more than `most` bytes. */
-export async function readPipe ({ signal, io: { stdin } }: VerbContext, most: number): Promise<Buffer> {
-  const parts: Buffer[] = []
-  let size = 0
-  for await (const part of addAbortSignal(signal, stdin)) {
-    const bytes = Buffer.from(part as Uint8Array | string)
-    parts.push(bytes)
-    size += bytes.length
-    if (size > most) break
-  }
-  return Buffer.concat(parts)
 }

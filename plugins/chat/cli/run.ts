@@ -1,10 +1,10 @@
-import { readModelId } from '../../../kernel/cli/index.js'
+import { converse, readModelId, readPipe } from '../../../kernel/cli/index.js'
 import { present } from '../json.js'
 import { parametersOf, samplingOf } from '../sampling.js'
-import { COUNT, readNumber, readPipe } from './input.js'
-import { converse } from './repl.js'
+import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { ChatMessage } from './answer.js'
 import type { Settings } from './turn.js'
 
 /** Longest text that is read from a pipe, bytes. */
@@ -14,7 +14,7 @@ const STDIN_MAX = 16 * 1024 * 1024
 export default {
   async run (ctx, [model, ...words], options) {
     const settings = readSettings(ctx, readModelId(ctx, model!), options)
-    if (words.length === 0 && ctx.io.stdin.isTTY === true) return await converse(ctx, settings)
+    if (words.length === 0 && ctx.io.stdin.isTTY === true) return await talk(ctx, settings)
     const content = await promptOf(ctx, words.join(' '))
     if (content.trim() === '') {
       throw ctx.fail(2, `there is nothing to ask: svc run ${model!} "hello", or a text through a pipe`)
@@ -23,6 +23,31 @@ export default {
     if (cancelled) throw ctx.fail(130, 'interrupted')
   }
 } satisfies Verb
+
+/** A conversation at the prompt. A question that failed is no part of it: it can be asked again. */
+async function talk (ctx: VerbContext, given: Settings): Promise<number> {
+  let settings = given
+  let messages: ChatMessage[] = []
+  const system = (rest: string): string => {
+    settings = { ...settings, system: rest }
+    return rest === '' ? 'the model is told nothing first' : 'the model is told that first'
+  }
+  return await converse(ctx, {
+    about: settings.request.model,
+    commands: {
+      system: {
+        usage: '/system TEXT', help: 'what the model is told first; without TEXT nothing', run: system
+      }
+    },
+    async answer (content, signal) {
+      const asked: ChatMessage[] = [...messages, { role: 'user', content }]
+      const { text, cancelled } = await takeTurn(ctx, settings, asked, signal)
+      if (!cancelled || text !== '') messages = [...asked, { role: 'assistant', content: text }]
+      return cancelled
+    },
+    forget () { messages = [] }
+  })
+}
 
 /** Reads the options of `svc run`. Throws VerbError (2). */
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {

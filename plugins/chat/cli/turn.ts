@@ -1,4 +1,4 @@
-import { patiently } from '../../../kernel/cli/index.js'
+import { patiently, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../json.js'
 import { answerOf, readDelta } from './answer.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
@@ -43,9 +43,6 @@ export async function takeTurn (
   if (!cancelled) printer.sayEnd()
   return { text: printer.text, cancelled }
 }
-
-/** The text without control characters other than new lines and tabs, so that it cannot steer a terminal. */
-export const visible = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '')
 
 /** Shows an answer: text on stdout, what the model thinks and figures on stderr. */
 class Printer {

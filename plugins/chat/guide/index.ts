@@ -6,6 +6,7 @@ import { makeSearch } from './search.js'
 import { allSheets, writtenSheets } from './sheets.js'
 import type { Declared } from '../../../kernel/cli/index.js'
 import type { Search } from './search.js'
+import type { Sheet } from './sheets.js'
 
 export type { Found, Search } from './search.js'
 
@@ -19,6 +20,8 @@ export function wordGroups (): string[][] {
  * The search on all sheets, written and declared. Reads the files beside this one and counts their words:
  * tenths of a second of work, to be done once, and not in a node.
  */
-export function guideSearch (declared: Declared): Search {
-  return makeSearch(allSheets(writtenSheets(), declaredSheets(declared)), wordGroups())
-}
+export const guideSearch = (declared: Declared): Search => searchIn(declaredSheets(declared))
+
+/** The same on the written sheets and these declared ones. */
+export const searchIn = (declared: readonly Sheet[]): Search =>
+  makeSearch(allSheets(writtenSheets(), declared), wordGroups())

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { runCli } from '../../../kernel/cli/program.js'
 import { definePlugin } from '../../../kernel/index.js'
 import { standIn } from '../../../kernel/test/cli-helpers.js'
+import type { Plugin } from '../../../kernel/index.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import { createBench } from '../cli/bench.js'
@@ -45,16 +46,20 @@ export interface Ran { status: number, out: string, err: string }
 
 interface Streams { stdin: Readable & { isTTY?: boolean }, stdout: Kept, stderr: Kept }
 
-async function svc (
-  words: readonly string[], { stdin, stdout, stderr }: Streams, { signal, pace }: RunOptions
-): Promise<Ran> {
+function chatVerbs (pace?: Pace): Plugin {
   let runs = 0
   const bench = pace === undefined
     ? verbs.bench
     : { ...verbs.bench, load: async () => ({ default: createBench(pace, () => `run${++runs}-`) }) }
-  const plugin = definePlugin({
+  return definePlugin({
     name: 'chat-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs.', verbs: { ...verbs, bench }
   }, () => ({}))
+}
+
+async function svc (
+  words: readonly string[], { stdin, stdout, stderr }: Streams, signal: AbortSignal | undefined,
+  plugin: Plugin
+): Promise<Ran> {
   const status = await runCli(words, {
     io: { stdout, stderr, stdin, env: { NO_COLOR: '1' }, cwd: process.cwd() },
     plugins: async () => [plugin],
@@ -77,9 +82,9 @@ export interface Node {
   sit (words: readonly string[], options?: RunOptions): Session
 }
 
-/** Starts a stand-in for a node. */
+/** Starts a stand-in for a node; the command line has the verbs of one plugin. */
 export async function nodeOf (
-  t: { teardown (fn: () => unknown): void }, answers: Parameters<typeof standIn>[1]
+  t: { teardown (fn: () => unknown): void }, answers: Parameters<typeof standIn>[1], plugin?: Plugin
 ): Promise<Node> {
   const { url, asked } = await standIn(t, answers)
   const at = (words: readonly string[]): readonly string[] =>
@@ -93,13 +98,13 @@ export async function nodeOf (
         stdout: new Kept(terminal),
         stderr: new Kept(terminal)
       }
-      return await svc(at(words), streams, options)
+      return await svc(at(words), streams, options.signal, plugin ?? chatVerbs(options.pace))
     },
     sit (words, options = {}) {
       const stdin = Object.assign(new PassThrough(), { isTTY: true })
       const stdout = new Kept(true)
       const stderr = new Kept(true)
-      const done = svc(at(words), { stdin, stdout, stderr }, options)
+      const done = svc(at(words), { stdin, stdout, stderr }, options.signal, plugin ?? chatVerbs())
       return {
         stdout, stderr, done,
         type: (text) => { stdin.write(text) },

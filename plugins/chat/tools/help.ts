@@ -1,0 +1,79 @@
+import { Worker } from 'node:worker_threads'
+import { fact, quoted } from '../../../kernel/cli/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { declaredSheets } from '../guide/declared.js'
+import type { Declared, Tool } from '../../../kernel/cli/index.js'
+import type { Found } from '../guide/search.js'
+import type { Answered, Asked } from '../guide/thread.js'
+
+/** Without a question for so long the thread and its memory are given back, ms. */
+const IDLE_MS = 120_000
+
+/** What the sheets of `svc help` answer to a question. */
+export default {
+  async run (ctx, { question }) {
+    const { answer, id, sure, near } = await found(ctx.declared, question)
+    if (id === 'decline') return { facts: [], unknown: ['The sheets of `svc help` are not about that.'] }
+    const titles = near.map(({ title }) => quoted(title))
+    return {
+      facts: [fact('info', sure ? 'help' : 'help_unsure', answer, { about: [id, ...titles] })],
+      unknown: sure ? [] : [`It is not sure that this is what was meant; near are: ${titles.join(', ')}.`]
+    }
+  }
+} satisfies Tool<{ question: string }>
+
+let searcher: Searcher | undefined
+
+/** Asks the thread of this process; counting the words of all sheets would hold up a node's requests. */
+async function found (declared: () => Promise<Declared>, question: string): Promise<Found> {
+  const own = searcher ??= new Searcher(declared(), () => { searcher = undefined })
+  return await own.ask(question)
+}
+
+/** A thread with the search. It ends by itself. */
+class Searcher {
+  readonly #thread: Promise<Worker>
+  readonly #waiting = new Map<number, { resolve: (found: Found) => void, reject: (error: Error) => void }>()
+  readonly #ended: () => void
+  #asked = 0
+  #stopIdling = (): void => {}
+
+  constructor (declared: Promise<Declared>, ended: () => void) {
+    this.#ended = ended
+    this.#thread = declared.then((all) => this.#start(all))
+    this.#thread.catch(ended)
+  }
+
+  async ask (question: string): Promise<Found> {
+    this.#stopIdling()
+    const thread = await this.#thread
+    const id = this.#asked++
+    return await new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject })
+      thread.ref()
+      thread.postMessage({ id, question } satisfies Asked)
+    })
+  }
+
+  #start (declared: Declared): Worker {
+    const thread = new Worker(new URL('../guide/thread.js', import.meta.url),
+      { workerData: declaredSheets(declared) })
+    thread.on('message', ({ id, found }: Answered) => {
+      this.#waiting.get(id)?.resolve(found)
+      this.#waiting.delete(id)
+      if (this.#waiting.size > 0) return
+      thread.unref()
+      this.#stopIdling()
+      this.#stopIdling = systemClock.after(IDLE_MS, () => { void thread.terminate() })
+    })
+    thread.on('error', (error) => { this.#end(error) })
+    thread.on('exit', () => { this.#end(new Error('the search of the guide has ended')) })
+    return thread
+  }
+
+  #end (error: Error): void {
+    this.#ended()
+    for (const { reject } of this.#waiting.values()) reject(error)
+    this.#waiting.clear()
+  }
+}
