@@ -4,6 +4,7 @@ import { FactsReader } from './facts.js'
 import { awaitReady, get, remove } from './handlers/instances.js'
 import { create, place } from './handlers/place.js'
 import { placement, previews } from './handlers/previews.js'
+import { keepingService } from './keeper/keeping.js'
 import { Keeper } from './keeper/loop.js'
 import { manifest } from './manifest.js'
 import { checkEntering } from './place/check.js'
@@ -17,7 +18,7 @@ export default definePlugin(manifest, (ctx) => {
   const planning = new Planning(ctx, new FactsReader(ctx))
   ctx.effect('check of what is placed',
     instances.onEnter((entering) => { checkEntering(planning, entering) }))
-  new Keeper(planning)
+  const keeper = new Keeper(planning)
   ctx.readiness('placement', (model) => checkReady(planning, model))
   ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(planning, modelId)))
   if (ctx.config.on_demand) ctx.effect('placing on demand', instances.onMissing(createOnDemand(planning)))
@@ -39,6 +40,7 @@ export default definePlugin(manifest, (ctx) => {
         ctx.emit('InstanceWaiting', { instanceId, modelId, reason, message })
       }
     }),
+    services: { keeping: keepingService(planning, keeper.poke) },
     state: { waitingInstances: () => waitingView(ctx.sections.waiting) }
   }
 })

@@ -7,6 +7,8 @@ import { ModelsService } from '../staging/service.js'
 import { verbs } from './cli/verbs.js'
 import { errors } from './errors.js'
 import { routes } from './routes.js'
+import { PlacementService } from './service.js'
+import { tools } from './tools/tools.js'
 import { commands, sections } from './waitlist.js'
 
 /** Schema of `plugins.placement` in svc.yaml. */
@@ -72,7 +74,8 @@ export const manifest = {
     instances: InstanceService
   },
   consumesOptional: { models: ModelsService },
-  config, sections, commands, routes, errors, events, verbs,
+  provides: { keeping: PlacementService },
+  config, sections, commands, routes, errors, events, verbs, tools,
   state: { waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.' }
 } as const satisfies Manifest
 

@@ -40,7 +40,10 @@ export function createRunners (machine: MachineParts): Plugin {
     })
     ctx.effect('announcing', session.onChange(() => { void announce() }))
     ctx.readiness('runners', assembly.readiness)
-    if (models !== undefined) ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
+    if (models !== undefined) {
+      ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
+      ctx.effect('virtual models', models.virtual(() => routing.virtualCards()))
+    }
     const checks = new Set<(entering: Entering) => void>()
     const check = (entering: Entering): void => { for (const one of checks) one(entering) }
     return {

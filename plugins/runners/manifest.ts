@@ -38,6 +38,18 @@ export const manifest = {
       load: async () => ({ default: (await import('./instances/report.js')).status })
     }
   },
+  tools: {
+    last_failure: {
+      summary: 'The newest requests that failed, with their ids, the reason and what mends it.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: {
+          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only of this model.' }
+        }
+      },
+      load: () => import('./tools/last-failure.js')
+    }
+  },
   variables: {
     SVC_WARMUP_DEADLINE_SECONDS: 'Longest time of a warmup, in place of the one that follows from the model.'
   },

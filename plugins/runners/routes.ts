@@ -34,7 +34,8 @@ export const routes = {
       links: {
         type: 'array',
         items: exactly({
-          link: { enum: LINKS }, ok: { type: ['boolean', 'null'] }, message: text, remedy: textOrNull
+          link: { enum: LINKS }, ok: { type: ['boolean', 'null'] }, message: text, remedy: textOrNull,
+          code: textOrNull
         })
       }
     })

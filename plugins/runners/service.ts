@@ -1,7 +1,7 @@
 import { defineService } from '../../kernel/index.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { TerminalStatus } from './routing/tasks.js'
-import type { Caller, EngineChunk, EngineTask, ModelCard, Trace } from '../../kernel/index.js'
+import type { Caller, EngineChunk, EngineTask, ModelCard, SvcError, Trace } from '../../kernel/index.js'
 
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
@@ -11,6 +11,11 @@ export { bodyOf, changed, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'
+
+/** For people: what lets more requests of a model run at once. */
+export const moreOf = (modelId: string): string =>
+  `Place one more instance: \`svc place ${modelId}\`; or let each runner take more at once with ` +
+  '`svc config set plugins.runners.max_concurrent`, and restart.'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`
@@ -104,7 +109,7 @@ export interface RunnerWork {
 }
 export const RunnerWorkService = defineService<RunnerWork>('runners.work')
 
-/** A task and the runner that serves it, on any node. */
+/** A task and the runner that serves it, on any node. A virtual model has no instance and runner: ''. */
 export interface Route {
   taskId: string
   instanceId: string
@@ -131,6 +136,16 @@ export interface RouteQuery {
   trace?: Trace | undefined
 }
 
+/** A model that a plugin answers for itself. */
+export interface VirtualModel {
+  /** Undefined while it is not to be seen. */
+  card (): ModelCard | undefined
+  /** What its requests are refused with now; null while they are answered. */
+  refusal (): SvcError | null
+  /** Runs a task for `query.caller`, in the messages of engines. Aborting the signal ends it. */
+  open (task: EngineTask, query: RouteQuery, signal: AbortSignal): AsyncIterable<EngineChunk>
+}
+
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
   /**
@@ -150,6 +165,11 @@ export interface Runners {
   /** Models with the given task, here and on other nodes: card, and whether a ready runner serves it. */
   models (task: string): { card: ModelCard, ready: boolean }[]
   reports (): RunnerReport[]
+  /**
+   * Registers a model that a plugin of this node answers for itself. It needs no files and no placement, and
+   * it is in no list of instances, runners or tasks. Returns what ends that.
+   */
+  virtual (modelId: string, model: VirtualModel): () => void
 }
 export const RunnersService = defineService<Runners>('runners')
 
@@ -158,6 +178,8 @@ export interface Releasing { instance: Instance, nodeIds: string[] }
 
 /** Why a model is not placed, as a part of a sentence, and what mends it. */
 export interface Absence {
+  /** `waiting_for_node`, `model_stopped`, or what else is the cause. */
+  code: string
   problem: string
   remedy: string
   /** It will be placed as soon as that is possible. */

@@ -38,10 +38,13 @@ function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): stri
     `allowed${reserved})`
 }
 
-/** The change in words, and the command that makes it where there is one. */
-function suggestionLine (modelId: string, suggestion: Suggestion): string {
-  const command = commandOf(modelId, suggestion)
-  return plain(`  ${suggestion.text}${command === null ? '' : `: ${command}`}`)
+/** A change after which a model fits, and the command that makes it where there is one. */
+export interface Way { text: string, command: string | null }
+
+/** The ways out that an error or a preview tells, the easiest first. */
+export function waysOf (modelId: string, details: Record<string, unknown> | null | undefined): Way[] {
+  const suggestions = (details?.['suggestions'] ?? []) as Suggestion[]
+  return suggestions.map((one) => ({ text: plain(one.text), command: commandOf(modelId, one) }))
 }
 
 function commandOf (modelId: string, change: Suggestion): string | null {
@@ -59,12 +62,12 @@ export function linesOf (
   modelId: string, details: Record<string, unknown> | null | undefined, nameOf: (nodeId: string) => string
 ): string[] {
   const nodes = (details?.['ranks'] ?? details?.['nodes'] ?? []) as NodeSums[]
-  const suggestions = (details?.['suggestions'] ?? []) as Suggestion[]
+  const ways = waysOf(modelId, details)
   return [
     // What a client gave as an instance is refused with other terms.
     ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
       .map((node) => sumLine(node, node.name ?? nameOf(node.nodeId))),
-    ...suggestions.length === 0 ? [] : [`${count(suggestions.length, 'way')} to make it fit:`],
-    ...suggestions.map((suggestion) => suggestionLine(modelId, suggestion))
+    ...ways.length === 0 ? [] : [`${count(ways.length, 'way')} to make it fit:`],
+    ...ways.map(({ text, command }) => plain(`  ${text}${command === null ? '' : `: ${command}`}`))
   ]
 }

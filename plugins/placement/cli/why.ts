@@ -1,29 +1,22 @@
-import { isVerbError, modelInPath, plain, readModelId, showSpan } from '../../../kernel/cli/index.js'
-import { nameOf } from './state.js'
-import type { SeenState } from './state.js'
-import { linesOf } from './sums.js'
-import type { PreviewRow } from './sums.js'
-import { gather } from './why-facts.js'
-import { storyOf } from './why-story.js'
-import type { Part, Story } from './why-story.js'
+import { isVerbError, lookOf, plain, readModelId } from '../../../kernel/cli/index.js'
+import { systemClock } from '../../../kernel/index.js'
+import { whyModel } from '../tools/model-chain.js'
+import type { Link } from '../tools/model-chain.js'
+import { requestIdIn, showMs, whyRequest } from '../tools/why-request.js'
+import type { Part, Story } from '../tools/request-story.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 export default {
   async run (ctx, [word]) {
     const id = requestIdIn(word!)
-    if (id === null) return await whyModel(ctx, readModelId(ctx, word!))
-    await whyRequest(ctx, id)
-    return 0
+    return id === null ? await aboutModel(ctx, readModelId(ctx, word!)) : await aboutRequest(ctx, id)
   }
 } satisfies Verb
 
-/** One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken. */
-interface Link { link: string, ok: boolean | null, message: string, remedy: string | null }
-
-async function whyModel (ctx: VerbContext, modelId: string): Promise<number> {
-  const links = await look(ctx, modelId)
-  const broken = links.find(({ ok }) => ok === false)
-  const sums = broken?.link === 'placement' ? await refusalOf(ctx, modelId) : []
+async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
+  const why = await whyModel(lookOf(ctx.client), modelId)
+  if (isVerbError(why)) throw why
+  const { links, broken, sums } = why
   if (ctx.out.json) {
     const shown = links.map((link) => link.link === 'placement' && sums.length > 0 ? { ...link, sums } : link)
     ctx.out.value({ modelId, links: shown })
@@ -34,53 +27,6 @@ async function whyModel (ctx: VerbContext, modelId: string): Promise<number> {
     if (broken?.remedy != null) ctx.out.line(`next: ${plain(broken.remedy)}`)
   }
   return broken === undefined ? 0 : 1
-}
-
-async function look (ctx: VerbContext, modelId: string): Promise<Link[]> {
-  const { links } = await ctx.client.json<{ links: Link[] }>(`/models/${modelInPath(modelId)}/availability`)
-  // Asking for real work makes sense only where a runner can do it.
-  if (links.some(({ ok }) => ok === false)) return links
-  return [...links.slice(0, -1), await request(ctx, modelId)]
-}
-
-/** Whether the model answers, by the node that is asked. */
-async function request ({ client }: VerbContext, modelId: string): Promise<Link> {
-  const link = 'request'
-  try {
-    const { checks } = await client.json<{ checks: { name: string, detail: string }[] }>(
-      `/readyz?${new URLSearchParams({ model: modelId }).toString()}`)
-    const message = checks.find(({ name }) => name === 'runners')?.detail ?? 'it answers'
-    return { link, ok: true, message, remedy: null }
-  } catch (error) {
-    if (!isVerbError(error) || error.api?.reason !== 'not_ready') throw error
-    const checks = (error.api.details?.['checks'] ?? []) as { ok: boolean, detail: string }[]
-    const detail = checks.find(({ ok }) => !ok)?.detail ?? error.api.message
-    return {
-      link,
-      ok: false,
-      message: `the node that was asked gets no answer from it: ${detail}`,
-      remedy: `svc events --since 10m tells of failures; svc stop ${modelId} and svc place ${modelId} ` +
-        'start it anew'
-    }
-  }
-}
-
-/** Why it cannot be placed, with the sums of memory; nothing where it can be, or nobody says. */
-async function refusalOf ({ client }: VerbContext, modelId: string): Promise<string[]> {
-  const query = new URLSearchParams({ model_id: modelId }).toString()
-  const unknown = (error: unknown): PreviewRow[] => {
-    if (isVerbError(error) && error.api?.reason === 'model_unknown') return []
-    throw error
-  }
-  const [previews, state] = await Promise.all([
-    client.json<{ previews: PreviewRow[] }>(`/instance/previews?${query}`)
-      .then((body) => body.previews, unknown),
-    client.json<SeenState>('/state')
-  ])
-  const [first] = previews
-  if (first === undefined || previews.some(({ error }) => error === null)) return []
-  return [`it cannot be placed now: ${first.error!}`,
-    ...linesOf(modelId, first.details, (id) => nameOf(state, id))]
 }
 
 const MARKS = { true: ['ok', 'green'], false: ['no', 'red'], null: ['-', 'dim'] } as const
@@ -94,21 +40,14 @@ function showLinks ({ out, err, io }: VerbContext, links: readonly Link[]): void
   }
 }
 
-const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
-
-/** The id of a command or task in a word, also behind the prefix of an answer's id; null without one. */
-export function requestIdIn (word: string): string | null {
-  return word.includes('/') ? null : UUID.exec(word)?.[1]?.toLowerCase() ?? null
-}
-
-async function whyRequest (ctx: VerbContext, id: string): Promise<void> {
-  const facts = await gather(ctx, id)
-  const { manifests } = await ctx.declared()
-  const remedies = Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as
-    Record<string, { remedy: string }>
-  const story = storyOf(facts, (reason) => remedies[reason]?.remedy ?? null)
-  if (ctx.out.json) ctx.out.value(story)
-  else showStory(ctx, story)
+async function aboutRequest (ctx: VerbContext, id: string): Promise<number> {
+  const why = await whyRequest(
+    { look: lookOf(ctx.client), nowMs: systemClock.now(), declared: () => ctx.declared() }, id)
+  if (isVerbError(why)) throw why
+  if (why.nothing !== undefined) throw ctx.fail(3, why.nothing)
+  if (ctx.out.json) ctx.out.value(why.story)
+  else showStory(ctx, why.story)
+  return 0
 }
 
 const ENDS = {
@@ -149,11 +88,4 @@ function partText ({ words, node, startMs, tookMs }: Part, wholeMs: number | nul
   const share = wholeMs === null || wholeMs === 0 ? '' : `${Math.round(tookMs / wholeMs * 100)} %`.padStart(6)
   const times = `  +${showMs(startMs).padEnd(8)} ${showMs(tookMs).padStart(8)} ${share}`
   return `${times}  ${words}${nodes > 1 ? ` (${node})` : ''}`
-}
-
-/** A length of time: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
-function showMs (ms: number): string {
-  if (ms < 10) return `${ms.toFixed(1)} ms`
-  if (ms < 1000) return `${Math.round(ms)} ms`
-  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : showSpan(ms / 1000)
 }

@@ -10,7 +10,7 @@ import { instancesOf, progressOf } from '../progress/progress.js'
 import type { routes } from '../routes.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { bodyOf } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
+import type { Instance, PlacementIntent } from '../../runners/service.js'
 
 const there = ({ instances }: Pick<Facts, 'instances'>, instanceId: string): Instance | undefined =>
   Object.hasOwn(instances, instanceId) ? instances[instanceId] : undefined
@@ -34,6 +34,7 @@ export async function remove (
   const facts = planning.facts.now()
   const instance = there(facts, instanceId)
   const waits = waiting.get(instanceId)
+  checkUnkept(planning, instanceId, instance === undefined ? waits?.intent : bodyOf(instance).placement)
   await keepAway(planning, facts, instanceId, instance, waits)
   await endWaiting(planning, instanceId)
   const answer = (message: string): object => ({ message, command_id: commandId, instance_id: instanceId })
@@ -48,6 +49,12 @@ export async function remove (
   // It may have been lost at that very moment.
   if (!await endWaiting(planning, instanceId) && gone !== null) throw gone
   return answer(outcomeOf(planning, instanceId, seconds))
+}
+
+/** Throws what the plugin says that has the cluster keep the instance, while it wants it to be there. */
+function checkUnkept (planning: Planning, instanceId: string, intent: PlacementIntent | undefined): void {
+  const keeping = planning.roles.get(intent?.systemRole ?? '')
+  if (keeping !== undefined && keeping.wanted().models.length > 0) throw keeping.refusal(instanceId)
 }
 
 /**

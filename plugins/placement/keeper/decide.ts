@@ -2,9 +2,11 @@ import { bodyOf } from '../../runners/service.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import { serves } from '../progress/progress.js'
 import type { InstanceFailure } from '../progress/progress.js'
+import type { Wanted } from '../service.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
+import { planRoles } from './roles.js'
 
 /** How often an instance is moved because it failed on a live node. */
 export const MOVES_MAX = 2
@@ -27,6 +29,8 @@ export interface Situation {
   stopped: ReadonlySet<string>
   /** Models the cluster places by itself. */
   autoplace: readonly string[]
+  /** What plugins want to be there, by role. */
+  roles: ReadonlyMap<string, Wanted>
 }
 
 /** What `decide` calls. */
@@ -55,19 +59,24 @@ export type Step =
  */
 export function decide (situation: Situation, judge: Judge): Step[] {
   const { instances, waiting } = situation
-  const forgotten = new Map(forgettable(situation))
+  const roles = planRoles(situation, judge)
+  const forgotten = new Map([...forgettable(situation), ...roles.forget])
   const left = new Map([...waiting].filter(([id]) => !forgotten.has(id)))
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
   const beside = instances.filter((one) =>
     stays(one) && (left.has(idOf(one)) || replaced.has(idOf(one))))
-  const losses = instances.filter((one) => !beside.includes(one))
+  const unwanted = instances.filter((one) => roles.remove.includes(idOf(one)) && !beside.includes(one))
+  const losses = instances.filter((one) => !beside.includes(one) && !unwanted.includes(one))
     .flatMap((instance) => lossOf(situation, judge, instance))
-  const wanted = missing(situation, judge, left, losses)
+  const wanted = [
+    ...missing(situation, judge, left, losses),
+    ...roles.enter.map(({ modelId, systemRole }) => newEntry(situation, judge, modelId, systemRole))
+  ]
   const entered = [...losses, ...wanted]
     .flatMap((step): [string, WaitingEntry][] => 'entry' in step ? [[step.id, step.entry]] : [])
   return [
     ...[...forgotten].map(([id, why]): Step => ({ do: 'forget', id, why })),
-    ...beside.map((one): Step => ({ do: 'remove', id: idOf(one) })),
+    ...[...beside, ...unwanted].map((one): Step => ({ do: 'remove', id: idOf(one) })),
     ...losses,
     ...wanted,
     ...[...left, ...entered].map(([id, entry]): Step => ({ do: 'place', id, entry }))
@@ -88,7 +97,7 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
   return oldestFirst.flatMap(([id, { modelId, intent }]): [string, string][] => {
     if (there.has(id)) return []
     if (replaced.has(id)) return [[id, 'it is placed']]
-    if (intent.origin !== 'autoplace') return []
+    if (intent.origin !== 'autoplace' || intent.systemRole !== undefined) return []
     if (stopped.has(modelId)) return [[id, 'an operator stopped the model']]
     if (running.has(modelId)) return [[id, 'an instance of the model is there']]
     if (first.has(modelId)) return [[id, `${first.get(modelId)} waits for the same`]]
@@ -138,21 +147,24 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, i
 
 /** An entry for each model to place automatically that has neither an instance nor an entry. */
 function missing (
-  { instances, stopped, autoplace, now }: Situation, judge: Judge,
+  situation: Situation, judge: Judge,
   left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]
 ): Step[] {
+  const { instances, stopped, autoplace } = situation
   const there = new Set([
     ...instances.map(modelOf),
     ...[...left.values()].map(({ modelId }) => modelId),
     ...losses.flatMap((step) => 'entry' in step ? [step.entry.modelId] : [])
   ])
+  return autoplace.filter((modelId) => !there.has(modelId) && !stopped.has(modelId))
+    .map((modelId) => newEntry(situation, judge, modelId))
+}
+
+/** An entry for a model that somebody wants and nobody asked for by hand. */
+function newEntry ({ now }: Situation, judge: Judge, modelId: string, systemRole?: string): Step {
+  const [intent, reason, message] = systemRole === undefined
+    ? [AUTOPLACE, 'autoplace', 'It is to be placed by itself.']
+    : [{ ...AUTOPLACE, systemRole }, systemRole, `It is to be placed for the ${systemRole}.`]
   const since = new Date(now).toISOString()
-  return autoplace.filter((modelId) => !there.has(modelId) && !stopped.has(modelId)).map((modelId): Step => ({
-    do: 'wait',
-    id: judge.newId(),
-    entry: {
-      modelId, intent: AUTOPLACE, replaces: null, since,
-      reason: 'autoplace', message: 'It is to be placed by itself.'
-    }
-  }))
+  return { do: 'wait', id: judge.newId(), entry: { modelId, intent, replaces: null, since, reason, message } }
 }

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
@@ -13,6 +13,7 @@ import { decide } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
 import type { Losses } from './lost-nodes.js'
+import { onceFor } from './once.js'
 import { isLater, Placing } from './placing.js'
 import { Stalls } from './stalls.js'
 
@@ -76,6 +77,9 @@ export class Keeper {
     ctx.every('look at what is placed', LOOK_EVERY_MS, () => { this.#tick() })
     this.#sessionChanged()
   }
+
+  /** Looks soon: somebody wants something else. */
+  readonly poke = (): void => { this.#poke() }
 
   /** Looks at once, or GATHER_MS after the last look. */
   #poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
@@ -183,6 +187,7 @@ export class Keeper {
       gone: losses.gone,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
       autoplace: this.#autoplace(),
+      roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
       waiting,
       stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
     }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
@@ -308,10 +313,4 @@ async function wasThere (work: Promise<void>): Promise<boolean> {
     if (error instanceof SvcError && error.reason === 'instance_not_found') return false
     throw error
   }
-}
-
-/** A command id (UUID v8) derived from the entry, so that every master gives the same command. */
-export function onceFor (what: string, id: string): string {
-  const hex = createHash('sha256').update(`placement ${what} ${id}`).digest('hex')
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, '$1-$2-8$3-8$4-$5')
 }

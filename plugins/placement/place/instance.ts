@@ -34,7 +34,7 @@ export function instanceOf (
   const body: RingInstance = {
     instanceId: newId(),
     contextTokenLimit: card.contextLength,
-    systemRole: null,
+    systemRole: placement?.systemRole ?? null,
     engine: card.engine,
     shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
     hostsByNode: {},

@@ -5,6 +5,8 @@ import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../plan
 import { modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
+import type { Keeping } from '../service.js'
+import { virtualModel } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -34,6 +36,8 @@ export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMe
 export class Planning {
   readonly ctx: PlacementContext
   readonly facts: FactsReader
+  /** What plugins have the cluster keep, by role. */
+  readonly roles = new Map<string, Keeping>()
 
   constructor (ctx: PlacementContext, facts: FactsReader) {
     this.ctx = ctx
@@ -46,6 +50,7 @@ export class Planning {
     await models?.opened
     const card = this.known(modelId)
     if (card !== undefined) return card
+    if (models?.isVirtual(modelId) === true) throw virtualModel(modelId)
     const silent = models?.silentStore()
     if (silent !== undefined) throw storeAway(modelId, silent)
     const known = [...models?.cards() ?? [], ...bundle.models()].map((one) => one.card.modelId)
@@ -64,10 +69,15 @@ export class Planning {
     return autoplace ?? bundle.models().map(({ card }) => card.modelId)
   }
 
-  /** True for a model that comes back without its last instance: by autoplace, or by the next request. */
+  /**
+   * True for a model that comes back without its last instance: by autoplace, by the next request, or because
+   * it is one of those that will do for a role.
+   */
   returns (modelId: string): boolean {
     const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
-    return onDemand || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
+    const chosen = [...this.roles.values()].map((role) => role.wanted())
+      .some(({ models, waits }) => !waits && models.includes(modelId))
+    return onDemand || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
 
   /** True for a model that an operator stopped. */

@@ -93,6 +93,7 @@ export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): Ab
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
     return {
+      code: waiting.value.reason === 'node_lost' ? 'node_lost' : 'waiting_for_node',
       problem: `it waits for a node: ${waiting.value.message.replace(/\.$/, '')}`,
       remedy: 'It is placed as soon as it fits; ' +
         `\`svc place ${modelId} --dry-run --explain\` shows the sums.`,
@@ -103,6 +104,7 @@ export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): Ab
   return stopped === undefined
     ? null
     : {
+        code: 'model_stopped',
         problem: `it was stopped at ${stopped.since}`,
         remedy: `Place it: \`svc place ${modelId}\`.`,
         waits: false

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Section } from '../../../kernel/index.js'
 import { commandHandlers, commands } from '../waitlist.js'
-import { onceFor } from '../keeper/loop.js'
+import { onceFor } from '../keeper/once.js'
 import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 

@@ -34,7 +34,7 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
     now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), leaving: new Set(),
-    waiting: new Map(), stopped: new Set(), autoplace: [],
+    waiting: new Map(), stopped: new Set(), autoplace: [], roles: new Map(),
     nodes: ['n1', 'n2', 'n3'].map((name) => ({ nodeId: `id-${name}`, installId: `install-${name}`, name })),
     ...over
   }

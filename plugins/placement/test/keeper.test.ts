@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { SLOWEST_BYTES_PER_SECOND, STALL_SECONDS, Stalls, WARMUP_SECONDS } from '../keeper/stalls.js'
-import { onceFor } from '../keeper/loop.js'
+import { onceFor } from '../keeper/once.js'
 import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { refuse } from '../errors.js'
 import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'

@@ -269,6 +269,7 @@ function modelFakes (
     opened: Promise.resolve(),
     transfers: () => structuredClone(state.downloads) as never,
     digest: () => null,
+    isVirtual: (modelId) => modelId === 'acme/oracle',
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
     silentStore: () => silentStore === undefined ? undefined : nodeView(silentStore, { live: false }),

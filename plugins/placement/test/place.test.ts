@@ -104,7 +104,11 @@ const refusals: [string, Options, object, { details: object, message: RegExp }][
     { message: /engine gpu needs one of cuda/, details: { engine: 'gpu', nodes: [{ backends: ['cpu'] }] } }],
   ['model_unknown', {}, { model_id: 'acme/none' },
     { message: /No model is called acme\/none/, details: { known: ['acme/chat', 'acme/gpu', 'acme/wide'],
-      remedy: /svc pull acme\/none/ } }]
+      remedy: /svc pull acme\/none/ } }],
+  ['invalid_request', {}, { model_id: 'acme/oracle' }, {
+    message: /acme\/oracle is answered by every node itself: it has no files and cannot be placed/,
+    details: { remedy: /svc run acme\/oracle/ }
+  }]
 ]
 for (const [reason, options, ask, expected] of refusals) {
   t.test(`refused before any command: ${reason}`, async (t) => {

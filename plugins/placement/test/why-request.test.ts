@@ -1,10 +1,10 @@
 import t from 'tap'
-import { requestIdIn } from '../cli/why.js'
-import { partWords, eventText } from '../cli/why-words.js'
-import { aboutOf } from '../cli/why-facts.js'
-import { storyOf } from '../cli/why-story.js'
+import { requestIdIn } from '../tools/why-request.js'
+import { partWords, eventText } from '../tools/request-words.js'
+import { aboutOf } from '../tools/request-facts.js'
+import { storyOf } from '../tools/request-story.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
-import type { RequestFacts, SeenEvent, SeenTask } from '../cli/why-facts.js'
+import type { RequestFacts, SeenEvent, SeenTask } from '../tools/request-facts.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const TASK = '11111111-2222-5333-8444-555555555555'
@@ -17,7 +17,7 @@ const task = (status: string): SeenTask => ({
   createdAt: at(0)
 })
 const event = (ms: number, kind: string, payload: Record<string, unknown>, origin = 'id-n1'): SeenEvent =>
-  ({ at: at(ms), origin, event: { [kind]: payload } })
+  ({ idx: ms, at: at(ms), origin, event: { [kind]: payload } })
 const failure = event(3000, 'TaskFailed', {
   taskId: TASK, commandId: COMMAND, errorType: 'instance_lost', errorMessage: 'The task of acme/chat failed.'
 })

@@ -53,7 +53,8 @@ t.test('svc why: a chain that holds is asked for work', async (t) => {
 
   ready = { ok: false, detail: 'a canary inference was not answered in time' }
   t.match(await node.run(['why', 'acme/chat']), {
-    status: 1, out: /no {2}request +the node .* gets no answer from it: a canary.*\nnext: svc events/
+    status: 1,
+    out: /no {2}request +the node .* gets no answer from it: a canary.*\nnext: Start it anew: `svc stop/
   })
 })
 

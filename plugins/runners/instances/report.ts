@@ -92,7 +92,8 @@ export function checkModels (state: ModelState): Check[] {
       checkRank(modelId, nameIn(state, nodeId), kindOf(state, runnerId)))
   })
   const waiting = waitingModels(state).map((modelId) =>
-    warn(`model ${plain(modelId)}`, 'waits for a place', `What keeps it: svc why ${plain(modelId)}`))
+    warn(`model ${plain(modelId)}`, 'waits for a place', `What keeps it: \`svc why ${plain(modelId)}\`.`,
+      { code: 'waiting_for_node', about: [plain(modelId)] }))
   const found = [...checks.filter((check) => check.result !== 'ok'), ...waiting]
   return found.length > 0 || instances.length === 0
     ? found
@@ -103,8 +104,9 @@ function checkRank (modelId: string, node: string, kind: string): Check {
   const model = plain(modelId)
   const [name, message] = [`model ${model}`, `${kind} on ${node}`]
   if (serves(kind)) return ok(name, message)
-  const make = kind === 'RunnerFailed' ? fail : warn
-  return make(name, message, `What keeps it from answering: svc why ${model}`)
+  const [make, code] = kind === 'RunnerFailed' ? [fail, 'runner_failed'] : [warn, 'loading']
+  return make(name, message, `What keeps it from answering: \`svc why ${model}\`.`,
+    { code, about: [model, node] })
 }
 
 const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
@@ -119,7 +121,11 @@ export function checkPressure (state: ModelState): Check[] {
     if (memory === null) return []
     const [free, total] = [memory.ramAvailable.inBytes, memory.ramTotal.inBytes]
     if (free >= total * MEMORY_LITTLE) return []
-    return [warn(`memory of ${nameIn(state, nodeId)}`, `${showBytes(free)} free of ${showBytes(total)}`,
-      'See what is loaded there and stop what nobody needs: svc ps, svc stop MODEL')]
+    const node = nameIn(state, nodeId)
+    const there = Object.values(state.instances ?? {}).map(assignedIn)
+      .find(({ nodeToRunner = {} }) => Object.hasOwn(nodeToRunner, nodeId))
+    return [warn(`memory of ${node}`, `${showBytes(free)} free of ${showBytes(total)}`,
+      'See what is loaded there and stop what nobody needs: `svc ps`, ' +
+      `\`svc stop ${plain(there?.modelId ?? 'MODEL')}\`.`, { code: 'memory_low', about: [node] })]
   })
 }

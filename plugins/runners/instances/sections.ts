@@ -20,6 +20,9 @@ export const placement = exactly({
   ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
   /** The instance whose place it took; null for one that is the first. */
   replaces: { type: ['string', 'null'] }
+}, {
+  /** What the cluster keeps it for, by a plugin's wish; absent for all else. */
+  systemRole: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
 

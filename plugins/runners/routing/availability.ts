@@ -75,6 +75,8 @@ export interface Look {
 interface Source {
   /** What to call a node in a report. */
   nodeName (nodeId: string): string
+  /** Whether a node gives no sign of life. */
+  lost (nodeId: string): boolean
   copies (modelId: string): readonly ModelCopy[] | undefined
   failure (instanceId: string): InstanceFailure | undefined
   /** What other live nodes offer; only a report asks. */
@@ -132,6 +134,7 @@ export class Availability {
     const { models, sections } = this.#parts
     return chainOf(this.#facts({
       nodeName: (nodeId) => nodeId,
+      lost: (nodeId) => isLost(this.#nodes(), nodeId),
       copies: (id) => models?.copies(id),
       failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
       backends: new Set()
@@ -146,6 +149,7 @@ export class Availability {
     const failures = this.#failures()
     const source: Source = {
       nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
+      lost: (nodeId) => isLost(nodes, nodeId),
       copies: (id) => copies === undefined ? undefined : copies.get(id) ?? [],
       failure: (id) => failures.get(id),
       backends: await this.#backendsElsewhere(nodes)
@@ -225,6 +229,7 @@ export class Availability {
       elsewhere: this.#elsewhere(source, question, card),
       placed: instances.length > 0,
       nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
+      lost: best?.nodeIds.filter((id) => source.lost(id)).map((id) => source.nodeName(id)),
       draining: instances.length > 0 && draining,
       absence: draining ? absence(modelId) : null,
       learning: learning(),
@@ -249,12 +254,16 @@ export class Availability {
   }
 }
 
+/** A node that this one has never heard of in this session may still come. */
+const isLost = (nodes: ReadonlyMap<string, NodeView>, nodeId: string): boolean =>
+  nodes.get(nodeId)?.live === false
+
 /** How far an instance is. */
 interface Progress {
   nodeIds: string[]
   /** One that serves, else the one that is least far: it keeps the others waiting. */
   runner: RunnerStatus | null
-  failure: { instanceId: string, message: string } | undefined
+  failure: ChainFacts['failure']
 }
 
 /** The instance that is furthest, of those that take new requests if there are any. */
@@ -276,10 +285,11 @@ function progressOf (
   if (serving !== undefined) return { nodeIds, runner: serving.status, failure: undefined }
   const statuses = nodeIds.map((id) => own.find(({ nodeId }) => nodeId === id)?.status ?? null)
   const failed = source.failure(instanceId)
+  const { errorMessage: message, errorCode: code } = failed ?? {}
   return {
     nodeIds,
     runner: statuses.toSorted((a, b) => advanceOf(a) - advanceOf(b))[0] ?? null,
-    failure: failed === undefined ? undefined : { instanceId, message: failed.errorMessage }
+    failure: message === undefined ? undefined : { instanceId, message, code }
   }
 }
 

@@ -1,3 +1,4 @@
+import { kernelError, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
@@ -35,6 +36,8 @@ export interface ChainFacts {
   placed: boolean
   /** Names of the nodes of the instance closest to ready. */
   nodes?: readonly string[]
+  /** Names of those of them that give no sign of life. */
+  lost?: readonly string[] | undefined
   /** No instance takes new requests any more. */
   draining?: boolean
   /** Why it is not placed, if somebody knows. */
@@ -44,7 +47,7 @@ export interface ChainFacts {
   /** The session has just begun, and this node does not know yet what is placed. */
   learning?: boolean
   /** Why that instance failed. */
-  failure?: { instanceId: string, message: string } | undefined
+  failure?: { instanceId: string, message: string, code?: string | undefined } | undefined
 }
 
 /** One link. `ok` is null where an earlier one is broken; `remedy` says what mends a broken one. */
@@ -53,6 +56,8 @@ export interface ChainLink {
   ok: boolean | null
   message: string
   remedy: string | null
+  /** Of a broken one: why it is, in snake_case. */
+  code: string | null
 }
 
 /** The first broken link with the sentence and what mends it. */
@@ -70,10 +75,12 @@ export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 /** Reads the facts once, and returns the function that gives the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
-type Found = Omit<ChainLink, 'link'>
+/** What is found of a link. */
+export type Found = Omit<ChainLink, 'link'>
 
-const good = (message: string): Found => ({ ok: true, message, remedy: null })
-const bad = (message: string, remedy: string): Found => ({ ok: false, message, remedy })
+export const good = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
+export const bad = (code: string, message: string, remedy: string): Found =>
+  ({ ok: false, message, remedy, code })
 
 const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
   card: cardLink,
@@ -89,13 +96,17 @@ const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
  * model can be used and what is missing. Pure.
  */
 export function chainOf (facts: ChainFacts): ModelChain {
+  return follow((link) => LOOK[link](facts), (link) => link !== 'request' && isWanted(facts))
+}
+
+/** Looks at the links up to the first broken one; `comes` says whether that one may be mended in a moment. */
+export function follow (look: (link: Link) => Found, comes: (link: Link) => boolean): ModelChain {
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
-    if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null }
-    const found = LOOK[link](facts)
+    if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
+    const found = look(link)
     if (found.ok === false) {
-      const comes = link !== 'request' && isWanted(facts)
-      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes }
+      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes: comes(link) }
     }
     return { link, ...found }
   })
@@ -111,12 +122,25 @@ export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink
   return `No instance found for model ${modelId}: ${problem}.`
 }
 
+/** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
+export function noInstance (modelId: string, broken: BrokenLink): SvcError {
+  const { link: brokenLink, remedy, comes } = broken
+  const message = noInstanceMessage(modelId, broken)
+  const details = { model: modelId, brokenLink, remedy }
+  return comes
+    ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
+    : kernelError('no_instance', message, details)
+}
+
+const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
+
 function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
   if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
-    return bad(cardProblem, 'Install the package that brings the model anew, then restart.')
+    return bad('card_unreadable', cardProblem,
+      'Install the package that brings the model anew, then restart.')
   }
-  return bad(`no model is called ${modelId} here`, known.length === 0
+  return bad('model_unknown', `no model is called ${modelId} here`, known.length === 0
     ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
     : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
 }
@@ -127,21 +151,21 @@ function copyLink ({ copies, modelId }: ChainFacts): Found {
   const { live, lost, receiving } = copies
   if (live.length > 0) return good(`on ${live.join(', ')}`)
   if (lost.length > 0) {
-    return bad(`only ${lost.join(', ')} had its files and gives no sign of life`,
-      `Bring the node back (\`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
+    return bad('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
+      `Bring the node back (\`svc up\` there; \`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
   }
   return receiving.length > 0
-    ? bad('its files are on their way', 'Try again shortly; `svc downloads` shows how far they are.')
-    : bad('no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
+    ? bad('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)
+    : bad('files_missing', 'no node has its files', `Bring them: \`svc pull ${modelId}\`.`)
 }
 
 function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
   if (backend !== null && backend.backend !== null) return good(`${backend.backend} is offered`)
   if (elsewhere) return good('another node offers it')
   return backend === null
-    ? bad(`no enabled plugin brings its engine ${card?.engine ?? ''}`,
+    ? bad('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
         'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
-    : bad(backend.problem, backend.remedy)
+    : bad('backend_missing', backend.problem, backend.remedy)
 }
 
 function placementLink (
@@ -149,33 +173,55 @@ function placementLink (
 ): Found {
   const anew = `Place it: \`svc place ${modelId}\`.`
   if (placed && draining !== true) return good(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
-  if (absence != null) return bad(absence.problem, absence.remedy)
+  if (absence != null) return bad(absence.code, absence.problem, absence.remedy)
   if (learning === true) {
-    return bad('what is placed is not known yet: the session has just begun', 'Try again shortly.')
+    return bad('session_new', 'what is placed is not known yet: the session has just begun',
+      'Try again shortly.')
   }
   return draining === true
-    ? bad('it is being stopped and takes no new requests', anew)
-    : bad('it is not placed on any node', anew)
+    ? bad('draining', 'it is being stopped and takes no new requests', anew)
+    : bad('not_placed', 'it is not placed on any node', anew)
 }
 
+const SHOWN_BY_DOWNLOADS = 'Try again shortly; `svc downloads` shows how far they are.'
 const SHOWN_BY_PS = 'Try again shortly; `svc ps` shows how far it is.'
 
-function runnerLink ({ runner, failure, copies, modelId }: ChainFacts): Found {
+function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts): Found {
   if (runner !== null && serves(kindOf(runner))) return good('every runner is ready')
+  if (runner === null && lost.length > 0) {
+    return bad('node_lost', `${lost.join(', ')}, where it is placed, gives no sign of life`,
+      'Start the node again with `svc up` there; else it is placed on another one shortly, if it fits.')
+  }
+  const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
-    return bad(`it was given up: ${failure.message}`, `Mend the cause (the node's log has it), then ` +
-      `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`)
+    return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
+      `it was given up: ${failure.message}`,
+      `Mend the cause (\`svc logs --model ${modelId}\` has it), then \`svc stop ${failure.instanceId}\` ` +
+      `and \`svc place ${modelId}\`.`)
   }
   if (runner !== null && 'RunnerFailed' in runner) {
-    return bad(`its runner failed: ${runner.RunnerFailed.errorMessage}`,
+    return bad(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',
+      `its runner failed: ${runner.RunnerFailed.errorMessage}`,
       `It is started again; if that does not help: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`.`)
   }
   const copying = copies?.receiving ?? []
   if (copying.length > 0 && (runner === null || 'RunnerIdle' in runner)) {
-    return bad(`its files are being copied to ${copying.join(', ')}`,
-      'Try again shortly; `svc downloads` shows how far they are.')
+    return bad('files_coming', `its files are being copied to ${copying.join(', ')}`, SHOWN_BY_DOWNLOADS)
   }
-  return bad(runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`, SHOWN_BY_PS)
+  if (waits !== undefined) {
+    return bad(CODES[waits.reason] ?? 'runner_waits', `its runner waits: ${waits.message.replace(/\.$/, '')}`,
+      `It goes on by itself when that is mended; \`svc logs --model ${modelId}\` has more.`)
+  }
+  return bad('loading', runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`,
+    SHOWN_BY_PS)
+}
+
+/** What a failure of a runner, or what it waits for, is called as the cause of a broken chain. */
+const CODES: Readonly<Partial<Record<string, string>>> = {
+  insufficient_memory: 'does_not_fit', no_backend: 'backend_missing', runner_failed: 'runner_failed',
+  warmup_timeout: 'runner_failed', download_failed: 'files_missing', model_not_found: 'files_missing',
+  no_safe_fit: 'disk_full', insufficient_disk: 'disk_full', store_unreachable: 'store_unreachable',
+  store_not_configured: 'store_unreachable', unreachable: 'node_lost', rank_away: 'node_lost'
 }
 
 function phase (runner: RunnerStatus): string {
@@ -187,9 +233,11 @@ function phase (runner: RunnerStatus): string {
   return 'is starting'
 }
 
-function requestLink ({ capability, card, modelId }: ChainFacts): Found {
+export function requestLink (
+  { capability, card, modelId }: Pick<ChainFacts, 'capability' | 'card' | 'modelId'>
+): Found {
   if (capability === null || card === null || card.tasks.includes(capability)) return good('it can be asked')
-  return bad(`it does ${card.tasks.join(', ')}, not ${capability}`,
+  return bad('task_unsupported', `it does ${card.tasks.join(', ')}, not ${capability}`,
     `Ask ${modelId} for ${card.tasks.join(' or ')}, or name a model that does ${capability}.`)
 }
 

@@ -2,6 +2,7 @@ import { delay } from '../../../kernel/index.js'
 import type { Clock, EngineTask, ReadyCheck, EngineChunk, Logger, ModelCard } from '../../../kernel/index.js'
 import type { Member } from '../instances/fleet.js'
 import { reasonOf } from '../process/errors.js'
+import type { BrokenLink } from './chain.js'
 import type { Routing } from './routing.js'
 
 /** A runner counts as proven while its last real inference is at most this old. */
@@ -10,7 +11,7 @@ const FORWARD_FRESH_SECONDS = 30
 export const CANARY_DEADLINE_MS = 5_000
 
 export interface ReadinessParts {
-  routing: Pick<Routing, 'missing' | 'serving'>
+  routing: Pick<Routing, 'missing' | 'serving' | 'virtualChain'>
   idle (member: Member): boolean
   canary (member: Member, task: EngineTask): Promise<boolean>
 }
@@ -25,11 +26,11 @@ export function createReadiness (parts: ReadinessParts): (model?: string) => Pro
 }
 
 async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyCheck> {
+  const virtual = parts.routing.virtualChain(model)
+  if (virtual !== undefined) return unless(virtual.broken, 'this node answers it itself')
   if (parts.routing.missing(model, null, 'here') !== null) {
     const broken = parts.routing.missing(model, null, 'anywhere')
-    return broken === null
-      ? { ok: true, detail: 'a runner on another node says that it is ready' }
-      : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
+    return unless(broken, 'a runner on another node says that it is ready')
   }
   const members = parts.routing.serving(model)
   const fresh = members.find(proven)
@@ -44,6 +45,10 @@ async function oneModel (parts: ReadinessParts, model: string): Promise<ReadyChe
     ? { ok: true, detail: 'a canary inference was answered' }
     : { ok: false, detail: 'a canary inference was not answered in time' }
 }
+
+const unless = (broken: BrokenLink | null, detail: string): ReadyCheck => broken === null
+  ? { ok: true, detail }
+  : { ok: false, detail: `${broken.problem}. ${broken.remedy}` }
 
 function age (member: Member): string {
   const seconds = proofAge(member)

@@ -2,8 +2,8 @@ import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/
 import type { Clock, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import { Availability, choose, compare } from './availability.js'
 import type { AvailabilityParts, Scope } from './availability.js'
-import { noInstanceMessage } from './chain.js'
-import type { BrokenLink, ReadChains } from './chain.js'
+import { noInstance } from './chain.js'
+import type { BrokenLink, ModelChain, ReadChains } from './chain.js'
 import type { Fleet, Member } from '../instances/fleet.js'
 import { NOT_BEGUN, RunnerError } from '../process/errors.js'
 import { mergeTasks } from './remote/gossip.js'
@@ -13,9 +13,10 @@ import type { Assigned } from './remote/receive.js'
 import { Sender } from './remote/send.js'
 import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
-import type { Instances, Route, RouteQuery, RunnerReport, Runners } from '../service.js'
+import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
 import { TaskTable } from './tasks.js'
 import type { Asker, Task } from './tasks.js'
+import { VirtualModels } from './virtual.js'
 
 export interface RoutingParts extends
   ServeParts, Omit<AvailabilityParts, 'away' | 'cluster' | 'fleet' | 'tasks'> {
@@ -39,6 +40,7 @@ export class Routing implements Runners {
   readonly #away: TaskTable
   readonly #availability: Availability
   readonly #sender: Sender
+  readonly #virtual = new VirtualModels()
   /** Asked for a model that is not placed. */
   readonly #placers = new Set<PlaceMissing>()
 
@@ -50,6 +52,8 @@ export class Routing implements Runners {
   }
 
   async route (query: RouteQuery): Promise<Route> {
+    const virtual = this.#virtual.route(query, this.#parts)
+    if (virtual !== undefined) return virtual
     const routed = await this.#pickOnceKnown(query)
     if (!(routed instanceof SvcError)) return routed
     if (!await this.#place(query, routed)) throw routed
@@ -59,6 +63,8 @@ export class Routing implements Runners {
   }
 
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
+    const virtual = this.#virtual.open(route, task, signal)
+    if (virtual !== undefined) return virtual
     const { self, tasks } = this.#parts
     const work = route.nodeId === self.nodeId
       ? { own: true, tasks, chunks: () => this.#openHere(route, task, signal) }
@@ -66,19 +72,34 @@ export class Routing implements Runners {
     return serve(this.#parts, { route, ...work }, signal)
   }
 
-  card (modelId: string): ModelCard | undefined { return this.#availability.card(modelId) }
+  card (modelId: string): ModelCard | undefined {
+    return this.#virtual.card(modelId) ?? this.#availability.card(modelId)
+  }
 
   models (task: string): { card: ModelCard, ready: boolean }[] {
     const ready = this.#availability.ready()
-    return [...this.#availability.cards().values()]
+    return [...this.#availability.cards().values(), ...this.#virtual.cards()]
       .filter((card) => card.tasks.includes(task))
-      .map((card) => ({ card, ready: ready.has(card.modelId) }))
+      .map((card) => ({ card, ready: ready.has(card.modelId) || this.#virtual.ready(card.modelId) }))
   }
+
+  virtual (modelId: string, model: VirtualModel): () => void { return this.#virtual.add(modelId, model) }
+
+  /** The cards of the models that plugins answer for themselves. */
+  virtualCards (): ModelCard[] { return this.#virtual.cards() }
+
+  /** The chain of one of them; undefined for any other model. */
+  virtualChain (modelId: string): ModelChain | undefined { return this.#virtual.chain(modelId, null) }
 
   reports (): RunnerReport[] { return this.#parts.fleet.reports() }
 
   /** What any model needs to answer. */
-  get chains (): ReadChains { return this.#availability.chains }
+  get chains (): ReadChains {
+    return async () => {
+      const chain = await this.#availability.chains()
+      return (modelId, capability) => this.#virtual.chain(modelId, capability) ?? chain(modelId, capability)
+    }
+  }
 
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   missing (modelId: string, capability: string | null, scope: Scope): BrokenLink | null {
@@ -189,17 +210,5 @@ const NOT_READY: BrokenLink = {
   link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.', comes: true
 }
 
-/** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
-function noInstance (modelId: string, broken: BrokenLink): SvcError {
-  const { link: brokenLink, remedy, comes } = broken
-  const message = noInstanceMessage(modelId, broken)
-  const details = { model: modelId, brokenLink, remedy }
-  return comes
-    ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
-    : kernelError('no_instance', message, details)
-}
-
 /** How often routing is tried again while this node learns what is placed, ms. */
 const LEARN_MS = 100
-
-const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }

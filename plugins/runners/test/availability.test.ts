@@ -49,6 +49,7 @@ function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => Judge } {
     cards: () => [{ card: card(OTHER), origin: 'store' }],
     copies: (modelId) => modelId === OTHER ? copies : bundled,
     allCopies: () => new Map([[OTHER, copies], [VOICE, bundled]]),
+    virtual: () => () => {},
     judge (fn) {
       judge = fn
       return () => {}
@@ -104,7 +105,9 @@ t.test('a transfer, and a model that waits for a node', async (t) => {
   t.match(await ask(rig, OTHER), { broken_link: 'copy', message: /on their way/ })
   const { rig: waits } = await start(t, [copy('n2')])
   const stop = waits.service(InstanceService).onAbsent((modelId) =>
-    modelId === OTHER ? { problem: 'it waits for a node: too small', remedy: 'R', waits: true } : null)
+    modelId === OTHER
+      ? { code: 'waiting_for_node', problem: 'it waits for a node: too small', remedy: 'R', waits: true }
+      : null)
   t.match(await ask(waits, OTHER),
     { broken_link: 'placement', message: 'it waits for a node: too small', remedy: 'R' })
   stop()

@@ -60,13 +60,17 @@ check('the runner waits for files', {
 }, 'runner', /being copied to n2/, /svc downloads/)
 check('it waits for a node', {
   placed: false, runner: null,
-  absence: { problem: 'it waits for a node: too small', remedy: 'Free memory.', waits: true }
+  absence: {
+    code: 'waiting_for_node', problem: 'it waits for a node: too small', remedy: 'Free memory.', waits: true
+  }
 }, 'placement', /^it waits for a node: too small$/, /^Free memory\.$/)
 check('it is being stopped', { draining: true }, 'placement', /takes no new requests/, /svc place acme\/x/)
 check('of one that is stopped another waits', {
-  draining: true, absence: { problem: 'it waits', remedy: 'R', waits: true }
+  draining: true, absence: { code: 'waiting_for_node', problem: 'it waits', remedy: 'R', waits: true }
 }, 'placement', /^it waits$/, /^R$/)
-check('what is placed is not absent', { absence: { problem: 'it waits', remedy: 'R', waits: true } }, null)
+check('what is placed is not absent', {
+  absence: { code: 'waiting_for_node', problem: 'it waits', remedy: 'R', waits: true }
+}, null)
 check('it was given up', {
   runner: { RunnerFailed: { errorMessage: 'y' } }, failure: { instanceId: 'i', message: 'no library' }
 }, 'runner', /given up: no library/, /`svc stop i` and `svc place acme\/x`/)
@@ -104,8 +108,34 @@ t.test('the sentence of the client', async (t) => {
   t.same(LINKS, ['card', 'copy', 'backend', 'placement', 'runner', 'request'])
 })
 
-const stopped = { problem: 'it was stopped', remedy: 'R', waits: false }
-const waits = { problem: 'it waits', remedy: 'R', waits: true }
+const failedWith = (code: string): Partial<ChainFacts> =>
+  ({ runner: { RunnerFailed: { errorMessage: 'x' } }, failure: { instanceId: 'i', message: 'x', code } })
+const waitsFor = (reason: string): Partial<ChainFacts> =>
+  ({ runner: { RunnerIdle: { waitsFor: { reason, message: 'Why.', since: '' } } } })
+const codes: [Partial<ChainFacts>, string | null][] = [
+  [{}, null], [{ card: null }, 'model_unknown'], [{ card: null, cardProblem: 'P' }, 'card_unreadable'],
+  [{ copies: nowhere }, 'files_missing'], [{ copies: { ...nowhere, receiving: ['n2'] } }, 'files_coming'],
+  [{ copies: { ...nowhere, lost: ['n2'] } }, 'node_lost'], [{ backend: null }, 'plugin_off'],
+  [{ backend: { backend: null, problem: 'P', remedy: 'R' } }, 'backend_missing'],
+  [{ placed: false }, 'not_placed'], [{ draining: true }, 'draining'],
+  [{ placed: false, learning: true }, 'session_new'], [{ runner: null }, 'loading'],
+  [{ runner: null, lost: ['n2'] }, 'node_lost'],
+  [{ runner: { RunnerFailed: { errorMessage: '' } } }, 'runner_failed'],
+  [failedWith('insufficient_memory'), 'does_not_fit'], [failedWith('download_failed'), 'files_missing'],
+  [failedWith('else'), 'runner_failed'], [waitsFor('store_unreachable'), 'store_unreachable'],
+  [waitsFor('no_safe_fit'), 'disk_full'], [waitsFor('else'), 'runner_waits'],
+  [{ capability: 'chat' }, 'task_unsupported']
+]
+t.test('why it is broken, for programs', async (t) => {
+  for (const [over, code] of codes) {
+    const { links } = chainOf({ ...whole, ...over })
+    t.equal(links.find(({ ok }) => ok === false)?.code ?? null, code, JSON.stringify(over))
+  }
+  t.match(chainOf({ ...whole, ...waitsFor('x') }).broken, { problem: 'its runner waits: Why' })
+})
+
+const stopped = { code: 'model_stopped', problem: 'it was stopped', remedy: 'R', waits: false }
+const waits = { code: 'waiting_for_node', problem: 'it waits', remedy: 'R', waits: true }
 const gone = { placed: false, runner: null }
 const comes: [string, Partial<ChainFacts>, boolean][] = [
   ['nobody placed it', gone, false],

@@ -1,7 +1,7 @@
 import { plain } from '../../../kernel/cli/index.js'
-import { partsOf } from './why-facts.js'
+import { partsOf } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
-import type { About, SeenEvent } from './why-facts.js'
+import type { About, SeenEvent } from './request-facts.js'
 
 /** Steps of a trace in plain words, by the first word or words of their name. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [

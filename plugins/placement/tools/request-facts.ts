@@ -1,10 +1,9 @@
-import { systemClock } from '../../../kernel/index.js'
 import type { LogLine } from '../../../kernel/index.js'
 import { isVerbError, plain } from '../../../kernel/cli/index.js'
-import type { VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
-import type { SeenState } from './state.js'
+import type { SeenState } from '../cli/state.js'
 
 /** A task as GET /state shows it. */
 export interface SeenTask {
@@ -18,7 +17,12 @@ export interface SeenTask {
 }
 
 /** An event of GET /events. */
-export interface SeenEvent { at: string, origin: string, event: Record<string, Record<string, unknown>> }
+export interface SeenEvent {
+  idx: number
+  at: string
+  origin: string
+  event: Record<string, Record<string, unknown>>
+}
 
 /** A line of GET /v1/logs/cluster. */
 export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { node: string }
@@ -119,20 +123,20 @@ const MOST = 1000
 /** Asks the node; null for what it does not give, which is noted unless `what` is null or it is expected. */
 type Look = <T>(what: string | null, path: string, absent?: string) => Promise<T | null>
 
-/** Asks the node for all that it knows of a request. Throws VerbError (3) when nothing is known of it. */
-export async function gather (ctx: VerbContext, id: string): Promise<RequestFacts> {
+/** Asks the node for all that it knows of a request; gives its refusal where it shows not even the state. */
+export async function gather (
+  { look: given, nowMs }: Pick<ToolContext, 'look' | 'nowMs'>, id: string
+): Promise<RequestFacts | VerbError> {
   const unseen: string[] = []
   const look: Look = async <T>(what: string | null, path: string, absent?: string) => {
-    try {
-      return await ctx.client.json<T>(path)
-    } catch (error) {
-      if (!isVerbError(error) || error.status === undefined) throw error
-      const expected = what === null || (absent !== undefined && error.api?.reason === absent)
-      if (!expected) unseen.push(`${what}: ${causeOf(error)}`)
-      return null
-    }
+    const answer = await given<T>(path)
+    if (!isVerbError(answer)) return answer
+    const expected = what === null || (absent !== undefined && answer.api?.reason === absent)
+    if (!expected) unseen.push(`${what}: ${causeOf(answer)}`)
+    return null
   }
-  const state = await ctx.client.json<WhyState>('/state')
+  const state = await given<WhyState>('/state')
+  if (isVerbError(state)) return state
   const [tracing, spans, raw, failures] = await Promise.all([
     look<{ enabled: boolean }>('whether requests are traced', '/v1/tracing'),
     look<{ traces: ShownSpan[] }>('the traces', `/v1/traces/cluster/${id}`, 'trace_not_found'),
@@ -140,8 +144,7 @@ export async function gather (ctx: VerbContext, id: string): Promise<RequestFact
     look<{ events: SeenEvent[] }>('the tasks that failed', `/events?kinds=TaskFailed&limit=${MOST}`)
   ])
   const facts: RequestFacts = {
-    id, state, unseen,
-    nowMs: systemClock.now(),
+    id, state, unseen, nowMs,
     tracing: tracing?.enabled ?? null,
     trace: spans === null ? null : { head: raw?.otherData ?? null, spans: spans.traces },
     failed: failures?.events.findLast((event) => {
@@ -150,10 +153,12 @@ export async function gather (ctx: VerbContext, id: string): Promise<RequestFact
     }) ?? null,
     events: [], then: null, lines: []
   }
-  if (facts.trace === null && facts.failed === null && taskIn(state, id) === undefined) {
-    throw ctx.fail(3, unknown(facts))
-  }
   return await lookAround(facts, look)
+}
+
+/** Whether anything at all is known of the request. */
+export function isKnown ({ trace, failed, state, id }: RequestFacts): boolean {
+  return trace !== null || failed !== null || taskIn(state, id) !== undefined
 }
 
 /** Adds what happened at the time of the request, where that is known. */
@@ -188,7 +193,8 @@ function causeOf ({ message, status, api }: VerbError): string {
   return plain(message.split('\n')[0]!)
 }
 
-function unknown ({ id, state, tracing, unseen }: RequestFacts): string {
+/** What to say of a request of which nothing is known. */
+export function unknownText ({ id, state, tracing, unseen }: RequestFacts): string {
   const instance = state.instances[id]
   if (instance !== undefined) {
     const modelId = plain(bodyOf(instance).shardAssignments.modelId)

@@ -1,11 +1,11 @@
 import { plain } from '../../../kernel/cli/index.js'
 import { modelOf, nodesOf, ranksOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
-import { nameOf } from './state.js'
-import { aboutOf, partsOf, rootOf, taskIn } from './why-facts.js'
+import { nameOf } from '../cli/state.js'
+import { aboutOf, partsOf, rootOf, taskIn } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
-import type { About, RequestFacts, StateThen } from './why-facts.js'
-import { eventText, partWords } from './why-words.js'
+import type { About, RequestFacts, StateThen } from './request-facts.js'
+import { eventText, partWords } from './request-words.js'
 
 /** A part of the time a request took; one line for all steps of one kind at one node. */
 export interface Part {
@@ -36,7 +36,7 @@ export interface Story {
   parts: Part[]
   ended: Ended
   /** What happened around it that may have to do with it, oldest first. */
-  around: { at: string, text: string }[]
+  around: { idx: number, at: string, name: string, text: string }[]
   /** What the nodes' logs say of it. */
   logs: { at: string, node: string, text: string }[]
   /** The cluster at that moment. */
@@ -145,8 +145,10 @@ function around (facts: RequestFacts, about: About, name: (id: string) => string
   const [from, to] = [startMs - BEFORE_MS, (endMs ?? facts.nowMs) + AFTER_MS]
   const nodes = new Set(ranOn(facts, about))
   return facts.events.filter(({ at }) => Date.parse(at) >= from && Date.parse(at) <= to)
-    .map((event) => ({ at: event.at, text: eventText(event, { ...about, nodes, name }) }))
-    .filter((one): one is { at: string, text: string } => one.text !== null)
+    .flatMap((event) => {
+      const text = eventText(event, { ...about, nodes, name })
+      return text === null ? [] : [{ idx: event.idx, at: event.at, name: partsOf(event)[0], text }]
+    })
     .slice(-AROUND_MOST)
 }
 

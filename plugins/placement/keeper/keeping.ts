@@ -1,0 +1,68 @@
+import { bodyOf } from '../../runners/service.js'
+import type { Facts } from '../facts.js'
+import { idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
+import type { Planning } from '../place/planning.js'
+import { progressOf } from '../progress/progress.js'
+import type { Progress } from '../progress/progress.js'
+import type { KeptInstance, PlacementKeeper } from '../service.js'
+import { MESSAGE_CHARS_MAX } from '../waitlist.js'
+import { onceFor } from './once.js'
+import { roleOf } from './roles.js'
+
+/** The service by which plugins have the cluster keep an instance. `poke` has the keeper look soon. */
+export function keepingService (planning: Planning, poke: () => void): PlacementKeeper {
+  const { roles, facts } = planning
+  return {
+    keep (keeping) {
+      roles.set(keeping.systemRole, keeping)
+      poke()
+      return () => { roles.delete(keeping.systemRole) }
+    },
+    kept: (systemRole) => keptOf(facts.now(), systemRole, roles.get(systemRole)?.wanted().models ?? []),
+    replace: async (instanceId, because) => { await replace(planning, instanceId, because) },
+    isStopped: (modelId) => planning.isStopped(modelId)
+  }
+}
+
+function keptOf (facts: Facts, systemRole: string, models: readonly string[]): KeptInstance | null {
+  const all = Object.values(facts.instances).filter((one) => bodyOf(one).drainUntil === undefined)
+  const own = all.find((one) => roleOf(one) === systemRole)
+  const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
+  if (own === undefined && waits !== undefined) {
+    return { instanceId: waits.instanceId, modelId: waits.modelId, own: true, state: 'waiting' }
+  }
+  const found = own ?? models.flatMap((modelId) => all.filter((one) => modelOf(one) === modelId))[0]
+  if (found === undefined) return null
+  const state = stateOf(progressOf(facts, idOf(found)))
+  return { instanceId: idOf(found), modelId: modelOf(found), own: own !== undefined, state }
+}
+
+const COPYING = ['DownloadPending', 'DownloadOngoing']
+
+function stateOf (progress: Progress): KeptInstance['state'] {
+  if (progress.kind === 'ready' || progress.kind === 'failed') return progress.kind
+  if (progress.kind !== 'starting') return 'waiting'
+  const copies = progress.ranks.some(({ state, waitsFor }) => COPYING.includes(state) || waitsFor !== null)
+  return copies ? 'downloading' : 'starting'
+}
+
+/** As the keeper does with what is lost: what was asked for waits first, then the instance goes. */
+async function replace (
+  { ctx, facts: reader }: Planning, instanceId: string,
+  { errorCode, errorMessage }: { errorCode: string, errorMessage: string }
+): Promise<void> {
+  const { clock, command, deps: { instances, cluster } } = ctx
+  const instance = reader.now().instances[instanceId]
+  if (instance === undefined || roleOf(instance) === undefined) return
+  const modelId = modelOf(instance)
+  const nodeIds = nodesOf(instance)
+  const intent = intentOf(instance)
+  instances.recordFailure({ instanceId, modelId, errorCode, errorMessage, affectedNodeIds: nodeIds })
+  const failedOn = nodeIds.map((nodeId) => cluster.resolve(nodeId)?.installId ?? nodeId)
+  const entry = {
+    modelId, intent: { ...intent, failedOn }, replaces: intent.replaces, reason: errorCode,
+    since: new Date(clock.now()).toISOString(), message: errorMessage.slice(0, MESSAGE_CHARS_MAX)
+  }
+  // The keeper removes what has an entry, and places the entry.
+  await command('wait', { id: instanceId, entry }, onceFor('wait', instanceId))
+}

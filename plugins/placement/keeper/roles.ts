@@ -1,0 +1,84 @@
+import { bodyOf } from '../../runners/service.js'
+import type { Instance, PlacementIntent } from '../../runners/service.js'
+import { AUTOPLACE, idOf, modelOf } from '../place/instance.js'
+import type { WaitingEntry } from '../waitlist.js'
+import type { Judge, Situation } from './decide.js'
+
+/** What is to change for the roles that plugins have the cluster fill. */
+export interface RolePlan {
+  /** Ids of instances that nobody wants any more. */
+  remove: string[]
+  /** Entries that are not wanted, with why. */
+  forget: [id: string, why: string][]
+  /** What is to wait for a place. */
+  enter: { systemRole: string, modelId: string }[]
+}
+
+/** The role an instance has by the cluster's own doing; undefined for what somebody placed. */
+export const roleOf = (instance: Instance): string | undefined => bodyOf(instance).placement?.systemRole
+
+/**
+ * Compares what each role has with what its plugin wants. One instance is kept of a role: the first whose
+ * model will do. A model that runs for somebody else, or comes by itself, needs no second instance. A role
+ * that no plugin here speaks for is not wanted. Pure.
+ */
+export function planRoles (situation: Situation, judge: Judge): RolePlan {
+  const { instances, waiting, roles } = situation
+  const names = new Set([
+    ...roles.keys(), ...instances.flatMap((one) => roleOf(one) ?? []),
+    ...[...waiting.values()].flatMap(({ intent }) => intent.systemRole ?? [])
+  ])
+  const plans = [...names].map((systemRole) => planRole(situation, judge, systemRole))
+  return {
+    remove: plans.flatMap(({ remove }) => remove),
+    forget: plans.flatMap(({ forget }) => forget),
+    enter: plans.flatMap(({ enter }) => enter)
+  }
+}
+
+function planRole (situation: Situation, judge: Judge, systemRole: string): RolePlan {
+  const { instances, waiting, roles } = situation
+  const models = roles.get(systemRole)?.models ?? []
+  const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
+  // What has an entry, or a successor, is being replaced.
+  const own = instances.filter((one) => roleOf(one) === systemRole &&
+    bodyOf(one).drainUntil === undefined && !waiting.has(idOf(one)) && !replaced.has(idOf(one)))
+  const entries = [...waiting].filter(([id, { intent }]) =>
+    intent.systemRole === systemRole && !replaced.has(id))
+  const kept = own.find((one) => models.includes(modelOf(one)))
+  // An entry beside its instance: that one is being replaced.
+  const there = new Set(instances.map(idOf))
+  const moving = entries.find(([id, { modelId }]) => there.has(id) && models.includes(modelId))?.[0]
+  const modelId = kept === undefined && moving === undefined
+    ? missingOf(situation, judge, systemRole, entries)
+    : null
+  const entry = moving ?? entries.find(([, waits]) => waits.modelId === modelId)?.[0]
+  return {
+    remove: own.filter((one) => one !== kept).map(idOf),
+    forget: entries.filter(([id]) => id !== entry).map(([id]) =>
+      [id, kept === undefined ? 'it is not wanted any more' : `${idOf(kept)} is there for the same`]),
+    enter: modelId === null || entry !== undefined ? [] : [{ systemRole, modelId }]
+  }
+}
+
+/** The model that is to be placed for the role; null where none is, or one serves already. */
+function missingOf (
+  { instances, waiting, roles, stopped, autoplace }: Situation, judge: Judge, systemRole: string,
+  entries: readonly [string, WaitingEntry][]
+): string | null {
+  const { models, waits } = roles.get(systemRole) ?? { models: [], waits: false }
+  const ordinary = new Set([
+    ...instances.filter((one) => roleOf(one) === undefined && bodyOf(one).drainUntil === undefined)
+      .map(modelOf),
+    ...[...waiting.values()].filter(({ intent }) => intent.systemRole === undefined)
+      .map((entry) => entry.modelId),
+    ...autoplace.filter((modelId) => !stopped.has(modelId))
+  ])
+  const fits = (modelId: string, intent: PlacementIntent): boolean =>
+    ordinary.has(modelId) || judge.fits(modelId, { ...intent, failedOn: [] })
+  const begun = entries.map(([, entry]) => entry).filter(({ modelId }) => models.includes(modelId))
+  const found = begun.find(({ modelId, intent }) => fits(modelId, intent))?.modelId ??
+    models.find((modelId) => fits(modelId, { ...AUTOPLACE, systemRole })) ??
+    begun[0]?.modelId ?? (waits ? models[0] : undefined)
+  return found === undefined || ordinary.has(found) ? null : found
+}

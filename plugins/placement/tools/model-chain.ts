@@ -1,0 +1,105 @@
+import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
+import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
+import { nameOf } from '../cli/state.js'
+import type { SeenState } from '../cli/state.js'
+import { nodesOf } from '../place/instance.js'
+import type { Instance } from '../../runners/service.js'
+import { linesOf, waysOf } from '../cli/sums.js'
+import type { PreviewRow, Way } from '../cli/sums.js'
+
+type Look = ToolContext['look']
+
+/**
+ * One link of GET /models/{id}/availability. `ok` is null where an earlier one is broken; an older node gives
+ * no code.
+ */
+export interface Link {
+  link: string
+  ok: boolean | null
+  message: string
+  remedy: string | null
+  code?: string | null
+}
+
+/** What keeps a model from answering. */
+export interface ModelWhy {
+  modelId: string
+  links: Link[]
+  /** The first that is broken. */
+  broken: Link | undefined
+  /** Why it cannot be placed, with the sums of memory; empty where it can be, or nobody says. */
+  sums: string[]
+  /** What would make it fit. */
+  ways: Way[]
+}
+
+/** Goes through the chain from a name to an answer. Gives the refusal of a node that does not tell. */
+export async function whyModel (look: Look, modelId: string): Promise<ModelWhy | VerbError> {
+  const answer = await look<{ links: Link[] }>(`/models/${modelInPath(modelId)}/availability`)
+  if (isVerbError(answer)) return answer
+  const asked = answer.links.find(({ ok }) => ok === false)
+  // Asking for real work makes sense only where a runner can do it.
+  const last = asked === undefined ? await request(look, modelId) : undefined
+  if (isVerbError(last)) return last
+  const links = last === undefined ? answer.links : [...answer.links.slice(0, -1), last]
+  const broken = links.find(({ ok }) => ok === false)
+  return { modelId, links, broken, ...broken?.link === 'placement' ? await refusalOf(look, modelId) : FITS }
+}
+
+/** Whether the model answers, by the node that is asked. */
+async function request (look: Look, modelId: string): Promise<Link | VerbError> {
+  const link = 'request'
+  const answer = await look<{ checks: { name: string, detail: string }[] }>(
+    `/readyz?${new URLSearchParams({ model: modelId }).toString()}`)
+  if (!isVerbError(answer)) {
+    const message = answer.checks.find(({ name }) => name === 'runners')?.detail ?? 'it answers'
+    return { link, ok: true, message, remedy: null }
+  }
+  if (answer.api?.reason !== 'not_ready') return answer
+  const checks = (answer.api.details?.['checks'] ?? []) as { ok: boolean, detail: string }[]
+  const detail = checks.find(({ ok }) => !ok)?.detail ?? answer.api.message
+  return {
+    link,
+    ok: false,
+    code: 'not_answering',
+    message: `the node that was asked gets no answer from it: ${detail}`,
+    remedy: `Start it anew: \`svc stop ${modelId}\`, then \`svc place ${modelId}\`; ` +
+      '`svc events --since 10m` tells of failures.'
+  }
+}
+
+type Refusal = Pick<ModelWhy, 'sums' | 'ways'>
+const FITS: Refusal = { sums: [], ways: [] }
+
+/** What would come of placing a model. */
+export interface WouldBe {
+  /** Ids of the nodes it would go to; empty where it cannot be placed. */
+  nodeIds: string[]
+  /** Why it cannot; null where it can. */
+  refusal: VerbError | null
+  ways: Way[]
+}
+
+/** Asks what would come of placing a model without a node, or with all. */
+export async function wouldBe (look: Look, modelId: string, without?: string): Promise<WouldBe> {
+  const query = new URLSearchParams({
+    model_id: modelId, ...without === undefined ? {} : { excluded_nodes: without }
+  }).toString()
+  const answer = await look<Instance>(`/instance/placement?${query}`)
+  return isVerbError(answer)
+    ? { nodeIds: [], refusal: answer, ways: waysOf(modelId, answer.api?.details) }
+    : { nodeIds: nodesOf(answer), refusal: null, ways: [] }
+}
+
+async function refusalOf (look: Look, modelId: string): Promise<Refusal> {
+  const query = new URLSearchParams({ model_id: modelId }).toString()
+  const [answer, state] = await Promise.all([
+    look<{ previews: PreviewRow[] }>(`/instance/previews?${query}`), look<SeenState>('/state')
+  ])
+  if (isVerbError(answer) || isVerbError(state)) return FITS
+  const [first] = answer.previews
+  if (first === undefined || answer.previews.some(({ error }) => error === null)) return FITS
+  const lines = linesOf(modelId, first.details, (id) => nameOf(state, id))
+  const { ways } = await wouldBe(look, modelId)
+  return { sums: [`it cannot be placed now: ${first.error!}`, ...lines], ways }
+}

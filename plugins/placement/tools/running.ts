@@ -1,0 +1,116 @@
+import { fact, modelInPath, quoted, reading } from '../../../kernel/cli/index.js'
+import type { Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import { progressOf, SERVING } from '../progress/progress.js'
+import { rowsOf } from '../cli/ps.js'
+import { count, rankText } from '../cli/state.js'
+import type { PsRow } from '../cli/ps.js'
+import type { SeenState } from '../cli/state.js'
+
+/** Models that are there and not placed: most that are named, and most of which is asked why. */
+const IDLE_MOST = 30
+const ASKED_MOST = 6
+/** Instances that are told one by one. */
+const INSTANCES_MOST = 30
+
+/** A model of GET /v1/models. */
+interface ListedModel { id: string, installed: boolean }
+
+/** A link of GET /models/{id}/availability. */
+interface Link { link: string, ok: boolean | null, message: string, remedy: string | null }
+
+/** Which models are placed and how each stands; which are there and are not. */
+export default {
+  async run (ctx) {
+    const look = reading(ctx)
+    const state = await look.read<SeenState>('The state of the cluster', '/state')
+    if (state === null) return { facts: [], unknown: look.unknown }
+    const rows = rowsOf(state)
+    const told = rows.map((row) => factOf(row, state)).sort((a, b) => RANKS[a.level] - RANKS[b.level])
+    return {
+      facts: [summary(rows), ...told.slice(0, INSTANCES_MOST), ...await idle(look, rows)],
+      unknown: look.unknown
+    }
+  }
+} satisfies Tool
+
+const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
+const STATE: Evidence = { kind: 'path', path: '/state' }
+const ORDER = ['failed', 'waiting', 'ready', 'starting', 'draining'] as const
+const WORDS: Readonly<Record<PsRow['state'], string>> = {
+  ready: 'ready',
+  starting: 'starting',
+  failed: 'failed',
+  waiting: 'waiting for a place',
+  draining: 'being stopped'
+}
+
+function summary (rows: readonly PsRow[]): Fact {
+  if (rows.length === 0) return fact('info', 'nothing_placed', 'No model is placed.', { evidence: [STATE] })
+  const counts = ORDER.map((kind) => [rows.filter(({ state }) => state === kind).length, kind] as const)
+    .filter(([n]) => n > 0).map(([n, kind]) => `${n} ${WORDS[kind]}`)
+  return fact('info', 'running', `${count(rows.length, 'instance')}: ${counts.join(', ')}.`, {
+    about: [...new Set(rows.map(({ modelId }) => quoted(modelId)))], evidence: [STATE]
+  })
+}
+
+function factOf (row: PsRow, state: SeenState): Fact {
+  const { instanceId, error, drainUntil } = row
+  const model = quoted(row.modelId)
+  const nodes = row.nodes.map(({ name }) => name)
+  const more = {
+    about: [model, instanceId, ...nodes],
+    evidence: [STATE, ...row.nodes.map(({ nodeId, name }): Evidence => ({ kind: 'node', nodeId, name }))]
+  }
+  const on = nodes.length === 0 ? '' : ` on ${nodes.join(', ')}`
+  const why = `See what is in the way with \`svc why ${model}\`.`
+  switch (row.state) {
+    case 'ready': return fact('ok', 'model_ready', `${model} is ready${on}.`, more)
+    case 'starting': return fact('info', 'model_starting',
+      `${model} is starting${on}: ${stepsOf(state, instanceId)}.`, more)
+    case 'failed': return fact('fail', 'runner_failed', `${model} has failed${on}: ${sentence(error)}.`,
+      { ...more, remedy: `Start it anew: \`svc stop ${model}\`, then \`svc place ${model}\`.` })
+    case 'waiting': return fact('warn', 'model_waiting', `${model} waits for a place: ${sentence(error)}.`,
+      { ...more, remedy: why })
+    case 'draining': return fact('info', 'model_draining',
+      `${model}${on} is being stopped, at the latest at ${drainUntil!}.`, more)
+  }
+}
+
+const sentence = (text: string | null): string => quoted(text ?? 'nobody says why', 300).replace(/\.$/, '')
+
+function stepsOf (state: SeenState, instanceId: string): string {
+  const progress = progressOf(state, instanceId)
+  const ranks = progress.kind === 'starting' ? progress.ranks : []
+  const texts = ranks.filter((rank) => !SERVING.has(rank.state)).map((rank) => sentence(rankText(rank)))
+  return [...new Set(texts)].join(', ') || 'it begins'
+}
+
+/** The models that are on a disk here and have no instance; those that somebody stopped, one by one. */
+async function idle (look: Reading, rows: readonly PsRow[]): Promise<Fact[]> {
+  const list = await look.read<{ data: ListedModel[] }>('The list of models', '/v1/models')
+  const placed = new Set(rows.map(({ modelId }) => modelId))
+  const ids = (list?.data ?? []).filter(({ installed }) => installed).map(({ id }) => id)
+    .filter((id) => !placed.has(id))
+  const stopped = (await Promise.all(ids.slice(0, ASKED_MOST).map((id) => stoppedFact(look, id)))).flat()
+  const named = new Set(stopped.flatMap(({ about }) => about))
+  const rest = ids.map((id) => quoted(id)).filter((id) => !named.has(id))
+  return [
+    ...stopped,
+    ...rest.length === 0 ? [] : [fact('info', 'model_not_placed',
+      `${count(rest.length, 'model')} on disk and not placed: ${rest.slice(0, IDLE_MOST).join(', ')}.`,
+      { about: rest.slice(0, IDLE_MOST), evidence: [{ kind: 'path', path: '/v1/models' }] })]
+  ]
+}
+
+async function stoppedFact ({ read }: Reading, id: string): Promise<Fact[]> {
+  const path = `/models/${modelInPath(id)}/availability`
+  const answer = await read<{ links: Link[] }>(`Why ${quoted(id)} is not placed`, path)
+  const link = answer?.links.find((one) => one.link === 'placement' && one.ok === false)
+  const since = /^it was stopped at (\S+)$/.exec(link?.message ?? '')?.[1]
+  if (since === undefined) return []
+  const model = quoted(id)
+  return [fact('info', 'model_stopped', `${model} does not run: an operator stopped it at ${since}.`, {
+    about: [model], evidence: [{ kind: 'path', path }, { kind: 'time', at: since }],
+    remedy: `Place it: \`svc place ${model}\`.`
+  })]
+}

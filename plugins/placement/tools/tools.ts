@@ -1,0 +1,35 @@
+import type { ToolDecl } from '../../../kernel/index.js'
+
+const word = (description: string) => ({ type: 'string', minLength: 1, maxLength: 200, description }) as const
+const args = <const P extends object>(properties: P) =>
+  ({ type: 'object', additionalProperties: false, required: Object.keys(properties), properties }) as const
+const model = word('A model, such as acme/voice.')
+
+/** What the steward can ask of this plugin. */
+export const tools = {
+  running: {
+    summary: 'Which models are placed and how each of them stands; which are on disk and are not.',
+    args: args({}),
+    load: () => import('./running.js')
+  },
+  why_model: {
+    summary: 'Why a model does not answer: the cause and what mends it, or where it answers and since when.',
+    args: args({ model }),
+    load: () => import('./why-model.js')
+  },
+  why_request: {
+    summary: 'What became of a request and why it failed: where it ran, what took how long, what went on.',
+    args: args({ id: word('Its command or task id, also behind a prefix such as msg_.') }),
+    load: () => import('./why-request.js')
+  },
+  fit: {
+    summary: 'Whether a model can be placed: on which nodes, the sums of memory, what would make it fit.',
+    args: { ...args({ model, without: word('Name of a node that takes no part.') }), required: ['model'] },
+    load: () => import('./fit.js')
+  },
+  what_if: {
+    summary: 'What would happen if a node died: instances and files lost, quorum, master, store.',
+    args: args({ node: word('Name or id of the node.') }),
+    load: () => import('./what-if.js')
+  }
+} as const satisfies Record<string, ToolDecl>

@@ -1,0 +1,125 @@
+import { fact, isVerbError, quoted, showSpan, unread } from '../../../kernel/cli/index.js'
+import type {
+  Declared, Evidence, Fact, Finding, Tool, ToolContext, VerbError
+} from '../../../kernel/cli/index.js'
+import { gather, isKnown, unknownText } from './request-facts.js'
+import type { RequestFacts } from './request-facts.js'
+import { storyOf } from './request-story.js'
+import type { Story } from './request-story.js'
+
+const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
+
+/** The id of a command or task in a word, also behind the prefix of an answer's id; null without one. */
+export function requestIdIn (word: string): string | null {
+  return word.includes('/') ? null : UUID.exec(word)?.[1]?.toLowerCase() ?? null
+}
+
+/** What became of a request; `nothing` says why nothing is known of it. */
+export type RequestWhy = { story: Story, nothing?: never } | { nothing: string, facts: RequestFacts }
+
+/** Looks at all that is known of a request. Gives the refusal where not even the state is shown. */
+export async function whyRequest (
+  ctx: Pick<ToolContext, 'look' | 'nowMs' | 'declared'>, id: string
+): Promise<RequestWhy | VerbError> {
+  const facts = await gather(ctx, id)
+  if (isVerbError(facts)) return facts
+  if (!isKnown(facts)) return { nothing: unknownText(facts), facts }
+  const remedies = remediesOf(await ctx.declared())
+  return { story: storyOf(facts, (reason) => remedies[reason]?.remedy ?? null) }
+}
+
+function remediesOf ({ manifests }: Declared): Partial<Record<string, { remedy: string }>> {
+  return Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as
+    Record<string, { remedy: string }>
+}
+
+/** What became of a request, and why. */
+export default {
+  async run (ctx, { id: word }) {
+    const id = requestIdIn(word)
+    if (id === null) return { facts: [], unknown: [`${word} is no id of a command or task.`] }
+    const why = await whyRequest(ctx, id)
+    if (isVerbError(why)) return { facts: [], unknown: [unread('The state of the cluster', why)] }
+    if (why.nothing !== undefined) {
+      return { facts: [], unknown: why.nothing.split('\n').map((line) => `${line.trim()}.`) }
+    }
+    return findingOf(why.story)
+  }
+} satisfies Tool<{ id: string }>
+
+/** Events around a request that may be the cause of its end, the likeliest first, and what each is called. */
+const CAUSES: Readonly<Record<string, string>> = {
+  NodeTimedOut: 'node_lost', NodeRemoved: 'node_removed', NodeRestarted: 'node_restarted',
+  ProtocolViolation: 'protocol_violation', RunnerFailed: 'runner_failed',
+  InstanceFailureRecorded: 'runner_failed', DownloadFailed: 'files_missing',
+  InstanceUnloaded: 'model_unloaded', SessionChanged: 'session_changed', InstanceDeleted: 'model_stopped'
+}
+
+const LEVELS = { completed: 'ok', failed: 'fail', cancelled: 'info', open: 'info', unknown: 'info' } as const
+const ENDS = {
+  completed: 'ended well', failed: 'failed', cancelled: 'was cancelled', open: 'is still under way',
+  unknown: 'is over, and nobody noted how it ended'
+} as const
+
+/** The account of a request as facts: how it ended, what may be the cause, and where the time went. Pure. */
+export function findingOf (story: Story): Finding {
+  const { asked, ended, ran, tookMs, around, unseen, id } = story
+  const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
+  const evidence: Evidence[] = [
+    ...asked.taskId === null || story.parts.length === 0
+      ? []
+      : [{ kind: 'trace', taskId: asked.taskId } as const],
+    ...ended.reason === null ? [] : [{ kind: 'error', reason: ended.reason } as const],
+    ...asked.at === null ? [] : [{ kind: 'time', at: asked.at } as const]
+  ]
+  const where = ran.length === 0 ? '' : ` on ${ran.join(', ')}`
+  const took = tookMs === null ? '' : ` after ${showMs(tookMs)}`
+  const why = [ended.reason, ended.message].filter((text) => text !== null && text !== '').join(': ')
+  const what = `${asked.kind ?? 'something'} of ${asked.modelId ?? 'a model that nobody noted'}` +
+    (asked.at === null ? '' : `, asked at ${asked.at}`)
+  const text = `The request ${id} (${what}) ${ENDS[ended.how]}${where}${took}` +
+    `${why === '' ? '' : `: ${bare(why)}`}.`
+  const main = fact(LEVELS[ended.how], `request_${ended.how}`, text,
+    { about, evidence, remedy: sentence(story.next[0]) })
+  const events = around.map(({ idx, at, name, text }) =>
+    fact('info', CAUSES[name] ?? 'event', `${at}: ${bare(text)}.`,
+      { about, evidence: [{ kind: 'event', idx, at, name }] }))
+  const causes = Object.values(CAUSES).filter((code, i, all) => all.indexOf(code) === i)
+    .flatMap((code) => events.filter((fact) => fact.code === code))
+  return {
+    facts: [main, ...causes, ...timesOf(story, about), ...events.filter((fact) => !causes.includes(fact)),
+      ...logsOf(story, about)],
+    unknown: unseen.map((text) => `Not looked at: ${text}.`)
+  }
+}
+
+/** A next step as a sentence with its command in backticks. */
+function sentence (step: string | undefined): string | null {
+  if (step === undefined) return null
+  return step.includes('`') ? step : `${step.replace(/svc .*$/, '`$&`')}${step.endsWith('.') ? '' : '.'}`
+}
+
+function timesOf ({ parts, tookMs, id, asked }: Story, about: readonly string[]): Fact[] {
+  if (parts.length === 0 || tookMs === null) return []
+  const longest = [...parts].sort((a, b) => b.tookMs - a.tookMs).slice(0, 4)
+  const said = longest.map((part) => `${showMs(part.tookMs)} it ${part.words} (${part.node})`)
+  const taskId = asked.taskId ?? id
+  return [fact('info', 'request_times', `Of ${showMs(tookMs)}: ${said.join('; ')}.`, {
+    about, evidence: [{ kind: 'trace', taskId }],
+    remedy: `Every step with its time: \`svc traces ${taskId}\`.`
+  })]
+}
+
+function logsOf ({ logs }: Story, about: readonly string[]): Fact[] {
+  return logs.map(({ at, node, text }) => fact('info', 'log', `${node} noted at ${at}: ${bare(text)}.`,
+    { about, evidence: [{ kind: 'log', node, at }] }))
+}
+
+const bare = (text: string): string => quoted(text, 500).replace(/\.$/, '')
+
+/** A length of time: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
+export function showMs (ms: number): string {
+  if (ms < 10) return `${ms.toFixed(1)} ms`
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : showSpan(ms / 1000)
+}

@@ -1,0 +1,71 @@
+import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
+import type { Route, RouteQuery, VirtualModel } from '../service.js'
+import { bad, follow, good, noInstance, requestLink } from './chain.js'
+import type { ModelChain } from './chain.js'
+import type { RoutingParts } from './routing.js'
+
+/** The models that plugins of this node answer for themselves. */
+export class VirtualModels {
+  readonly #models = new Map<string, VirtualModel>()
+  /** What the routes to them were asked for. */
+  readonly #queries = new WeakMap<Route, RouteQuery>()
+
+  /** `Runners.virtual`. */
+  add (modelId: string, model: VirtualModel): () => void {
+    this.#models.set(modelId, model)
+    return () => { this.#models.delete(modelId) }
+  }
+
+  /** The cards of those that are to be seen. */
+  cards (): ModelCard[] { return [...this.#models.values()].flatMap((model) => model.card() ?? []) }
+
+  card (modelId: string): ModelCard | undefined { return this.#models.get(modelId)?.card() }
+
+  /** Whether it would be answered now. */
+  ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
+
+  /**
+   * A route without a runner; undefined for any other model. Throws what the model refuses requests with, and
+   * `no_instance` for what it does not do.
+   */
+  route (
+    query: RouteQuery, { newId, self: { nodeId, installId } }: Pick<RoutingParts, 'newId' | 'self'>
+  ): Route | undefined {
+    const { modelId, capability, trace } = query
+    const model = this.#models.get(modelId)
+    if (model === undefined) return undefined
+    const refusal = model.refusal()
+    if (refusal !== null) throw refusal
+    const { broken } = chainOf(modelId, model, capability)
+    if (broken !== null) throw noInstance(modelId, broken)
+    const route: Route = {
+      taskId: newId(), nodeId, installId, instanceId: '', runnerId: '', modelId, trace
+    }
+    this.#queries.set(route, query)
+    return route
+  }
+
+  /** As `Runners.open`; undefined for a route to a runner. */
+  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> | undefined {
+    const query = this.#queries.get(route)
+    return query && this.#models.get(route.modelId)?.open(task, query, signal)
+  }
+
+  /** The chain of a model that needs no files, no backend and no instance; undefined for any other. */
+  chain (modelId: string, capability: string | null): ModelChain | undefined {
+    const model = this.#models.get(modelId)
+    return model && chainOf(modelId, model, capability)
+  }
+}
+
+function chainOf (modelId: string, model: VirtualModel, capability: string | null): ModelChain {
+  const [refusal, card] = [model.refusal(), model.card()]
+  const refuses = card === undefined ? 'card' : 'runner'
+  return follow((link) => {
+    if (refusal !== null && link === refuses) {
+      return bad(refusal.reason, refusal.message.replace(/\.$/, ''), String(refusal.details['remedy'] ?? ''))
+    }
+    if (link === 'request') return requestLink({ capability, card: card ?? null, modelId })
+    return good('answered by the node itself')
+  }, (link) => link === 'runner')
+}
