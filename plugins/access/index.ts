@@ -40,6 +40,21 @@ export default definePlugin({
       }
     }
   },
+  tools: {
+    tokens: {
+      summary: 'The tokens of the node that is asked: which have ended, and what each may do.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: {
+          about: {
+            type: 'string', maxLength: 4000,
+            description: 'Words among which the label or id of a token stands: only that one is told.'
+          }
+        }
+      },
+      load: () => import('./tools/tokens.js')
+    }
+  },
   verbs: {
     'token create': {
       summary: 'make a token; it is shown once',

@@ -1,5 +1,6 @@
 import { checkClocks, fail, isVerbError, ok, plain, showBytes, warn } from '../../kernel/cli/index.js'
 import type { Check, Checker, ClockReading } from '../../kernel/cli/index.js'
+import { LATE_MS, silenceOf } from './warnings.js'
 
 /** A runner as its node reports it. */
 interface Runner {
@@ -28,17 +29,21 @@ export interface Insides {
   resources: { eventLoopDelayMs?: { p99: number }, heapUsedBytes?: number, heapLimitBytes?: number }
   supervisorRunners: Runner[]
   warnings: string[]
+  /** An older node does not tell them. */
+  warningCodes?: string[]
 }
 
 /** The answer of GET /v1/diagnostics/cluster. */
 export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 
-/** An event loop later than this answers slowly, ms. */
-const LATE_MS = 250
+/** A runner that was started again this often dies again and again. */
+const RESTARTS_MANY = 3
 /** A heap fuller than this may run over. */
 const HEAP_FULL = 0.85
-/** A runner with work inside that gave nothing for this long may hang, seconds. */
-const SILENT_SECONDS = 30
+/** Warnings of a node that are told here with a command that fits, or are over. */
+const TOLD = new Set([
+  'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
+])
 
 /** What the nodes report of their insides, and of each other's clocks. */
 export default {
@@ -70,39 +75,55 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
   if (diagnostics === null) {
     // A node that is away has a check of its own.
     return live && error !== null
-      ? [warn(`inside ${node}`, plain(error.message), 'Run `svc doctor` on that machine.')]
+      ? [warn(`inside ${node}`, plain(error.message), 'Run `svc doctor` on that machine.',
+          { code: 'node_silent', about: [node] })]
       : []
   }
-  const { resources, supervisorRunners, warnings } = diagnostics
+  const { resources, supervisorRunners, warnings, warningCodes = [] } = diagnostics
   return [
     ...supervisorRunners.flatMap((runner) => checkRunner(node, runner)),
     ...checkHold(node, supervisorRunners),
     ...checkProcess(node, resources),
-    // Those are told above, with a command that fits.
-    ...warnings.filter((text) => !/^The (runner of|event loop) /.test(text)).map((text) =>
-      warn(`inside ${node}`, plain(text), `More about it: svc logs --node ${node} --level warn`))
+    ...warnings.flatMap((text, i) => {
+      const code = warningCodes[i] ?? 'node_warning'
+      return TOLD.has(code) ? [] : [warn(`inside ${node}`, plain(text),
+        `More about it: \`svc logs --node ${node} --level warn\`.`, { code, about: [node] })]
+    })
   ]
 }
 
 function checkRunner (node: string, runner: Runner): Check[] {
   const model = plain(runner.modelId)
   const name = `runner of ${model} on ${node}`
-  const logs = `svc logs --node ${node} --model ${model}`
+  const logs = `\`svc logs --node ${node} --model ${model}\``
+  const about = [model, node]
   const times = `${runner.restarts} restart${runner.restarts === 1 ? '' : 's'}`
   if (runner.statusKind === 'RunnerFailed') {
     return [fail(name, `given up after ${times}`,
-      `Why: ${logs}; then svc stop ${model} and svc place ${model}`)]
+      `Why: ${logs}; then \`svc stop ${model}\` and \`svc place ${model}\`.`,
+      { code: 'runner_failed', about })]
   }
-  // What it gave before it got this work says nothing: it is in its status since then.
-  const silent = Math.min(runner.secondsSinceForward ?? Infinity, runner.secondsInStatus)
-  const stalled = runner.inProgressTasks.length > 0 && silent > SILENT_SECONDS
+  const tasks = runner.inProgressTasks
+  const silent = silenceOf(runner)
   return [
-    ...runner.restarts > 0 ? [warn(name, times, `Why: ${logs}`)] : [],
-    ...stalled
-      ? [warn(name, `works on ${runner.inProgressTasks.length} requests and gave nothing for ` +
-      `${Math.round(silent)} s`, `What they wait for: svc why ${runner.inProgressTasks[0]!}`)]
-      : []
+    ...checkRestarts(name, runner, { logs, about }),
+    ...silent === null ? []
+      : [warn(name, `works on ${tasks.length} requests and gave nothing for ${silent} s`,
+          `What they wait for: \`svc why ${tasks[0]!}\`.`,
+          { code: 'runner_silent', about })]
   ]
+}
+
+/** One that died and is back is no fault; one that dies again and again is. */
+function checkRestarts (
+  name: string, { restarts, statusKind }: Runner, { logs, about }: { logs: string, about: string[] }
+): Check[] {
+  if (restarts === 0) return []
+  const times = `${restarts} restart${restarts === 1 ? '' : 's'}`
+  const well = statusKind === 'RunnerReady' || statusKind === 'RunnerRunning'
+  return well && restarts < RESTARTS_MANY
+    ? [ok(name, `${times}; it is ready again`, { code: 'runner_restarted', about })]
+    : [warn(name, times, `Why: ${logs}.`, { code: 'runner_restarts', about })]
 }
 
 /** What runners could do that nobody asked them for. The engines parse files of strangers. */
@@ -110,11 +131,12 @@ function checkHold (node: string, runners: Runner[]): Check[] {
   const name = `runners of ${node}`
   if (runners.some(({ hold }) => hold === 'none')) {
     return [ok(name, 'they may read and do what the node may: plugins.runners.confine is off, or this ' +
-      'system has no setpriv with --no-new-privs')]
+      'system has no setpriv with --no-new-privs', { code: 'runners_unconfined', about: [node] })]
   }
   if (!runners.some(({ hold }) => hold === 'privileges')) return []
   return [ok(name, 'they get no new rights, but may read what the node may: setpriv of util-linux 2.40 or ' +
-    'newer and a kernel with Landlock would hold them to their files')]
+    'newer and a kernel with Landlock would hold them to their files',
+  { code: 'runners_half_confined', about: [node] })]
 }
 
 function checkProcess (
@@ -124,12 +146,14 @@ function checkProcess (
   const full = heapUsedBytes / heapLimitBytes
   return [
     ...late > LATE_MS
-      ? [warn(`event loop of ${node}`, `late by ${Math.round(late)} ms (p99): it answers slowly`,
-          'Look for what keeps that machine busy: svc status, svc ps')]
+      // The node itself says when it is late now: this is of all the time since it started.
+      ? [ok(`event loop of ${node}`, `it was late by ${Math.round(late)} ms in the worst hundredth of the ` +
+      'time since it started', { code: 'loop_was_late', about: [node] })]
       : [],
     ...full > HEAP_FULL
       ? [warn(`heap of ${node}`, `${showBytes(heapUsedBytes)} of ${showBytes(heapLimitBytes)} in use`,
-          'Run `svc capture` on that machine for a report, and restart the node when it is idle.')]
+          'Run `svc capture` on that machine for a report, and restart the node when it is idle.',
+          { code: 'heap_full', about: [node] })]
       : []
   ]
 }

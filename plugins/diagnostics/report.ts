@@ -45,11 +45,16 @@ export interface NodeDiagnostics {
   dials: readonly DialReport[]
   plugins: PluginReport[]
   warnings: string[]
+  /** What each of the warnings is called. */
+  warningCodes: string[]
 }
 
 /** Puts the report together; never a prompt, a text or a secret. Pure. */
 export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
   const { inspection, runners, process: { pid, memory } } = input
+  const warnings = [
+    ...inspection.warnings().map((text) => ({ code: 'node_warning', text })), ...warningsOf(input)
+  ]
   const alive = runners.filter((r) => r.pid !== null && r.processAlive)
   return {
     generatedAt: input.now,
@@ -64,7 +69,8 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),
     dials: inspection.dials(),
     plugins: inspection.plugins(),
-    warnings: [...inspection.warnings(), ...warningsOf(input)]
+    warnings: warnings.map(({ text }) => text),
+    warningCodes: warnings.map(({ code }) => code)
   }
 }
 

@@ -29,7 +29,8 @@ const node = {
       placements: list,
       dials: list,
       plugins: list,
-      warnings: { type: 'array', items: text }
+      warnings: { type: 'array', items: text },
+      warningCodes: { type: 'array', items: text, description: 'what each of the warnings is called' }
     }
   }
 } as const

@@ -16,55 +16,74 @@ export interface WarningsInput {
   stores: Stores
 }
 
+/** What an operator should look at. */
+export interface Warning {
+  code: string
+  /** One sentence with the next step. */
+  text: string
+}
+
 /** A loop that is later than this answers slowly, ms. */
-const LATE_MS = 250
+export const LATE_MS = 250
 /** A runner with work inside that gave nothing for this long may hang, seconds. */
 const SILENT_SECONDS = 30
 
-/** What an operator should look at, one sentence each with the next step. Pure. */
-export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): string[] {
+/** What tells whether a runner hangs. */
+type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
+
+/** For how long a runner with work inside gave nothing, seconds; null where that is not for long. */
+export function silenceOf (runner: Working): number | null {
+  const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
+  // What it gave before it got this work says nothing: it is in its status since then.
+  const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
+  return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
+}
+
+/** What an operator should look at. Pure. */
+export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Warning[] {
   const late = loopDelayMs.p99 > LATE_MS
-    ? [`The event loop was late by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the node ` +
-      'answers slowly. Look for a busy machine, or spread the streams over more nodes.']
+    ? [{
+        code: 'loop_was_late',
+        text: `The event loop was late by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the ` +
+          'node answers slowly. Look for a busy machine, or spread the streams over more nodes.'
+      }]
     : []
   return [...late, ...runners.flatMap(aboutRunner), ...aboutStores(stores)]
 }
 
-function aboutRunner (runner: RunnerReport): string[] {
+function aboutRunner (runner: RunnerReport): Warning[] {
   const { runnerId, modelId, statusKind, restarts, inProgressTasks, chunks } = runner
   const who = `The runner of ${modelId} (${runnerId})`
-  const said: string[] = []
-  if (statusKind === 'RunnerFailed') {
-    said.push(`${who} was given up after ${restarts} restart(s); its flight recorder says why. ` +
-      'Place it again.')
-  } else if (restarts > 0) {
-    said.push(`${who} was started again ${restarts} time(s); its flight recorder says why.`)
-  }
-  // What it gave before it got this work says nothing: it is in its status since then.
-  const silent = Math.min(runner.secondsSinceForward ?? Infinity, runner.secondsInStatus)
-  if (inProgressTasks.length > 0 && silent > SILENT_SECONDS) {
-    said.push(`${who} works on ${inProgressTasks.length} task(s) and gave nothing for ` +
-      `${Math.round(silent)} s. POST /v1/diagnostics/node/runners/${runnerId}/cancel ` +
-      'ends them.')
-  }
-  if (chunks.dropped > 0) said.push(`${who} sent ${chunks.dropped} chunk(s) that were dropped.`)
-  return said
+  const silent = silenceOf(runner)
+  const said: [code: string, applies: boolean, text: string][] = [
+    ['runner_failed', statusKind === 'RunnerFailed',
+      `${who} was given up after ${restarts} restart(s); its flight recorder says why. Place it again.`],
+    ['runner_restarts', statusKind !== 'RunnerFailed' && restarts > 0,
+      `${who} was started again ${restarts} time(s); its flight recorder says why.`],
+    ['runner_silent', silent !== null,
+      `${who} works on ${inProgressTasks.length} task(s) and gave nothing for ${silent} s. ` +
+      `POST /v1/diagnostics/node/runners/${runnerId}/cancel ends them.`],
+    ['chunks_dropped', chunks.dropped > 0, `${who} sent ${chunks.dropped} chunk(s) that were dropped.`]
+  ]
+  return applying(said)
 }
 
-function aboutStores ({ eventLog, shipping, gossip }: Stores): string[] {
-  const said: string[] = []
-  if (eventLog !== null && eventLog.mode === 'counting-only') {
-    said.push(`The event log only counts (${eventLog.counted} so far): free space on the home's volume.`)
-  }
-  if (eventLog !== null && eventLog.dropped > 0) {
-    said.push(`The event log dropped ${eventLog.dropped} event(s): its disk is too slow.`)
-  }
-  if (shipping !== null && (shipping.failures > 0 || shipping.dropped > 0)) {
-    said.push(`Log lines are not taken at logging.ingest_url (${shipping.dropped} dropped): ` +
-      `${shipping.problem ?? 'it works again'}.`)
-  }
-  if (gossip !== null && gossip.enabled && gossip.publishFailures > 0) {
-    said.push(`${gossip.publishFailures} reading(s) could not be sent to other nodes; the log says why.`)
-  }
-  return said
+function aboutStores ({ eventLog, shipping, gossip }: Stores): Warning[] {
+  const said: [code: string, applies: boolean, text: string][] = [
+    ['event_log_counting', eventLog?.mode === 'counting-only',
+      `The event log only counts (${eventLog?.counted} so far): free space on the home's volume.`],
+    ['event_log_dropping', (eventLog?.dropped ?? 0) > 0,
+      `The event log dropped ${eventLog?.dropped} event(s): its disk is too slow.`],
+    [shipping?.problem == null ? 'log_shipping_back' : 'log_shipping_failed',
+      (shipping?.failures ?? 0) > 0 || (shipping?.dropped ?? 0) > 0,
+      `Log lines are not taken at logging.ingest_url (${shipping?.dropped} dropped): ` +
+      `${shipping?.problem ?? 'it works again'}.`],
+    ['readings_unsent', gossip?.enabled === true && gossip.publishFailures > 0,
+      `${gossip?.publishFailures} reading(s) could not be sent to other nodes; the log says why.`]
+  ]
+  return applying(said)
+}
+
+function applying (said: readonly [code: string, applies: boolean, text: string][]): Warning[] {
+  return said.filter(([, applies]) => applies).map(([code, , text]) => ({ code, text }))
 }

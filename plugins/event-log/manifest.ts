@@ -7,6 +7,10 @@ import type { ConflictDecl, EventDecl, Manifest } from '../../kernel/index.js'
 
 const idx = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const
+const moment = {
+  type: 'string', minLength: 1, maxLength: 40,
+  description: 'A time (ISO-8601), a span back from now such as 10m, or an index of the event log.'
+} as const
 
 /** Durable events of the log. */
 const events = {
@@ -49,6 +53,28 @@ export const manifest = {
   state: { lastEventAppliedIdx: 'Index of the newest control event this node has in its log.' },
   variables: { SVC_EVENTLOG_FLOOR_BYTES: 'Free bytes below which no event is written, for tests.' },
   checks: { eventLog: { summary: 'Whether events are kept.', load: () => import('./cli/doctor.js') } },
+  tools: {
+    events: {
+      summary: 'What happened in the cluster in a time, the last hour where none is given: losses, ' +
+        'failures, elections, placements.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: {
+          from: moment, to: moment,
+          about: {
+            type: 'string', minLength: 1, maxLength: 200,
+            description: 'Only what is about this node, model, instance, request or kind of event.'
+          }
+        }
+      },
+      load: () => import('./tools/events.js')
+    },
+    cluster_then: {
+      summary: 'What the cluster was like at an earlier moment: master, nodes, instances.',
+      args: { type: 'object', additionalProperties: false, required: ['at'], properties: { at: moment } },
+      load: () => import('./tools/then.js')
+    }
+  },
   verbs: {
     events: {
       summary: 'show what happened in the cluster, or follow it',

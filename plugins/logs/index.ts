@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { ClusterService, definePlugin, kernelError, LogRingService } from '../../kernel/index.js'
+import { ClusterService, definePlugin, kernelError, LogRingService, logLevels } from '../../kernel/index.js'
 import type { Cluster, Context, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
 import { followCluster } from './cluster-follow.js'
@@ -21,6 +21,24 @@ export default definePlugin({
   consumes: { ring: LogRingService, cluster: ClusterService },
   provides: { shipping: ShippingService },
   routes,
+  tools: {
+    logs: {
+      summary: 'The newest lines of the nodes\' logs, warnings and worse unless a level is asked for.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: {
+          node: { type: 'string', minLength: 1, maxLength: 100, description: 'Only of this node.' },
+          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only about this model.' },
+          from: {
+            type: 'string', minLength: 1, maxLength: 40,
+            description: 'From this time on (ISO-8601), or a span back from now such as 10m.'
+          },
+          level: { enum: [...logLevels], description: 'Lowest level.' }
+        }
+      },
+      load: () => import('./tools/logs.js')
+    }
+  },
   verbs: {
     logs: {
       summary: 'show the newest log lines of all nodes in order of time, or follow them',

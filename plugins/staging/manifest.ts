@@ -18,6 +18,21 @@ export const manifest = {
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
   checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },
+  tools: {
+    disks: {
+      summary: 'Room on the disk of each node and in the store, and what this node keeps of models.',
+      args: { type: 'object', additionalProperties: false, properties: {} },
+      load: () => import('./tools/disks.js')
+    },
+    downloads: {
+      summary: 'Downloads of models into the store and copies to nodes: failed, paused, under way.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: { model: { type: 'string', minLength: 1, maxLength: 512 } }
+      },
+      load: () => import('./tools/downloads.js')
+    }
+  },
   variables: {
     SVC_HUB_TOKEN: 'Token of the hub.',
     SVC_HUB_TOKEN_HOST: 'The host that gets it.'

@@ -1,9 +1,10 @@
-import { defineService } from '../../kernel/index.js'
-import type { ModelCard, NodeView } from '../../kernel/index.js'
+import { defineService, kernelError } from '../../kernel/index.js'
+import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy } from './types.js'
 
 export type { DownloadView } from './transfer/job.js'
+export { takesTools } from './cards/model-list.js'
 export { whereOf } from './cli/api.js'
 
 /** Where the card of a model comes from; a later one counts more. */
@@ -25,6 +26,13 @@ export interface Judgement { available: boolean, brokenLink: string | null, reme
 
 /** Looks at what is there once; the judgement of any model by that. */
 export type Judge = () => Promise<(modelId: string) => Judgement>
+
+/** The refusal to fetch or place a model that the nodes answer for themselves. */
+export function virtualModel (modelId: string): SvcError {
+  const message = `${modelId} is answered by every node itself: it has no files and cannot be placed.`
+  return kernelError('invalid_request', message,
+    { param: 'model_id', remedy: `Ask it: \`svc run ${modelId} "is everything fine?"\`.` })
+}
 
 /** Models on disk, for those that run them. */
 export interface Models {
@@ -52,6 +60,10 @@ export interface Models {
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
   judge (judge: Judge): () => void
+  /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
+  virtual (cards: () => readonly ModelCard[]): () => void
+  /** Whether that is one of them: it has no files and cannot be placed. */
+  isVirtual (modelId: string): boolean
   /** Transfers of models by node id, as /state shows them under `downloads`. */
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */

@@ -59,6 +59,18 @@ export const manifest = {
     }
   },
   state: { tracingEnabled: 'Whether new requests are traced.' },
+  tools: {
+    slow: {
+      summary: 'Why requests are slow: where their time goes, queues, links, busy nodes.',
+      args: {
+        type: 'object', additionalProperties: false,
+        properties: {
+          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only of this model.' }
+        }
+      },
+      load: () => import('./tools/slow.js')
+    }
+  },
   verbs: {
     traces: {
       summary: 'show what took how long in single requests, or switch that on and off',

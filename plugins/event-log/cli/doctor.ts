@@ -18,7 +18,9 @@ export function checkEventLog ({ mode, counted, firstIdx, nextIdx }: EventLogHea
   if (mode === 'normal') return ok('event log', nextIdx <= firstIdx ? 'no events yet' : kept)
   if (mode === 'counting-only') {
     return fail('event log', `events are only counted, not written (${counted} so far): the disk is full`,
-      'Free space on the volume of the home; with 2.5 GiB free it ends by itself: svc purge')
+      'Free space on the volume of the home: `svc purge`; with 2.5 GiB free it ends by itself.',
+      { code: 'event_log_counting' })
   }
-  return warn('event log', `${plain(mode)}: ${kept}`, 'Its log says why: svc logs --grep "event log"')
+  return warn('event log', `${plain(mode)}: ${kept}`, 'Its log says why: `svc logs --grep "event log"`.',
+    { code: 'event_log_memory' })
 }

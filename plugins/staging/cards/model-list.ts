@@ -6,12 +6,16 @@ export interface ModelPresence {
   installed: boolean
   ready: boolean
   created: number
+  /** A plugin answers it: it has no files. */
+  virtual: boolean
   /** Left out where nobody judges. */
   judgement?: Judgement | undefined
 }
 
 /** The entry of a card in `GET /v1/models`. Megabytes are of 2^20 bytes, rounded up. */
-export function modelListEntry (card: ModelCard, { installed, ready, created, judgement }: ModelPresence) {
+export function modelListEntry (
+  card: ModelCard, { installed, ready, created, judgement, virtual }: ModelPresence
+) {
   return {
     id: card.modelId,
     object: 'model',
@@ -31,6 +35,7 @@ export function modelListEntry (card: ModelCard, { installed, ready, created, ju
     audio: audioOf(card),
     installed,
     ready,
+    virtual,
     // Whether it can be asked, else the first broken link of its availability chain and what mends it; null
     // where no plugin runs models.
     available: judgement?.available ?? null,
@@ -39,17 +44,22 @@ export function modelListEntry (card: ModelCard, { installed, ready, created, ju
   }
 }
 
+/** True for a chat model that calls the tools it is given. */
+export function takesTools ({ tasks, support }: Pick<ModelCard, 'tasks' | 'support'>): boolean {
+  const tools = Object.hasOwn(support, 'tools') ? support['tools'] : undefined
+  return tasks.includes('chat') && tools !== undefined && !tools.startsWith('no effect')
+}
+
 /** What a request to the model may ask for. */
 function capabilitiesOf ({ tasks, support }: ModelCard) {
   const has = (task: string): boolean => tasks.includes(task)
-  const tools = Object.hasOwn(support, 'tools') ? support['tools'] : undefined
   return {
     chat: has('chat'),
     completions: has('completions'),
     embeddings: has('embeddings'),
     tts: has('tts'),
     streaming: has('chat') || has('completions') || has('tts'),
-    tools: has('chat') && tools !== undefined && !tools.startsWith('no effect'),
+    tools: takesTools({ tasks, support }),
     vision: false
   }
 }

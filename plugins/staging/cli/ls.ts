@@ -10,6 +10,7 @@ interface ListEntry {
   storage_size_megabytes?: number
   installed?: boolean
   ready?: boolean
+  virtual?: boolean
 }
 
 export interface ModelRow {
@@ -25,7 +26,7 @@ export default {
     const [copies, { data }] = await Promise.all([
       readCopies(ctx), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
     ])
-    const models = joinModels(data, copies)
+    const models = joinModels(data.filter(({ virtual }) => virtual !== true), copies)
     if (ctx.out.json) ctx.out.value({ models })
     else if (models.length === 0) {
       ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')

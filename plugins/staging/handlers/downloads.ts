@@ -10,7 +10,7 @@ import type { StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
-import { modelIn } from './request.js'
+import { modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 type Reason = keyof typeof errors
@@ -120,6 +120,7 @@ export async function startDownload (
     throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
       { authority: 'operator' })
   }
+  refuseVirtual(manager, modelId)
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options)
   try {

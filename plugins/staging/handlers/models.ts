@@ -20,14 +20,19 @@ export async function models (manager: ModelManager): Promise<unknown> {
   const live = manager.catalogue.copies().filter((copy) => copy.live)
   const installed = new Set(live.map(({ modelId }) => modelId))
   const host = manager.access.known()
-  const data = [...manager.catalogue.cards().values()]
-    .sort((a, b) => a.card.modelId < b.card.modelId ? -1 : 1)
-    .map(({ card }) => modelListEntry(card, {
-      installed: installed.has(card.modelId),
-      ready: ready.has(card.modelId),
-      created: createdOf(manager, card.modelId, host),
-      judgement: judge?.(card.modelId)
-    }))
+  const virtual = manager.virtual()
+  const data = [...[...manager.catalogue.cards().values()].map(({ card }) => card), ...virtual]
+    .sort((a, b) => a.modelId < b.modelId ? -1 : 1)
+    .map((card) => {
+      const judgement = judge?.(card.modelId)
+      const isVirtual = virtual.includes(card)
+      return modelListEntry(card, {
+        installed: installed.has(card.modelId),
+        ready: isVirtual ? judgement?.available === true : ready.has(card.modelId),
+        created: createdOf(manager, card.modelId, host),
+        judgement, virtual: isVirtual
+      })
+    })
   return { object: 'list', data }
 }
 
@@ -45,6 +50,8 @@ export function copies (manager: ModelManager): unknown {
 /** GET /models/{id}/card, with the files where any node that can be asked knows them. */
 export async function card (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
+  const virtual = manager.virtual().find((one) => one.modelId === modelId)
+  if (virtual !== undefined) return { model_id: modelId, origin: 'bundled', card: virtual, copies: [] }
   const known = manager.catalogue.cards().get(modelId)
   if (known === undefined) {
     throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)

@@ -4,7 +4,7 @@ import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { Purged } from '../space/evictor.js'
 import { apiError } from './downloads.js'
-import { either, modelIdOf, modelIn } from './request.js'
+import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** What a purge did on one node. */
@@ -66,6 +66,7 @@ async function everywhere (
 export async function remove (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const { store, access, ctx } = manager
+  refuseVirtual(manager, modelId)
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
   if (store.offer(modelId)?.bundled === true) {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)

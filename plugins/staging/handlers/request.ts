@@ -1,6 +1,8 @@
 import { kernelError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
+import type { ModelManager } from '../manager/manager.js'
+import { virtualModel } from '../service.js'
 
 /** A model id out of a request. Throws `invalid_request` naming the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
@@ -23,4 +25,9 @@ export function either<T> (
     throw kernelError('invalid_request', message, { issues: [{ path: `/${snake}`, message }] })
   }
   return (body[camel] ?? body[snake]) as T | undefined
+}
+
+/** Throws for a model that plugins answer for themselves: there is nothing to fetch or to remove. */
+export function refuseVirtual ({ virtual }: Pick<ModelManager, 'virtual'>, modelId: string): void {
+  if (virtual().some((card) => card.modelId === modelId)) throw virtualModel(modelId)
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { createLearning } from '../../../kernel/index.js'
-import type { Clock, Cluster } from '../../../kernel/index.js'
+import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
 import { deriveCard } from '../cards/derive.js'
 import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
@@ -64,6 +64,8 @@ export class ModelManager {
   store: Store | null = null
   /** Set by whoever runs models. */
   judge: Judge | null = null
+  /** The cards of the models that plugins answer for themselves. */
+  virtual: () => readonly ModelCard[] = () => []
   readonly opened: Promise<void>
   readonly #serving = new Set<string>()
   /** Digests of what the store has, as they were told last. */

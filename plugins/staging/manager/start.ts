@@ -141,6 +141,11 @@ export function modelsService (manager: ModelManager): Models {
       manager.judge = judge
       return () => { manager.judge = null }
     },
+    virtual (cards) {
+      manager.virtual = cards
+      return () => { manager.virtual = () => [] }
+    },
+    isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
     transfers: () => manager.gossip.view(),
     silentStore: () => manager.access.silent(),
     cards: () => [...manager.catalogue.cards().values()],

@@ -63,7 +63,7 @@ export class StoreAccess {
   none (): SvcError {
     if (!this.#learning()) return this.#ctx.error('store_not_configured')
     const message = 'This node is only just meeting the others and has not been told yet where the store is.'
-    return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1 })
+    return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1, learning: true })
   }
 
   /** The store host while it does not tell what it has. */

@@ -46,8 +46,7 @@ export class LocalCopies {
     const whole = async (what: string, work: () => Promise<void>): Promise<void> => {
       await work().catch((err: unknown) => { log.error({ err }, `${what} cannot be read`) })
     }
-    let shipped: BundledModel[] = []
-    await whole('the card of a model that ships', async () => { shipped = bundle.models() })
+    const shipped = bundle.models()
     await Promise.all([
       whole('the folder of staged copies', async () => { await this.#list('staged', staged) }),
       whole('the folder of other versions', async () => { await this.#list('beside', beside) }),

@@ -49,7 +49,7 @@ t.test('cards of the operator', async (t) => {
 })
 
 t.test('an entry of the model list', (t) => {
-  const presence = { installed: true, ready: false, created: 1_700_000_000 }
+  const presence = { installed: true, ready: false, created: 1_700_000_000, virtual: false }
   t.same(modelListEntry(card('acme/x'), presence), {
     id: 'acme/x', object: 'model', created: 1_700_000_000, owned_by: 'svc', name: 'acme/x',
     description: 'A model.', context_length: 512, tags: ['onnx-lm', 'en'], tasks: ['chat', 'completions'],
@@ -59,7 +59,8 @@ t.test('an entry of the model list', (t) => {
       chat: true, completions: true, embeddings: false, tts: false, streaming: true, tools: false,
       vision: false
     },
-    audio: null, installed: true, ready: false, available: null, broken_link: null, remedy: null
+    audio: null, installed: true, ready: false, virtual: false, available: null, broken_link: null,
+    remedy: null
   })
   const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.' }
   t.match(modelListEntry(card('acme/x'), { ...presence, judgement }),

@@ -179,7 +179,7 @@ function far (t: Test): Far {
       stops.push(stop)
       return stop
     } },
-    catalogue: { cards: () => new Map() },
+    catalogue: { cards: () => new Map() }, virtual: () => [],
     derive: async (_folder: string, { modelId }: { modelId: string }) => card(modelId),
     exchange: { exportFolder: (copy: Exported) => { lent.set(copy.modelId, copy); return () => {} } },
     ctx: contextOf(cluster)

@@ -255,7 +255,7 @@ t.test('the files of a card are asked of the store host', async (t) => {
   const entry = { card: short, origin: 'store' }
   const manager = {
     cluster, clock: manualClock(), access, store: null, local: { get: () => undefined },
-    ctx: { error: errorOf },
+    ctx: { error: errorOf }, virtual: () => [],
     catalogue: { cards: () => new Map([[ID, entry]]), copies: () => [] }
   } as unknown as ModelManager
   const ask = async (more = {}): Promise<unknown> =>
@@ -282,4 +282,23 @@ t.test('the list of models tells what can be asked, where somebody judges that',
   stop()
   t.match(await listed(), unjudged)
   t.same(models.copies('acme/mine'), [])
+})
+
+t.test('a model that a plugin answers itself is listed, and has no files', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const models = rig.service(ModelsService)
+  const listed = async (): Promise<unknown> => (await call(rig, 'GET', '/v1/models')).body['data']
+  const stop = models.virtual(() => [card('acme/oracle')])
+  t.match(await listed(), [{ id: 'acme/oracle', virtual: true, installed: false, ready: false }])
+  models.judge(async () => () => ({ available: true, brokenLink: null, remedy: null }))
+  t.match(await listed(), [{ ready: true, available: true }])
+  t.match((await call(rig, 'GET', '/models/acme/oracle/card')).body, { model_id: 'acme/oracle', copies: [] })
+  t.same([models.isVirtual('acme/oracle'), models.isVirtual('acme/mine')], [true, false])
+  t.same([models.card('acme/oracle'), models.cards()], [undefined, []], 'it is not in the catalogue')
+  for (const [method, path] of [['POST', '/download'], ['DELETE', '']] as const) {
+    t.match(await call(rig, method, `/store/models/acme/oracle${path}`, method === 'POST' ? {} : undefined),
+      { status: 400, body: { error: { message: /is answered by every node itself: it has no files/ } } })
+  }
+  stop()
+  t.same(await listed(), [])
 })

@@ -58,8 +58,11 @@ t.test('svc ls', async (t) => {
 t.test('svc ls without models names the next step', async (t) => {
   const node = await nodeOf(t, {
     'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },
-    'GET /v1/models': (response) => { sendJson(response, { object: 'list', data: [] }) }
+    'GET /v1/models': (response) => {
+      sendJson(response, { object: 'list', data: [{ id: 'acme/oracle', ready: true, virtual: true }] })
+    }
   })
-  t.match(await node.run(['ls']), { status: 0, out: /^$/, err: /svc pull org\/name/ })
+  t.match(await node.run(['ls']), { status: 0, out: /^$/, err: /svc pull org\/name/ },
+    'virtual ones have no files')
   t.same(JSON.parse((await node.run(['ls', '--json'])).out), { models: [] })
 })

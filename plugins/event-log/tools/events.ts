@@ -1,0 +1,173 @@
+import { fact, MOMENTS, quoted, readMoment, reading, showTime } from '../../../kernel/cli/index.js'
+import type { Fact, Reading, Tool } from '../../../kernel/cli/index.js'
+import type { EventsPage } from '../reading/page.js'
+import { namesOf } from './names.js'
+import { nodesIn, rankOf, wordsOf } from './words.js'
+import type { NameOf, Payload } from './words.js'
+
+/** How far back is looked when nobody says, ms. */
+const LAST_MS = 3_600_000
+/** Events of a page, and most pages. */
+const PAGE = 1000
+const PAGES_MOST = 5
+/** Clocks of nodes may differ by so much, ms: events are in the order of the log. */
+const SKEW_MS = 60_000
+/** More than so many of a kind about the same thing are told as one. */
+const ALIKE_MOST = 3
+const FACTS_MOST = 40
+
+/** An event with its name and fields. */
+interface Happened { idx: number, at: string, ms: number, kind: string, payload: Payload, nodes: string[] }
+
+/** What is asked for: times in ms, or a place in the log to begin behind. */
+interface Range { since: string, fromMs: number, toMs: number }
+
+/** What happened in a time, the most telling first. */
+export default {
+  async run (ctx, { from, to, about }) {
+    const look = reading(ctx)
+    const range = rangeOf(ctx.nowMs, from, to)
+    if (typeof range === 'string') return { facts: [], unknown: [range] }
+    const read = await eventsIn(look, range)
+    if (read === null) return { facts: [], unknown: look.unknown }
+    const { events: all } = read
+    const used = all.flatMap(({ nodes, at }) => nodes.map((nodeId) => ({ nodeId, at })))
+    const nameOf = await namesOf(look, used)
+    const wanted = about === undefined ? all : all.filter((one) => isAbout(one, about, nameOf))
+    const facts = told(wanted, nameOf, ctx.nowMs)
+    return {
+      facts: [...counting(read.mode), ...facts.length > 0 ? facts : [nothing(range, about, ctx.nowMs)]],
+      unknown: look.unknown
+    }
+  }
+} satisfies Tool<{ from?: string, to?: string, about?: string }>
+
+/** The range that is asked for; a sentence where a moment is none. */
+function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
+  const [first, last] = [from, to].map((text) => text === undefined ? undefined : readMoment(text, nowMs))
+  const bad = first === null ? from : last === null ? to : undefined
+  if (bad !== undefined) return `"${quoted(bad, 60)}" is no moment: ${MOMENTS}.`
+  const byIndex = first !== undefined && /^\d+$/.test(first!)
+  const toMs = last == null || /^\d+$/.test(last) ? nowMs + SKEW_MS : Date.parse(last)
+  const fromMs = byIndex ? 0 : first == null ? Math.min(toMs, nowMs) - LAST_MS : Date.parse(first)
+  return { since: byIndex ? first! : new Date(fromMs).toISOString(), fromMs, toMs }
+}
+
+/** What was read of the log, and how the log is. */
+interface Read { events: Happened[], mode: EventsPage['mode'] }
+
+/** The events of the range, oldest first; null where they cannot be read. */
+async function eventsIn ({ read, unknown }: Reading, range: Range): Promise<Read | null> {
+  const found: Happened[] = []
+  let { since } = range
+  let mode: Read['mode'] = 'normal'
+  for (let pages = 0; pages < PAGES_MOST; pages++) {
+    const query = new URLSearchParams({ since, limit: String(PAGE) })
+    const page = await read<EventsPage>('The events', `/events?${query.toString()}`)
+    if (page === null) return pages === 0 ? null : { events: found, mode }
+    mode = page.mode
+    unknown.push(...missingIn(page, pages === 0 ? range : null))
+    const last = page.events.at(-1)
+    found.push(...page.events.map(happened).filter(({ ms }) => ms >= range.fromMs && ms <= range.toMs))
+    const over = last === undefined || page.events.length < PAGE ||
+      Date.parse(last.at) > range.toMs + SKEW_MS
+    if (over) return { events: found, mode }
+    since = String(last.idx)
+  }
+  unknown.push(`More than ${PAGE * PAGES_MOST} events lie in that time; the later ones were not read.`)
+  return { events: found, mode }
+}
+
+/** What is said first of a log that is not written. */
+function counting (mode: Read['mode']): Fact[] {
+  return mode !== 'counting-only' ? [] : [fact('fail', 'event_log_counting',
+    'Events are only counted on this node and not written: the disk is full.', {
+      evidence: [{ kind: 'path', path: '/events?limit=1' }],
+      remedy: 'Free space on the volume of the home: `svc purge`; with 2.5 GiB free it ends by itself.'
+    })]
+}
+
+/** What the log of this node lacks. */
+function missingIn (
+  { mode, degraded, gaps = [], events, firstIdx }: EventsPage, range: Range | null
+): string[] {
+  const [first] = events
+  const begins = range !== null && first !== undefined && first.idx === firstIdx && firstIdx > 1 &&
+    Date.parse(first.at) > range.fromMs
+  return [
+    ...begins ? [`Events before ${first.at} are not kept on this node.`] : [],
+    ...gaps.length > 0 ? [`${gaps.length} stretches of the event log are missing on this node.`] : [],
+    ...mode === 'counting-only' ? ['What happened since events are only counted is not kept.'] : [],
+    ...degraded === true && mode !== 'counting-only'
+      ? ['The disk of this node does not give the older events.']
+      : []
+  ]
+}
+
+function happened ({ idx, at, event }: EventsPage['events'][number]): Happened {
+  const [kind = '', fields = {}] = Object.entries(event)[0] ?? []
+  const payload = fields as Payload
+  // The event of a request has no field for its model; the sentence of the node's own names it.
+  const modelId = payload['modelId'] ??
+    /^The task of (\S{3,193}) failed with /.exec(String(payload['errorMessage']))?.[1]
+  const told = modelId === undefined ? payload : { ...payload, modelId }
+  return { idx, at, ms: Date.parse(at), kind, payload: told, nodes: nodesIn(payload) }
+}
+
+/** Whether an event is about a node, a model or an id: by its name, its id, or the last part of a model's. */
+function isAbout ({ kind, payload, nodes }: Happened, about: string, nameOf: NameOf): boolean {
+  const wanted = about.toLowerCase()
+  const words = [kind, ...nodes.map(nameOf), ...Object.values(payload).flat()]
+    .filter((value) => typeof value === 'string').map((value) => value.toLowerCase())
+  return words.some((word) => word === wanted || word.endsWith(`/${wanted}`))
+}
+
+/** The events as facts: the most telling first, of those the newest; many alike as one. */
+function told (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
+  const sessions = new Set(events.filter(({ kind }) => kind === 'SessionChanged')
+    .map(({ payload }) => payload['sessionId']))
+  const groups = new Map<string, Happened[]>()
+  for (const one of events) {
+    const { kind, payload } = one
+    // The event before it says the same.
+    if (kind === 'MasterElected' && sessions.has(payload['sessionId'])) continue
+    const subject = payload['modelId'] ?? payload['nodeId'] ?? payload['masterNodeId'] ?? ''
+    const key = `${rankOf(kind, payload)} ${kind} ${String(subject)}`
+    groups.set(key, [...groups.get(key) ?? [], one])
+  }
+  return [...groups.values()]
+    .flatMap((group) => group.length > ALIKE_MOST ? [group] : group.map((one) => [one]))
+    .map((group) => ({ group, last: group.at(-1)! }))
+    .sort((a, b) => rankOf(a.last.kind, a.last.payload) - rankOf(b.last.kind, b.last.payload) ||
+      b.last.idx - a.last.idx)
+    .slice(0, FACTS_MOST).map(({ group }) => factOf(group, nameOf, nowMs))
+}
+
+function factOf (group: readonly Happened[], nameOf: NameOf, nowMs: number): Fact {
+  const [first, last] = [group[0]!, group.at(-1)!]
+  const { kind, payload, idx, at } = last
+  const words = wordsOf(kind, payload, nameOf)
+  const many = group.length === 1 ? '' : ` (${kind} ${group.length} times since ${showTime(first.ms, nowMs)})`
+  const ids = ['modelId', 'instanceId', 'taskId', 'commandId', 'plugin'].map((key) => payload[key])
+    .filter((value) => typeof value === 'string').map((value) => quoted(value))
+  return fact('info', snake(kind), `At ${showTime(last.ms, nowMs)} ${words}${many}.`, {
+    about: [...new Set([...last.nodes.map(nameOf), ...ids])],
+    evidence: [{ kind: 'event', idx, at, name: quoted(kind, 80) }],
+    remedy: kind === 'NodeRemoved' ? REJOIN : null
+  })
+}
+
+const REJOIN = 'To have it back: `svc join-token` at a member, and `SVC_JOIN=TOKEN svc up` there with a ' +
+  'new home.'
+
+/** `NodeTimedOut` as `node_timed_out`. */
+const snake = (kind: string): string =>
+  kind.replace(/(?<!^)[A-Z]/g, (letter) => `_${letter}`).toLowerCase().slice(0, 60)
+
+function nothing ({ fromMs, toMs, since }: Range, about: string | undefined, nowMs: number): Fact {
+  const of = about === undefined ? '' : ` about ${quoted(about, 80)}`
+  const from = fromMs === 0 ? `index ${since}` : showTime(fromMs, nowMs)
+  const to = toMs > nowMs ? 'now' : showTime(toMs, nowMs)
+  return fact('info', 'nothing_happened', `Nothing${of} is in the event log from ${from} to ${to}.`,
+    { evidence: [{ kind: 'path', path: `/events?since=${encodeURIComponent(since)}` }] })
+}

@@ -1,0 +1,29 @@
+import { quoted } from '../../../kernel/cli/index.js'
+import type { ClusterState, Reading } from '../../../kernel/cli/index.js'
+import type { NameOf } from './words.js'
+
+/** Most earlier moments that are looked at for the names of nodes that have started anew since. */
+const EARLIER_MOST = 6
+
+/** When a node was named by an id; ISO-8601. */
+export interface Named { readonly nodeId: string, readonly at: string }
+
+type Identities = ClusterState['nodeIdentities']
+
+/**
+ * Names for the ids of nodes. A node has another id after each start: ids that are not known now are looked
+ * up in what is recorded of the time when they were used. One that nobody knows is called by its first half.
+ */
+export async function namesOf (look: Reading, used: readonly Named[]): Promise<NameOf> {
+  const now = await look.read<ClusterState>('The names of the nodes', '/state')
+  const known: Record<string, Identities[string]> = { ...now?.nodeIdentities }
+  for (let looks = 0; looks < EARLIER_MOST; looks++) {
+    const gone = used.findLast(({ nodeId }) => !Object.hasOwn(known, nodeId))
+    if (gone === undefined) break
+    const then = await look.read<{ state: { nodeIdentities?: Identities } }>(
+      'The names that nodes had', `/state?at=${encodeURIComponent(gone.at)}`, 'not_recorded')
+    for (const [id, one] of Object.entries(then?.state.nodeIdentities ?? {})) known[id] ??= one
+    known[gone.nodeId] ??= { friendlyName: null, svcVersion: '', apiUrl: null }
+  }
+  return (nodeId) => quoted(known[nodeId]?.friendlyName ?? `node ${nodeId.slice(0, 8)}`, 80)
+}

@@ -1,0 +1,82 @@
+import { fact, MOMENTS, quoted, readMoment, reading, showTime } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import type { StateAt } from '../history/lookup.js'
+import type { NameOf } from './words.js'
+
+/** Most instances that are told one by one. */
+const INSTANCES_MOST = 30
+
+/** The parts of a recorded state that are told. */
+type Recorded = Pick<ClusterState, 'nodeHealth' | 'nodeIdentities'> &
+  { runners?: Record<string, object>, instances?: Record<string, object> }
+
+/** What the cluster was like at an earlier moment. */
+export default {
+  async run (ctx, { at }) {
+    const moment = readMoment(at, ctx.nowMs)
+    if (moment === null) return { facts: [], unknown: [`"${quoted(at, 60)}" is no moment: ${MOMENTS}.`] }
+    const look = reading(ctx)
+    const path = `/state?at=${encodeURIComponent(moment)}`
+    const then = await look.read<StateAt>('The state of that moment', path)
+    const missing = then !== null && then.gaps.length > 0
+      ? ['Events of that time are missing on this node: nodes and instances may be told as they were before.']
+      : []
+    return {
+      facts: then === null ? [] : told(then, path, ctx.nowMs),
+      unknown: [...look.unknown, ...missing]
+    }
+  }
+} satisfies Tool<{ at: string }>
+
+function told ({ at, derived, state, snapshot }: StateAt, path: string, nowMs: number): Fact[] {
+  const recorded = state as unknown as Partial<Recorded>
+  const nameOf: NameOf = (id) =>
+    quoted(recorded.nodeIdentities?.[id]?.friendlyName ?? `node ${id.slice(0, 8)}`, 80)
+  const when = typeof at === 'number' ? `At index ${at}` : `At ${showTime(Date.parse(at), nowMs)}`
+  const evidence: Evidence[] = [{ kind: 'path', path }, { kind: 'time', at: snapshot.at }]
+  const info = (code: string, text: string, about: readonly string[]): Fact =>
+    fact('info', code, text, { about, evidence })
+  const { session: { masterNodeId, term }, members } = derived
+  const names = members.map(nameOf)
+  return [
+    masterNodeId === null
+      ? info('no_master', `${when} no master was known.`, [])
+      : info('master', `${when} ${nameOf(masterNodeId)} was master, in term ${term}.`,
+          [nameOf(masterNodeId)]),
+    info('nodes', `${when} ${names.length} ${names.length === 1 ? 'node was' : 'nodes were'} in the ` +
+    `cluster: ${names.join(', ')}.`, names),
+    ...unwell(recorded, nameOf).map(({ name, codes }) =>
+      info('unwell', `${when} ${name} reported ${codes}.`, [name])),
+    ...placed(derived, recorded, nameOf).map(({ text, about }) => info('placed', `${when} ${text}.`, about)),
+    ...Object.keys(derived.instances).length === 0
+      ? [info('nothing_placed', `${when} no model was placed.`, [])]
+      : []
+  ]
+}
+
+function unwell ({ nodeHealth = {} }: Partial<Recorded>, nameOf: NameOf): { name: string, codes: string }[] {
+  return Object.entries(nodeHealth).filter(([, { level }]) => level !== 'ok').map(([id, { reasons }]) =>
+    ({ name: nameOf(id), codes: reasons.map(({ code }) => quoted(code, 60)).join(', ') }))
+}
+
+/** The instances of that moment, each with what its runners were doing when the state was recorded. */
+function placed (
+  { instances }: StateAt['derived'], { runners = {}, instances: bodies = {} }: Partial<Recorded>,
+  nameOf: NameOf
+): { text: string, about: string[] }[] {
+  return Object.entries(instances).slice(0, INSTANCES_MOST).map(([id, { modelId, nodeIds }]) => {
+    const nodes = nodeIds.map(nameOf)
+    const model = quoted(modelId)
+    const kinds = runnersOf(bodies[id]).map((runner) => Object.keys(runners[runner] ?? {})[0] ?? 'no runner')
+    const states = kinds.length === 0 ? '' : ` (${[...new Set(kinds)].join(', ')})`
+    const text = `${model} was placed on ${nodes.join(', ') || 'no node'}${states}`
+    return { text, about: [model, id, ...nodes] }
+  })
+}
+
+/** Ids of the runners of an instance, which a state holds under its tag. */
+function runnersOf (tagged: object | undefined): string[] {
+  interface Body { shardAssignments?: { nodeToRunner?: Record<string, string> } }
+  const [body] = Object.values(tagged ?? {}) as Body[]
+  return Object.values(body?.shardAssignments?.nodeToRunner ?? {})
+}

@@ -1,0 +1,79 @@
+import { fact, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import type { StoreRoom } from '../doctor.js'
+
+/** The disks of GET /state: those of the nodes' homes, bytes. */
+interface State extends ClusterState {
+  nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
+}
+
+/** GET /store/storage: what the node that is asked keeps, bytes. */
+interface Storage {
+  nodeId: string, stagedModels: { modelId: string, sizeBytes: number, inUse: boolean }[]
+  stagedTotalBytes: number, partialBytes: number, eventLogBytes: number
+}
+
+const RANKS = { fail: 0, warn: 1, ok: 2, info: 3 } as const
+/** Copies that are named. */
+const COPIES_MOST = 10
+
+/** Room on the disk of each node and in the store, and what this node keeps of models. */
+export default {
+  async run (ctx) {
+    const look = reading(ctx)
+    const [state, store, storage] = await Promise.all([
+      look.read<State>('The disks of the nodes', '/state'),
+      look.read<StoreRoom>('The room in the store', '/store/health', 'store_not_configured'),
+      look.read<Storage>('What this node keeps', '/store/storage')
+    ])
+    return {
+      facts: [
+        ...state === null ? [] : disksOf(state),
+        ...store === null ? [] : [storeFact(store)],
+        ...storage === null ? [] : [kept(storage, state)]
+      ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
+      unknown: look.unknown
+    }
+  }
+} satisfies Tool
+
+const nameIn = (state: State | null, nodeId: string): string =>
+  quoted(state?.nodeIdentities[nodeId]?.friendlyName ?? nodeId, 80)
+
+function disksOf (state: State): Fact[] {
+  return Object.entries(state.nodeDisk ?? {}).flatMap(([nodeId, disk]) => {
+    if (disk == null) return []
+    const name = nameIn(state, nodeId)
+    const remedy = `Make room on ${name}: \`svc purge\` removes staged copies that are not in use; what ` +
+      'else fills the disk only a look at that machine shows.'
+    return [roomFact(`The disk of ${name}`, disk.available.inBytes, disk.total.inBytes, remedy,
+      { about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
+  })
+}
+
+const storeFact = ({ freeBytes, totalBytes }: StoreRoom): Fact => roomFact('The disk of the store', freeBytes,
+  totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
+  { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
+
+function roomFact (
+  what: string, free: number, total: number, remedy: string, more: { about: string[], evidence: Evidence[] }
+): Fact {
+  const { result, message, code } = judgeDisk(free, total, { name: what, remedy })
+  const said = { fail: 'is full', warn: 'is nearly full', ok: 'has room' }[result]
+  return fact(result, code ?? 'disk_room', `${what} ${said}: ${message}.`,
+    { ...more, remedy: result === 'ok' ? null : remedy })
+}
+
+function kept (storage: Storage, state: State | null): Fact {
+  const { nodeId, stagedModels, stagedTotalBytes, partialBytes, eventLogBytes } = storage
+  const name = nameIn(state, nodeId)
+  const copies = stagedModels.toSorted((a, b) => b.sizeBytes - a.sizeBytes).slice(0, COPIES_MOST)
+    .map(({ modelId, sizeBytes, inUse }) =>
+      `${quoted(modelId)} ${showBytes(sizeBytes)}${inUse ? ', in use' : ''}`)
+  return fact('info', 'staged', `${name} keeps ${showBytes(stagedTotalBytes)} of staged models` +
+    `${copies.length === 0 ? '' : ` (${copies.join('; ')})`}, ${showBytes(partialBytes)} of unfinished ` +
+    `transfers and ${showBytes(eventLogBytes)} of events.`, {
+    about: [name, ...stagedModels.slice(0, COPIES_MOST).map(({ modelId }) => quoted(modelId))],
+    evidence: [{ kind: 'path', path: '/store/storage' }]
+  })
+}

@@ -1,0 +1,74 @@
+import { fact, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
+import { nameOf, stagingsOf } from '../cli/cluster.js'
+import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import type { StateView, Staging } from '../cli/cluster.js'
+import type { DownloadStatus } from '../store/download.js'
+
+/** Transfers that are told one by one. */
+const MOST = 20
+const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
+
+/** Downloads into the store and copies on their way to nodes, those first that failed or stand still. */
+export default {
+  async run (ctx, { model }) {
+    const look = reading(ctx)
+    const [stored, state] = await Promise.all([
+      look.read<{ downloads: DownloadStatus[] }>('The downloads of the store', '/store/downloads',
+        'store_not_configured'),
+      look.read<StateView>('The copies on their way', '/state')
+    ])
+    const facts = [
+      ...(stored?.downloads ?? []).flatMap(intoStore),
+      ...state === null ? [] : stagingsOf(state).flatMap((one) => toNode(one, nameOf(state, one.nodeId)))
+    ].filter(({ about }) => model === undefined || about.includes(model))
+      .sort((a, b) => RANKS[a.level] - RANKS[b.level]).slice(0, MOST)
+    const of = model === undefined ? 'any model' : quoted(model)
+    const none = fact('info', 'no_downloads', `No download of ${of} is known.`,
+      { about: model === undefined ? [] : [model], evidence: STORE })
+    return { facts: facts.length > 0 || stored === null ? facts : [none], unknown: look.unknown }
+  }
+} satisfies Tool<{ model?: string }>
+
+const STORE: Evidence[] = [{ kind: 'path', path: '/store/downloads' }]
+
+/** What a download into the store tells; what is complete is a model of the store. */
+function intoStore (
+  { modelId, status, error, reason, downloadedBytes, totalBytes }: DownloadStatus
+): Fact[] {
+  const model = quoted(modelId)
+  const far = totalBytes > 0
+    ? `, with ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} there` : ''
+  const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] => {
+    const why: Evidence[] = reason === null ? [] : [{ kind: 'error', reason }]
+    return [fact(level, code, `The download of ${model} ${text}.`,
+      { about: [model], evidence: [...STORE, ...why], remedy })]
+  }
+  const again = `Start it again: \`svc pull ${model}\`; what has come is kept.`
+  switch (status) {
+    case 'failed': return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`, again)
+    case 'cancelled': return told('warn', 'download_cancelled', `was cancelled${far}`, again)
+    case 'paused': return told('warn', 'download_paused', `is paused${far}`,
+      `Go on with it: \`svc downloads resume ${model}\`.`)
+    case 'pending': return told('info', 'downloading', 'waits for its turn', null)
+    case 'downloading': return told('info', 'downloading', `is under way${far}`, null)
+    default: return []
+  }
+}
+
+/** What a copy to a node tells. */
+function toNode ({ modelId, nodeId, status, error, reason, done, total }: Staging, node: string): Fact[] {
+  const [model, name] = [quoted(modelId), quoted(node, 80)]
+  const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] =>
+    [fact(level, code, `The copy of ${model} to ${name} ${text}.`,
+      { about: [model, name], evidence: [{ kind: 'node', nodeId, name }], remedy })]
+  if (status === 'complete') return []
+  if (status === 'failed') {
+    return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`,
+      `Copy it again: \`svc stage ${model}\`.`)
+  }
+  const far = total > 0 ? `, with ${showBytes(done)} of ${showBytes(total)} there` : ''
+  return told('info', 'downloading', status === 'pending' ? 'waits' : `is under way${far}`, null)
+}
+
+const causeOf = (error: string | null, reason: string | null): string =>
+  quoted(error ?? reason ?? 'nobody said why', 300).replace(/\.$/, '')

@@ -1,0 +1,111 @@
+import { fact, quoted } from '../../../kernel/cli/index.js'
+import { moreOf } from '../../runners/service.js'
+import type { ClusterState, Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
+
+/** A link this slow is told: time there and back, ms; bytes per second. */
+const RTT_MS = 100
+const RATE = 4 * 1024 * 1024
+/** An event loop this late (p99) answers slowly, ms. */
+const LATE_MS = 250
+/** Processors this busy have no time left. */
+const BUSY = 0.9
+
+/** A runner of GET /v1/diagnostics/cluster, as far as it tells of waiting. */
+interface Runner {
+  modelId: string, runnerId: string, slots: number, waitingTasks: number, inProgressTasks: string[]
+}
+
+/** GET /v1/diagnostics/cluster. */
+export interface Cluster {
+  nodes: {
+    nodeId: string, name: string, live: boolean, error: { message: string } | string | null
+    diagnostics: {
+      resources: { eventLoopDelayMs: { p50: number, p99: number }, dataPlane: { callsWaiting: number } }
+      supervisorRunners: Runner[]
+    } | null
+  }[]
+}
+
+/** The parts of GET /state about machines and links. */
+interface State extends ClusterState {
+  nodeSystem?: Record<string, { pcpuUsage: number | null } | null>
+  topology?: {
+    connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
+  }
+}
+
+/** What slows requests down at the nodes: queues, late event loops, busy processors, slow links. Pure. */
+export function nodesOf (state: ClusterState | null, cluster: Cluster | null, model?: string): Finding {
+  const nodes = cluster?.nodes ?? []
+  const silent = nodes.filter(({ live, diagnostics }) => live && diagnostics === null)
+    .map(({ name }) => `${quoted(name, 80)} did not tell about its queues in time.`)
+  return {
+    facts: [
+      ...nodes.flatMap((node) => queues(node, model)),
+      ...state === null ? [] : slowLinks(state),
+      ...nodes.flatMap(loop),
+      ...state === null ? [] : busy(state)
+    ],
+    unknown: silent
+  }
+}
+
+type Node = Cluster['nodes'][number]
+
+const told = ({ nodeId, name }: Pick<Node, 'nodeId' | 'name'>, about: string[] = []):
+Pick<Fact, 'about' | 'evidence'> => ({
+  about: [quoted(name, 80), ...about], evidence: [{ kind: 'node', nodeId, name: quoted(name, 80) }]
+})
+
+function queues (node: Node, model?: string): Fact[] {
+  const runners = node.diagnostics?.supervisorRunners ?? []
+  return runners.filter(({ modelId, waitingTasks }) =>
+    waitingTasks > 0 && (model === undefined || modelId === model)).map(({ modelId, slots, waitingTasks }) =>
+    fact('warn', 'model_busy', `${quoted(modelId)} is busy on ${quoted(node.name, 80)}: its runner takes ` +
+    `${slots} at once, and ${waitingTasks} more wait.`,
+    { ...told(node, [quoted(modelId)]), remedy: moreOf(quoted(modelId)) }))
+}
+
+function loop (node: Node): Fact[] {
+  const { p99 = 0 } = node.diagnostics?.resources.eventLoopDelayMs ?? {}
+  if (p99 <= LATE_MS) return []
+  const name = quoted(node.name, 80)
+  return [fact('warn', 'loop_late', `The event loop of ${name} was late by ${Math.round(p99)} ms ` +
+    'in the worst hundredth of the time since it started: the node answers slowly.', {
+    ...told(node), remedy: 'See what else the machine does; `svc doctor` tells what the node reports.'
+  })]
+}
+
+const nameIn = ({ nodeIdentities }: State, nodeId: string): string =>
+  quoted(nodeIdentities[nodeId]?.friendlyName ?? nodeId, 80)
+
+function busy (state: State): Fact[] {
+  return Object.entries(state.nodeSystem ?? {}).flatMap(([nodeId, system]) => {
+    const usage = system?.pcpuUsage ?? 0
+    const name = nameIn(state, nodeId)
+    return usage < BUSY ? [] : [fact('warn', 'cpu_busy',
+      `The processors of ${name} are ${Math.round(usage * 100)} % busy.`, {
+        ...told({ nodeId, name }),
+        remedy: `See what runs on ${name} with \`svc ps\`; end what else keeps that machine busy.`
+      })]
+  })
+}
+
+function slowLinks (state: State): Fact[] {
+  return Object.entries(state.topology?.connections ?? {}).flatMap(([from, sinks]) =>
+    Object.entries(sinks).flatMap(([to, ways]) => {
+      const rtt = Math.min(...ways.map(({ rttMs }) => rttMs ?? Infinity))
+      const rate = Math.max(...ways.map(({ bytesPerSecond }) => bytesPerSecond ?? -1))
+      const slow = [
+        rtt > RTT_MS && Number.isFinite(rtt) ? `${Math.round(rtt)} ms there and back` : null,
+        rate >= 0 && rate < RATE ? `${(rate / 1024 / 1024).toFixed(1)} MiB/s` : null
+      ].filter((one) => one !== null)
+      if (slow.length === 0) return []
+      const [a, b] = [nameIn(state, from), nameIn(state, to)]
+      const evidence: Evidence[] = [from, to].map((nodeId, i) => ({ kind: 'node', nodeId, name: [a, b][i]! }))
+      return [fact('warn', 'link_slow', `The link from ${a} to ${b} is slow: ${slow.join(', ')}.`, {
+        about: [a, b], evidence,
+        remedy: `Mend the network between ${a} and ${b}; \`svc doctor\` shows the way to each member.`
+      })]
+    }))
+}
