@@ -7,10 +7,11 @@ import logs from './logs/index.js'
 import placement from './placement/index.js'
 import runners from './runners/index.js'
 import staging from './staging/index.js'
+import steward from './steward/index.js'
 import tracing from './tracing/index.js'
 import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs
+  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs, steward
 ]

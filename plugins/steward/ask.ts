@@ -1,0 +1,137 @@
+import { Admission, beating, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
+import type { Caller, Clock, Logger, RouteRequest, StreamWriter, SvcError } from '../../kernel/index.js'
+import type { routes } from './routes.js'
+import type { TurnParts } from './turn.js'
+import type { Answer, Question, TurnEvent } from './types.js'
+
+/** Turns of this node at once, and those that may wait for their place. */
+const TURNS = { concurrency: 8, queue: 16 }
+/** Longest time of a turn with its wait, ms. */
+const TURN_MS = 30_000
+/** Silence after which a stream shows that it is alive, ms. */
+const BEAT_MS = 10_000
+const EVENTS = { contentType: 'text/event-stream' }
+
+/** Who asks, and until when the answer is wanted. */
+export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
+
+/** Answers a question, and tells what it does meanwhile. The last event is the answer. */
+export type Voice = (parts: TurnParts, question: Question, asker: Asker) => AsyncGenerator<TurnEvent>
+
+/** What a desk works with. */
+export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
+  readonly voice: Voice
+}
+
+/** What the steward is asked through. */
+export interface Desk {
+  /** Why no question is answered now; null when it is. */
+  refusal (): SvcError | null
+  /**
+   * Answers a question as its voice does. Throws the refusal, `overloaded` when too many wait, `timeout`
+   * after 30 s, and the signal's reason.
+   */
+  turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
+  /** Handles POST /v1/steward/ask. */
+  ask (request: RouteRequest<typeof routes.ask>): Promise<unknown>
+}
+
+/** Bounds the turns of a node, whichever way they come. */
+export function createDesk (parts: DeskParts): Desk {
+  const { clock, log, refusal, voice } = parts
+  const door = new Admission('steward', clock, TURNS)
+  const turn = async function * (question: Question, { caller, signal: outer }: Asker) {
+    const refused = refusal()
+    if (refused !== null) throw refused
+    if (!caller.authorities.has('read')) {
+      yield * mayNotLook()
+      return
+    }
+    const late = new AbortController()
+    const stop = clock.after(TURN_MS, () => {
+      late.abort(kernelError('timeout', `The steward had no whole answer within ${TURN_MS / 1000} seconds.`))
+    })
+    const signal = AbortSignal.any([outer, late.signal])
+    try {
+      const release = await door.enter(caller.id, signal)
+      try {
+        yield * until(voice(parts, question, { caller, signal }), signal)
+      } finally {
+        release()
+      }
+    } finally {
+      stop()
+    }
+  }
+  return {
+    refusal,
+    turn,
+    async ask (request) {
+      const { question: text, thread = [], stream } = request.body
+      if (text.trim() === '') throw kernelError('invalid_request', 'question is empty', { param: 'question' })
+      const events = turn({ text, thread }, request)
+      return stream === true ? await answerStream(events, request, { clock, log }) : await wholeOf(events)
+    }
+  }
+}
+
+/** The answer to who may ask models and may not see the cluster. */
+function * mayNotLook (): Generator<TurnEvent> {
+  const diagnosis = 'I may not look at the cluster for you: your credential lacks the authority `read`.'
+  const remedy = 'Ask with a token that has it: `svc token create asker --authority read invoke`.'
+  yield { type: 'text', text: `${diagnosis}\n${remedy}\n` }
+  yield {
+    type: 'answer',
+    answer: {
+      diagnosis, sure: true, facts: [], evidence: [], remedies: [remedy],
+      unknown: ['Everything: nothing was looked at.'], voice: 'reader', calls: []
+    }
+  }
+}
+
+/** What the source yields; throws the signal's reason as soon as it aborts, whatever the source does. */
+async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): AsyncGenerator<T> {
+  try {
+    for (;;) {
+      const step = await raceAbort(source.next(), signal)
+      if (step.done === true) return
+      yield step.value
+    }
+  } finally {
+    // Not waited for: it may hang in what the signal was to end.
+    source.return(undefined).catch(() => {})
+  }
+}
+
+async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { text: string }> {
+  let [answer, text]: [Answer | null, string] = [null, '']
+  for await (const event of events) {
+    if (event.type === 'text') text += event.text
+    if (event.type === 'answer') answer = event.answer
+  }
+  return { ...answer!, text }
+}
+
+/**
+ * Answers with server-sent events. What fails before there is anything to say is an ordinary error body;
+ * after that it is one event before the end of the stream.
+ */
+async function answerStream (
+  events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
+): Promise<void> {
+  let writer: StreamWriter | undefined
+  try {
+    for await (const event of beating(events, clock, BEAT_MS)) {
+      writer ??= request.open(EVENTS)
+      await writer.write(event === null ? ': keep-alive\n\n' : data(event))
+    }
+  } catch (error) {
+    if (writer === undefined || writer.closed) throw error
+    const known = toSvcError(error)
+    if (known !== error) log.error({ err: error, requestId: request.requestId }, 'an answer failed')
+    await writer.write(data(errorBody(known, request.requestId)))
+  }
+  await writer?.end()
+}
+
+const data = (value: object): string => `data: ${JSON.stringify(value)}\n\n`

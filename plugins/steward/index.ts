@@ -1,0 +1,36 @@
+import { definePlugin } from '../../kernel/index.js'
+import type { Plugin } from '../../kernel/index.js'
+import { createDesk } from './ask.js'
+import type { Voice } from './ask.js'
+import { manifest } from './manifest.js'
+import { STEWARD, stewardModel } from './model.js'
+import { keepModel } from './voice/keep.js'
+
+/** The plugin with a given voice; tests give one of their own. */
+export function createSteward (voice: Voice): Plugin {
+  return definePlugin(manifest, (ctx) => {
+    const { clock, log, deps: { api, declarations, runners } } = ctx
+    const model = keepModel(ctx)
+    const desk = createDesk({
+      api, declarations, clock, log, voice, model,
+      checker: (schema) => ctx.checker(schema),
+      refusal: () => ctx.settings.steward.enabled ? null : ctx.error('steward_disabled')
+    })
+    if (runners !== undefined) {
+      ctx.effect('virtual model', runners.virtual(STEWARD, stewardModel(desk, () => model.status())))
+    }
+    return {
+      routes: {
+        status: () => model.status(),
+        ask: async (request) => await desk.ask(request)
+      }
+    }
+  })
+}
+
+/** Answers questions about the cluster. */
+export default createSteward(async function * (...asked) {
+  // The first question loads what no start needs.
+  const { turn } = await import('./turn.js')
+  yield * turn(...asked)
+})

@@ -1,0 +1,245 @@
+import { plain } from '../../../kernel/cli/index.js'
+import { diagnoses } from './plan.js'
+import type { Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
+import type { Answer, ToolCall } from '../types.js'
+import type { World } from './entities.js'
+import type { Understood } from './understand.js'
+
+/** What a call found. */
+export interface Found { readonly call: ToolCall, readonly finding: Finding }
+
+/** The reader's answer, without what the turn knows of itself. */
+export type Worded = Omit<Answer, 'voice' | 'calls'>
+
+/** A fact with where it comes from: whether the tool that was asked first told it. */
+interface Ranked { readonly fact: Fact, readonly own: boolean, readonly rank: number, readonly call: number }
+
+/** Most facts that an answer has: of a diagnosis, and of what was only asked for. */
+const DIAGNOSIS_MOST = 8
+const FACTS_MOST = 20
+/** Most of them that say that all is well. */
+const QUIET_MOST = 3
+
+/** What these tell of is over: it explains, and is no fault of now. */
+export const HISTORY = new Set(['last_failure', 'events', 'logs', 'cluster_then', 'help'])
+
+/** Codes of what follows from something else. */
+const SYMPTOMS = new Set([
+  'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waits', 'request_failed', 'partition',
+  'degraded', 'unavailable', 'master_changed', 'not_live'
+])
+
+/** What is noted where nothing is wrong any more, or for a moment: no fault to who does not ask about it. */
+const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
+
+/** Codes of what explains faults anywhere. */
+const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
+
+const LEVELS: Readonly<Record<Fact['level'], number>> = { fail: 300, warn: 200, info: 20, ok: 10 }
+
+const isBad = ({ level }: Fact): boolean => level === 'fail' || level === 'warn'
+
+/** Names and ids that a question is about, in lower case. */
+const targetsOf = ({ model, node, id, error }: Understood): string[] =>
+  [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
+    .map((one) => one.toLowerCase())
+
+const isAbout = ({ about, code }: Fact, targets: readonly string[]): boolean =>
+  [code, ...about].some((one) => targets.includes(one.toLowerCase()))
+
+/** The facts of all calls, the most telling first; what two tools tell is told once. */
+function rankedOf (asked: Understood, found: readonly Found[]): Ranked[] {
+  const targets = targetsOf(asked)
+  const seeks = diagnoses(asked)
+  const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
+  const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
+    const own = i === 0 || call.tool === 'why_request'
+    // How a model that answers once came is over, too.
+    const past = HISTORY.has(call.tool) || (call.tool === 'downloads' && !own && well)
+    const weighed = seeks ? weighedFor(asked, fact, { past, first: own && place === 0 }) : fact
+    const rank = seeks ? rankOf(weighed, own, targets) : own ? 1000 : 0
+    return { fact: clean(weighed), own, rank: rank - place / 100, call: i }
+  }))
+  const seen = new Map<string, number>()
+  return ranked.sort((a, b) => b.rank - a.rank).filter(({ fact: { code, about, text }, call }) => {
+    const key = `${code} ${about.length === 0 ? text : [...about].sort().join(' ')}`.toLowerCase()
+    const before = seen.get(key) ?? call
+    seen.set(key, before)
+    return before === call
+  })
+}
+
+/** A fact with the level that it has for this question; what is over mends only what is asked about. */
+function weighedFor (
+  asked: Understood, fact: Fact, { past, first }: { past: boolean, first: boolean }
+): Fact {
+  const { intent, topic } = asked
+  if (intent === 'feature' && fact.code === 'plugin_off' && topic !== null && fact.about.includes(topic)) {
+    return { ...fact, level: 'fail' }
+  }
+  if (intent === 'why-request' && past && first && fact.level !== 'ok') return { ...fact, level: 'fail' }
+  if (past) {
+    const remedy = isAbout(fact, targetsOf(asked)) ? fact.remedy : null
+    return { ...fact, level: fact.level === 'ok' ? 'ok' : 'info', remedy }
+  }
+  const noted = fact.level === 'warn' && NOTED.has(fact.code) && intent !== 'slow'
+  return noted ? { ...fact, level: 'info', remedy: null } : fact
+}
+
+function rankOf (fact: Fact, own: boolean, targets: readonly string[]): number {
+  const bad = isBad(fact)
+  return LEVELS[fact.level] + (own && bad ? 150 : own ? 15 : 0) + (isAbout(fact, targets) ? 100 : 0) +
+    (SYMPTOMS.has(fact.code) ? -40 : 40) + (EVERYWHERE.has(fact.code) && bad ? 60 : 0)
+}
+
+/** Text of nodes, logs and cards goes to terminals and pages without control characters. */
+function clean (fact: Fact): Fact {
+  return {
+    ...fact, text: plain(fact.text).trim(), about: fact.about.map(plain),
+    evidence: fact.evidence.map((one) => JSON.parse(JSON.stringify(one), (_, value: unknown) =>
+      typeof value === 'string' ? plain(value) : value) as Evidence),
+    remedy: fact.remedy === null ? null : plain(fact.remedy).trim()
+  }
+}
+
+/**
+ * The sentence that can be given before the other calls are back: a fault that the first tool found, and that
+ * nothing else can explain. Null where there is none.
+ */
+export function leadOf (asked: Understood, first: Found): string | null {
+  if (asked.asks !== 'cause') return null
+  if (!diagnoses(asked)) return null
+  const [top] = rankedOf(asked, [first])
+  const tells = top?.fact.level === 'fail' && !SYMPTOMS.has(top.fact.code) && !HISTORY.has(first.call.tool)
+  return tells ? top.fact.text : null
+}
+
+/** The answer from what the tools found, in the order in which they were asked. Pure. */
+export function answerOf (asked: Understood, found: readonly Found[], world: World): Worded {
+  const ranked = rankedOf(asked, found)
+  const worded = diagnoses(asked) ? diagnosed(asked, found, ranked) : told(asked, ranked, world)
+  const unknown = [...new Set([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain))]
+  const facts = worded.facts.map(({ fact }) => fact)
+  const remedies = [...new Set(facts.flatMap(({ remedy }) => remedy ?? []))]
+  const asks = asked.asks === 'remedy' && remedies[0] !== undefined
+  return {
+    diagnosis: asks ? remedies[0]! : worded.diagnosis,
+    sure: asked.sure && worded.sure(unknown.length === 0),
+    facts,
+    evidence: evidenceOf(facts),
+    remedies,
+    unknown
+  }
+}
+
+interface Part { diagnosis: string, facts: Ranked[], sure: (complete: boolean) => boolean }
+
+/** An answer to "what is wrong". */
+function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly Ranked[]): Part {
+  const bad = ranked.filter(({ fact }) => isBad(fact))
+  const quiet = ranked.filter(({ fact }) => !isBad(fact))
+  const some = (own: boolean): Ranked[] => quiet.filter((one) => one.own === own).slice(0, QUIET_MOST)
+  const facts = [...bad, ...some(true), ...some(false)]
+  const [top] = bad
+  if (top === undefined) return calm(asked, found, quiet)
+  const own = quiet.find((one) => one.own)
+  const targets = targetsOf(asked)
+  const concerns = top.own || isAbout(top.fact, targets) || targets.length === 0
+  const cause = causeOf(top, bad)
+  const mild = top.fact.level === 'warn' && asked.intent === 'health'
+  return {
+    diagnosis: cause !== undefined ? `${unstopped(top.fact.text)}: ${cause.fact.text}`
+      : !concerns && own !== undefined ? `${unstopped(own.fact.text)}; elsewhere: ${top.fact.text}`
+          : mild ? `Nothing is broken, but this will hurt: ${top.fact.text}` : top.fact.text,
+    facts: [...new Set([top, ...cause === undefined ? [] : [cause], ...facts])].slice(0, DIAGNOSIS_MOST),
+    sure: (complete) => top.fact.level === 'fail' || complete
+  }
+}
+
+/** What explains a symptom: a fault that names something the symptom names, or one that explains anything. */
+function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
+  if (!SYMPTOMS.has(top.fact.code)) return undefined
+  const names = top.fact.about.map((one) => one.toLowerCase())
+  return bad.find((one) => one !== top && !SYMPTOMS.has(one.fact.code) &&
+    (isAbout(one.fact, names) || (EVERYWHERE.has(one.fact.code) && one.fact.level === 'fail')))
+}
+
+/** Where nothing is wrong, as far as could be seen. */
+function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Part {
+  const [own] = quiet.filter((one) => one.own)
+  const facts = quiet.slice(0, DIAGNOSIS_MOST)
+  const blind = found[0]?.finding.facts.length === 0 && found[0].finding.unknown.length > 0
+  if (asked.intent === 'health') {
+    return {
+      diagnosis: blind || quiet.length === 0
+        ? 'Nothing that is wrong could be seen, but not everything could be looked at.' : 'Nothing is wrong.',
+      facts, sure: (complete) => complete && quiet.length > 0
+    }
+  }
+  const subject = asked.model ?? asked.node?.name ?? asked.id ?? 'it'
+  if (own !== undefined) return { diagnosis: own.fact.text, facts, sure: (complete) => complete }
+  const next = facts[0]?.fact.text
+  return {
+    diagnosis: blind ? `What is the matter with ${subject} could not be looked at.`
+      : next ?? `Nothing is known about ${subject}.`,
+    facts, sure: () => false
+  }
+}
+
+/** What can be asked, for who greets and for what was not understood. */
+const CAN = 'Ask what is wrong, why a model does not answer or a request failed, what is running, who is ' +
+  'master, what happened around a time, whether a model fits, what happens if a node dies, or how ' +
+  'something is done.'
+
+/** What gives a list, of which some may be asked for. */
+const LISTS: ReadonlySet<Understood['intent']> =
+  new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
+
+/** The facts that answer a question about the cluster itself: who is master, or which nodes there are. */
+function firstOf ({ intent, text }: Understood): readonly string[] {
+  if (intent !== 'master') return []
+  return /\b(?:nodes|members|many|machines)\b/i.test(text) ? ['nodes'] : ['no_quorum', 'no_master', 'master']
+}
+
+/** An answer to what was only asked for. */
+function told (asked: Understood, ranked: readonly Ranked[], world: World): Part {
+  const { intent, model, node } = asked
+  const targets = targetsOf(asked)
+  const about = ranked.filter(({ fact }) => isAbout(fact, targets))
+  // Of a list what was asked for comes first; the rest stays, for it may be what was meant.
+  const facts = [...new Set([...LISTS.has(intent) ? about : [], ...ranked])].slice(0, FACTS_MOST)
+  const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
+  if (intent === 'hello') return fixed(CAN, true)
+  if (intent === 'fit' && model === null) return fixed('Which model? Ask again with its name.', false)
+  if (intent === 'what-if' && node === null) {
+    const names = world.nodes.map(({ name }) => plain(name)).join(', ')
+    return fixed(`Which node? Ask again with its name${names === '' ? '' : `: ${names}`}.`, false)
+  }
+  const wanted = firstOf(asked)
+  const worst = ['fail', 'warn'].flatMap((level) => facts.filter(({ fact }) => fact.level === level))[0]
+  const first = facts.find(({ fact }) => wanted.includes(fact.code)) ??
+    (LISTS.has(intent) && targets.length === 0 ? worst ?? facts[0] : facts[0])
+  if (first === undefined) {
+    const none = 'Nothing could be found out about that.'
+    return fixed(intent === 'other' ? `The question was not understood. ${CAN}` : none, false)
+  }
+  const ordered = [first, ...facts.filter((one) => one !== first)]
+  return { diagnosis: first.fact.text, facts: ordered, sure: (complete) => complete && intent !== 'other' }
+}
+
+const unstopped = (text: string): string => text.replace(/[.:;]+$/, '')
+
+function evidenceOf (facts: readonly Fact[]): Evidence[] {
+  const all = facts.flatMap(({ evidence }) => evidence)
+  return [...new Map(all.map((one) => [JSON.stringify(one), one])).values()]
+}
+
+/** A call that only what was found shows to be needed: the story of the request that failed last; or null. */
+export function moreOf (asked: Understood, found: readonly Found[]): ToolCall | null {
+  const failure = found.find(({ call }) => call.tool === 'last_failure')
+  if (asked.intent !== 'why-request' || asked.id !== null || failure === undefined) return null
+  const ids = failure.finding.facts.flatMap(({ about, evidence }) =>
+    [...evidence.flatMap((one) => one.kind === 'trace' ? [one.taskId] : []), ...about])
+  const id = ids.find((one) => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(one))
+  return id === undefined ? null : { tool: 'why_request', args: { id } }
+}

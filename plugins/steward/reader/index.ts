@@ -1,0 +1,49 @@
+import type { TurnTools } from '../toolbox.js'
+import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
+import { answerOf, leadOf, moreOf } from './answer.js'
+import type { Found } from './answer.js'
+import { planOf } from './plan.js'
+import { restWords } from './say.js'
+import { understand } from './understand.js'
+import type { Understood } from './understand.js'
+import type { World } from './entities.js'
+import { withCatalogue, worldOf } from './world.js'
+
+/**
+ * Reads the question, calls the tools that know about it and words what they found. No model is needed. The
+ * first sentence comes as soon as nothing can change it.
+ */
+export async function * read (tools: TurnTools, question: Question): AsyncGenerator<TurnEvent> {
+  const { asked, world } = await understood(tools, question)
+  const calls = planOf(asked, world)
+  for (const { tool, args } of calls) yield { type: 'call', tool, args }
+  const finding = async (call: ToolCall): Promise<Found> => ({ call, finding: await tools.run(call) })
+  const running = calls.map(finding)
+  const all = Promise.all(running)
+  all.catch(() => {})
+  const lead = running[0] === undefined ? null : leadOf(asked, await running[0])
+  if (lead !== null) yield { type: 'text', text: `${lead}\n` }
+  const found = await all
+  const more = moreOf(asked, found)
+  if (more !== null) {
+    yield { type: 'call', tool: more.tool, args: more.args }
+    found.unshift(await finding(more))
+  }
+  const worded = answerOf(asked, found, world)
+  const first = lead === null ? `${worded.diagnosis}\n` : ''
+  yield { type: 'text', text: first + restWords(asked, worded, world.zoneMin) }
+  const answer: Answer = { ...worded, voice: 'reader', calls: tools.made }
+  yield { type: 'answer', answer }
+}
+
+/** The question read with the names of what is placed; where one is missing, of the whole catalogue. */
+async function understood ({ context }: TurnTools, { text, thread }: Question): Promise<{
+  asked: Understood, world: World
+}> {
+  const placed = await worldOf(context.look, context.nowMs)
+  const asked = understand(text, thread, placed)
+  const known = asked.model !== null && placed.models.includes(asked.model) && asked.sure
+  if (known || !/model|fit|slow|logs|other|health|help/.test(asked.intent)) return { asked, world: placed }
+  const world = await withCatalogue(placed, context.look)
+  return { asked: understand(text, thread, world), world }
+}

@@ -1,0 +1,99 @@
+import type { World } from './entities.js'
+import type { Understood } from './understand.js'
+import type { ToolCall } from '../types.js'
+
+const call = (tool: string, args: Record<string, string | null | undefined> = {}): ToolCall =>
+  ({ tool, args: Object.fromEntries(Object.entries(args).filter(([, value]) => value != null)) })
+
+/** Longest question that help is asked, characters. */
+const HELP_MOST = 400
+const help = ({ text }: Understood): ToolCall => call('help', { question: text.slice(0, HELP_MOST) || '?' })
+
+/** Nodes whose memory is looked at, where none is named. */
+const NODES_MOST = 6
+/** What happened is told of so long, where no time is named, ms. */
+const HAPPENED_MS = 24 * 3600_000
+/** What is likely to have to do with something that is wrong now, ms. */
+const BEFORE_MS = 6 * 3600_000
+
+/** Intents whose cause may lie anywhere, so that everything is looked at. */
+const DIAGNOSES: ReadonlySet<Understood['intent']> = new Set([
+  'health', 'why-model', 'why-request', 'slow', 'node', 'access', 'join', 'feature', 'error'
+])
+/** Intents that ask for a list or a sum; with a complaint about it they ask for a cause. */
+const TOLD: ReadonlySet<Understood['intent']> = new Set([
+  'running', 'master', 'fit', 'disk', 'memory', 'settings', 'plugins', 'downloads'
+])
+
+/** Whether a cause is wanted, and not only what was asked for. */
+export const diagnoses = ({ intent, complains }: Understood): boolean =>
+  DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
+
+/**
+ * The calls that answer a question, the most telling first: that one may be answered with alone. They do not
+ * depend on each other. Pure.
+ */
+export function planOf (asked: Understood, world: World): ToolCall[] {
+  const { intent, asks, model, node } = asked
+  const planned = PLANS[intent](asked, world)
+  const whole = !diagnoses(asked) || planned.some(({ tool }) => tool === 'doctor')
+  const calls = whole ? planned : [...planned, call('doctor')]
+  if (asks !== 'when' || intent === 'happened' || intent === 'master') return calls
+  return [...calls, call('events', { from: since(world, HAPPENED_MS), about: model ?? node?.name })]
+}
+
+const whyModel = (model: string | null): ToolCall[] => model === null ? [] : [call('why_model', { model })]
+const since = (world: World, ms: number): string => new Date(world.nowMs - ms).toISOString()
+
+const PLANS: Readonly<Record<Understood['intent'], (asked: Understood, world: World) => ToolCall[]>> = {
+  health: ({ complains }, world) => [
+    call('doctor'), call('cluster_now'), call('running'),
+    ...complains ? [call('last_failure'), call('events', { from: since(world, BEFORE_MS) })] : []
+  ],
+  'why-model': ({ model, node, topic }, { models }) => [
+    call('why_model', { model }), call('doctor'), call('last_failure', { model }),
+    ...topic === 'staging' || !models.includes(model!) ? [call('downloads', { model })] : [],
+    ...node === null ? [] : [call('node', { node: node.name })]
+  ],
+  'why-request': ({ model, id }) => id === null
+    ? [call('last_failure', { model }), call('doctor'), ...whyModel(model)]
+    : [call('why_request', { id }), call('doctor')],
+  running: () => [call('running')],
+  master: () => [call('cluster_now')],
+  happened: ({ when, model, node }, world) => [
+    call('events', {
+      from: when?.from ?? since(world, HAPPENED_MS), to: when?.to, about: model ?? node?.name
+    })
+  ],
+  then: ({ when }, world) => [call('cluster_then', { at: when?.at ?? since(world, 3600_000) })],
+  fit: ({ model, node, text, complains }) => model === null
+    ? [call('running')]
+    : [
+        call('fit', { model, without: /\bwithout\b/i.test(text) ? node?.name : null }),
+        ...complains ? whyModel(model) : []
+      ],
+  'what-if': ({ node }) => node === null ? [call('cluster_now')] : [call('what_if', { node: node.name })],
+  node: ({ node, complains }, world) => [
+    call('node', { node: node?.name }), call('doctor'),
+    ...complains ? [call('events', { from: since(world, BEFORE_MS), about: node?.name })] : []
+  ],
+  disk: () => [call('disks')],
+  downloads: ({ model }) => [call('downloads', { model })],
+  memory: ({ node }, { nodes }) => (node === null ? nodes.slice(0, NODES_MOST) : [node])
+    .map(({ name }) => call('node', { node: name })),
+  slow: ({ model }) => [call('slow', { model }), call('doctor'), ...whyModel(model)],
+  logs: ({ node, model, when, level }) =>
+    [call('logs', { node: node?.name, model, from: when?.from, level })],
+  settings: ({ setting }) => [call('settings', { path: setting })],
+  plugins: () => [call('plugins')],
+  access: (asked) => [call('tokens', { about: asked.text }), call('doctor'), help(asked)],
+  join: (asked) => [call('doctor'), call('cluster_now'), help(asked)],
+  help: (asked) => [help(asked)],
+  hello: () => [],
+  other: (asked) => [help(asked), call('doctor')],
+  feature: ({ topic, model }) => [
+    call('plugins'), call('doctor'), call('cluster_now'),
+    ...topic === 'staging' ? [call('disks'), call('downloads', { model })] : []
+  ],
+  error: (asked) => [help(asked), call('doctor')]
+}

@@ -1,0 +1,39 @@
+import type { Evidence } from '../../../kernel/cli/index.js'
+import { clockWords } from './when.js'
+import type { Worded } from './answer.js'
+import type { Understood } from './understand.js'
+
+/** How a reference reads, with the command that shows it where there is one. */
+export function evidenceWords (evidence: Evidence): string {
+  switch (evidence.kind) {
+    case 'event': return `event ${evidence.idx} at ${evidence.at} (${evidence.name})`
+    case 'trace': return `trace svc traces ${evidence.taskId}`
+    case 'node': return `node ${evidence.name}`
+    case 'error': return `error ${evidence.reason}`
+    case 'log': return `log of ${evidence.node} at ${evidence.at}`
+    case 'time': return `at ${evidence.at}`
+    case 'path': return `GET ${evidence.path}`
+  }
+}
+
+/** The lines of an answer after its first sentence: facts, references, commands, and what is not known. */
+export function restWords (asked: Understood, answer: Worded, zoneMin: number): string {
+  const { diagnosis, facts, remedies, unknown } = answer
+  const lines = facts.flatMap(({ text, evidence }) => {
+    const refs = [...new Set(evidence.map(evidenceWords))].join(', ')
+    // What the sentence says already is not said twice, only shown.
+    if (diagnosis.includes(text)) return refs === '' ? [] : [`evidence: ${refs}`]
+    return [`- ${text}${refs === '' ? '' : ` [${refs}]`}`]
+  })
+  return [
+    ...timeWords(asked, zoneMin), ...lines,
+    ...remedies.filter((one) => one !== diagnosis).map((text) => `next: ${text}`),
+    ...unknown.map((text) => `not known: ${text}`)
+  ].map((line) => `${line}\n`).join('')
+}
+
+function timeWords ({ intent, when }: Understood, zoneMin: number): string[] {
+  if (when === null || !/^(happened|then|logs)$/.test(intent)) return []
+  const [from, to, at] = [when.from, when.to, when.at].map((iso) => clockWords(iso, zoneMin))
+  return [intent === 'then' ? `time: ${at}` : `time: ${from} to ${to}`]
+}

@@ -1,0 +1,92 @@
+import type { Intent } from './intents.js'
+import type { Read, Understood } from './understand.js'
+
+/** Counted words of a question that can lean on what was said before. */
+const SHORT = 12
+/** An intent that weighs this much is meant, whatever was said before. */
+const PLAIN_WEIGHT = 3
+
+/** How a question begins that leans on the one before: "and on node2?", "what about svc/guide?", "why?". */
+const LEANS = /^(?:and|also|then|what about|how about|but|so|or|same|why|since|again|fine)(?= |$)/
+const POINTS = /(?:^| )(?:it|its|that|this|there|they|them|same|those|he|she)(?= |$)/
+
+/** Intents that are about a name, and take that of before where they have none. */
+const NAMED = new Set<Intent>(['why-model', 'fit', 'slow', 'logs', 'node', 'what-if', 'why-request'])
+/** Intents that tell what is; a "why" after them asks what is wrong. */
+const TELLS = new Set<Intent>([
+  'running', 'master', 'happened', 'then', 'disk', 'memory', 'settings', 'plugins', 'help', 'hello', 'other'
+])
+/** Intents that may be about a model on a node. */
+const BOTH = new Set<Intent>(['why-model', 'logs', 'slow', 'fit', 'running', 'happened'])
+
+/**
+ * A question with what it leaves out taken from the one before, and where there is none to take from the
+ * first sentence of the last answer. Pure.
+ */
+export function joined (own: Read, before: Understood | null, said: Read | null): Understood {
+  const { counted, weight, ...asked } = own
+  if (before === null && said === null) return settled(asked, counted)
+  const [points, leans] = [POINTS.test(counted), LEANS.test(counted)]
+  const short = counted.split(' ').length <= SHORT
+  if (!short || !(points || leans || own.intent === 'other' || needsName(own))) {
+    return settled(asked, counted)
+  }
+  const vague = own.intent === 'other' || (own.asks === 'remedy' && points) ||
+    (own.asks === 'when' && weight < PLAIN_WEIGHT) || (leans && weight < PLAIN_WEIGHT)
+  const intent = vague && before !== null ? kept(before, own) : own.intent
+  const whole = named({ ...asked, intent }, before)
+  const sure = whole.sure || (vague && before?.sure === true)
+  if (hasName(whole) || said === null) return settled({ ...whole, sure }, counted)
+  return settled({ ...whole, sure, model: said.model, node: said.model === null ? said.node : null }, counted)
+}
+
+/** True for an intent that is about a name, where the question has none, or no model. */
+const needsName = (own: Understood): boolean =>
+  NAMED.has(own.intent) && (!hasName(own) || (/^(?:logs|fit)$/.test(own.intent) && own.model === null))
+
+const hasName = ({ model, node, id }: Understood): boolean => model !== null || node !== null || id !== null
+
+/** The intent of before, changed where it does not go with what is named now. */
+function kept (before: Understood, own: Read): Intent {
+  const { intent } = before
+  if (own.id !== null) return 'why-request'
+  const about = own.model !== null ? 'why-model' : own.node !== null ? 'node' : null
+  const other = /^(?:node|health|why-request|what-if|join|help|hello|other)$/.test(intent)
+  if (about === 'why-model' && other) return about
+  if (about === 'node' && /^(?:health|join|help|hello|other)$/.test(intent)) return about
+  if (own.asks === 'cause' && /(?:^| )why(?= |$)/.test(own.counted) && TELLS.has(intent)) return 'health'
+  return intent
+}
+
+function named (own: Understood, before: Understood | null): Understood {
+  if (before === null) return own
+  const when = own.when ?? (own.intent === before.intent ? before.when : null)
+  if (!hasName(own)) return { ...own, when, model: before.model, node: before.node, id: before.id }
+  const model = own.node !== null && BOTH.has(own.intent) ? own.model ?? before.model : own.model
+  return { ...own, when, model }
+}
+
+/** Intents of someone who misses what a plugin brings. */
+const MISSED = new Set<Intent>([
+  'other', 'health', 'logs', 'happened', 'help', 'running', 'slow', 'fit', 'settings'
+])
+
+/** An intent that goes with the names there are. */
+function settled (own: Understood, counted: string): Understood {
+  const { intent, model, node, when } = own
+  // "The error log" misses nothing.
+  const misses = intent === 'logs' ? /(?:^| )(?:why|not|down)(?= |$)/.test(counted) : own.complains
+  if (misses && own.topic !== null && !hasName(own) && when === null && MISSED.has(intent)) {
+    return { ...own, intent: 'feature' }
+  }
+  const about = model !== null ? 'why-model' : node !== null ? 'node' : 'health'
+  if (intent === 'why-model' && model === null) return { ...own, intent: about }
+  if (intent === 'node' && node === null) return { ...own, intent: about }
+  // What happened to it is told by what is the matter with it, and its events.
+  if (intent === 'happened' && when === null && about !== 'health') {
+    return { ...own, intent: about, asks: 'when' }
+  }
+  if (intent === 'error' && about !== 'health') return { ...own, intent: about }
+  if (intent === 'health' || (intent === 'other' && about !== 'health')) return { ...own, intent: about }
+  return intent === 'other' && when !== null ? { ...own, intent: 'happened' } : own
+}

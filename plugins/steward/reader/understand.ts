@@ -1,0 +1,148 @@
+import { modelsIn, nodesIn, requestsIn } from './entities.js'
+import { intentOf, topicOf } from './intents.js'
+import { whenOf } from './when.js'
+import { countedText, wordsOf } from './words.js'
+import { joined } from './thread.js'
+import type { Turn } from '../types.js'
+import type { Named, NamedNode, World } from './entities.js'
+import type { Intent } from './intents.js'
+import type { When } from './when.js'
+
+/** What a question wants to know, and about what. */
+export interface Understood {
+  readonly intent: Intent
+  /** As the cluster writes it; as it was asked where no model is called so. */
+  readonly model: string | null
+  readonly node: NamedNode | null
+  /** Id of a request. */
+  readonly id: string | null
+  readonly when: When | null
+  /** What of it: the cause, since when, or what mends it. */
+  readonly asks: 'cause' | 'when' | 'remedy'
+  /** Path of a setting, and the least level of log lines. */
+  readonly setting: string | null
+  readonly level: string | null
+  /** Whether it asks why something does not do as it should. */
+  readonly complains: boolean
+  /** The plugin that brings what the question speaks of, and the reason of an error that it has. */
+  readonly topic: string | null
+  readonly error: string | null
+  /** False where it is a guess. */
+  readonly sure: boolean
+  /** How doubtful words were read, a sentence each. */
+  readonly read: readonly string[]
+  /** The question as help's sheets are searched for it. */
+  readonly text: string
+}
+
+/** Characters of a question that are read, and the earlier questions that a follow-up may lean on. */
+const READ_MOST = 4000
+const TURNS_MOST = 6
+/** A question longer than this is read by its sentences. */
+const LONG = 160
+/** Of so many sentences at the beginning, and as many at the end. */
+const SENTENCES_MOST = 20
+
+/** What a question wants to know, with what was said before it. Pure. */
+export function understand (text: string, thread: readonly Turn[], world: World): Understood {
+  let before: Understood | null = null
+  const asked = thread.filter(({ role }) => role === 'user').slice(-TURNS_MOST)
+  for (const turn of asked) before = joined(readOne(turn.text, world), before, null)
+  const said = thread.findLast(({ role }) => role === 'assistant')?.text.split('\n')[0] ?? null
+  return joined(readOne(text, world), before, said === null ? null : readOne(said, world))
+}
+
+/** A question by itself; `counted` has its words as they count. */
+export interface Read extends Understood { readonly counted: string, readonly weight: number }
+
+function readOne (asked: string, world: World): Read {
+  const text = asked.slice(0, READ_MOST).replace(/\p{Cc}+/gu, ' ')
+  // A full stop between figures or letters is part of a word.
+  const sentences = text.length <= LONG ? [text] : text.match(/(?:[^.!?]|[.!?](?=\S))+[.!?]*/g) ?? [text]
+  const [begin, rest] = [sentences.slice(0, SENTENCES_MOST), sentences.slice(SENTENCES_MOST)]
+  const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world))
+  // Most telling is a sentence that asks; of two the one that says more.
+  const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
+  return {
+    ...best,
+    model: best.model ?? first(read, 'model'),
+    node: best.node ?? first(read, 'node'),
+    id: best.id ?? first(read, 'id'),
+    when: best.when ?? first(read, 'when'),
+    text: text.length <= LONG ? text : best.text
+  }
+}
+
+const first = <K extends keyof Read>(read: readonly Read[], key: K): Read[K] | null =>
+  read.find((one) => one[key] !== null)?.[key] ?? null
+
+const telling = ({ weight, text, intent }: Read): number =>
+  (intent === 'hello' ? weight / 4 : weight) + (/\?\s*$/.test(text) ? 1.5 : 0)
+
+function readSentence (sentence: string, world: World): Read {
+  const words = wordsOf(sentence)
+  const taken = new Set<number>()
+  const take = <T extends { at: readonly number[] }>(named: readonly T[]): T[] => {
+    const free = named.filter(({ at }) => !at.some((i) => taken.has(i)))
+    for (const { at } of free) for (const i of at) taken.add(i)
+    return free
+  }
+  const models = take(modelsIn(words, world))
+  const nodes = take(nodesIn(words, world))
+  const ids = take(requestsIn(words, taken))
+  const mark = (named: readonly { at: readonly number[] }[], by: string): [number, string][] =>
+    named.flatMap(({ at }) => at.map((i): [number, string] => [i, i === at[0] ? by : '']))
+  const marks = new Map([...mark(models, ' MODEL '), ...mark(nodes, ' NODE '), ...mark(ids, ' ID ')])
+  const masked = words.reduceRight((rest, { start, end }, i) =>
+    marks.has(i) ? `${rest.slice(0, start)}${marks.get(i)!}${rest.slice(end)}` : rest, lower(sentence))
+  const when = whenOf(masked, world)
+  const plain = countedText(timed(masked, when))
+  const { intent, weight, sure } = intentOf(plain)
+  const model = models[0] ?? onlyModel(plain, world)
+  return {
+    intent,
+    model: model?.value ?? null,
+    node: nodes[0]?.value ?? masterOf(intent, plain, world),
+    id: ids[0]?.value ?? null,
+    when,
+    asks: /\b(since|for how)\b.*\bwhen\b|\bhow long\b|\bwhen (did|was|has|is)\b|^when$/.test(plain) ? 'when'
+      : /\bmend\b/.test(plain) ? 'remedy' : 'cause',
+    setting: /\b[a-z][a-z_]*(?:\.[a-z][a-z_]*)+\b/.exec(masked.replace('svc.yaml', ''))?.[0] ?? null,
+    level: /\b(?:fail|wrong)\b/.test(plain) ? 'error' : null,
+    complains: /\b(?:why|not|down|fail|wrong|slow|stuck|nothing|empty)\b/.test(plain),
+    topic: topicOf(masked),
+    error: /\b[a-z]+(?:_[a-z]+)+\b/.exec(masked)?.[0] ?? null,
+    sure: sure && model?.sure !== false, read: readsOf(model), text: sentence.trim(), counted: plain, weight
+  }
+}
+
+/** Lower case, so that only marks have capitals. */
+const lower = (text: string): string => [...text].map((char) => {
+  const low = char.toLowerCase()
+  return low.length === char.length ? low : char
+}).join('')
+
+/** The words of a time as one mark. */
+function timed (text: string, when: When | null): string {
+  if (when === null) return text
+  const rest = when.said.reduce((known, said) => known.replace(said, ' TIME '), text)
+  return rest === text ? `${text} TIME` : rest
+}
+
+/** "If the master dies": the node that is it now. */
+function masterOf (intent: Intent, plain: string, { master, nodes }: World): NamedNode | null {
+  if (intent !== 'what-if' || !/\bmaster\b/.test(plain)) return null
+  return nodes.find(({ nodeId }) => nodeId === master) ?? null
+}
+
+/** "The voice", where only one model is called so. */
+function onlyModel (plain: string, { models }: World): Omit<Named<string>, 'at'> | null {
+  if (!/\b(?:the|my|our) model\b/.test(plain)) return null
+  return models.length === 1 ? { value: models[0]!, sure: true, others: [] } : null
+}
+
+function readsOf (model: Omit<Named<string>, 'at'> | null): string[] {
+  if (model === null || model.others.length === 0) return []
+  const others = model.others.slice(0, 3).join(', ')
+  return [`The name was read as ${model.value}; it could also be ${others}.`]
+}

@@ -1,0 +1,147 @@
+import { editDistance } from '../../../kernel/index.js'
+
+/** A word of a question with its place in the text, and the same in lower case without marks around it. */
+export interface Word {
+  readonly text: string
+  readonly low: string
+  readonly start: number
+  readonly end: number
+}
+
+/** The words of a text. An id such as `acme/voice-2` and a time such as `14:05` is one word each. */
+export function wordsOf (text: string): Word[] {
+  return [...text.matchAll(/[\p{L}\p{N}_](?:[\p{L}\p{N}_./:@'’-]*[\p{L}\p{N}_])?/gu)].map((match) => ({
+    text: match[0], low: match[0].toLowerCase(), start: match.index, end: match.index + match[0].length
+  }))
+}
+
+/** Words that count as the first of their line. What is on no line counts as itself. */
+const GROUPS = `
+why wieso warum weshalb
+not no never nicht nothing kein dont doesnt isnt cant wont didnt arent
+answer answers answering answered reply replies replying respond responds responding response react reacts
+ work works working worked function functions functioning speak speaks talk talks talking serve serves
+ load loads start starts starting started come comes say says saying boot boots
+down dark break breaks dead broken bust busted kaput kaputt offline unavailable unreachable gone stuck
+ hang hangs hanging hung frozen freezes missing vanished disappeared lost sick ill unhealthy faulty defekt
+ silent mute quiet
+fail fails failed 404 409 429 failing failure failures error errors erroring crash crashes crashed
+ crashing aborted abort 500 502 503 504 timeout timeouts 507 cancelled broke rejected 5xx
+wrong complain complains complaining problem problems trouble troubles issue issues matter fault faults
+ bug bugs fishy weird odd strange ailing amiss hurts complaint complaints warning warnings alarm alarms
+fine ok okay healthy good well alright green normal okey right
+up alive live reachable online ready available
+running placed loaded deployed active
+run runs
+master leader boss chief coordinator leads lead elected
+happen happened happens happening occurred occur events event history incident incidents passed
+change changed changes changing different
+look looked looks looking
+fit fits fitting
+die dies died dying lose loses loss unplug unplugged reboot rebooted reboots restart restarted restarts
+ stop stops remove removed shutdown
+disk disks space storage drive drives ssd hdd nvme harddisk
+memory ram vram mem oom swap
+slow slower slowly sluggish laggy lag lags lagging latency latencies delay delays delayed snail
+ performance
+log logs logfile logfiles stderr
+setting settings config configuration configured configure option options svc.yaml preferences
+plugin plugins extension extensions addon addons
+access 401 403 unauthorized unauthorised forbidden denied permission permissions token tokens credential
+ credentials password login authority authorities auth authentication key
+join joins joining joined
+hello hi hey moin hallo servus greetings
+thanks thank thx cheers
+request requests call calls query job task prompt
+last latest newest previous recent
+mend fix fixed repair solve solved resolve cure heal remedy
+explain meaning mean means
+model models voice voices
+node nodes machine machines host hosts server servers computer computers box
+cluster svc system everything anything things fleet
+health status check diagnose diagnosis doctor
+since seit
+who wer
+how wie
+what whats
+when wann
+where wo
+`
+
+/** Words that are known as they are, so that no slip is seen in them. */
+const PLAIN = `
+about after again also another around ask asked back because been before being best between both card
+cards cart cause charge chat close closed code cold core cores cost could currently does done door each
+earlier early enough even evening every fast faster file files find first found free from full getting
+give goes going have hello help here hold hosted hour hours inside into just keep keeps kind kinds know
+later least left less letting life like line lines list lives long look loud make many mine minute minutes
+mode moment month more morning most much name names need next night none noon note noted now only onto
+open other outside over page pages path place places plan plans play plays please port ports possible pull
+push putting question questions quick quickly read real really reason right role room rule rules safe same
+second seconds seen sees send sent setup should show side size sizes slot slots some sorry space still
+stone such take taken takes tell term terms test tests text than thanks that theirs them then there these
+they think this those through time times today told tone under used user users uses using want week went
+which while whose will with without word words worry would write yesterday your yours
+`
+
+const HEADS = new Map(GROUPS.trim().split(/\n(?! )/).flatMap((line) => {
+  const [head, ...others] = line.split(/\s+/)
+  return [head!, ...others].map((word) => [word, head!] as const)
+}))
+const KNOWN = new Set([...HEADS.keys(), ...PLAIN.trim().split(/\s+/)])
+
+/** Contractions and phrases that count as other words. */
+const PHRASES: readonly (readonly [RegExp, string])[] = [
+  [/[’`´]/g, '\''],
+  [/\b(ca|wo|do|does|did|is|are|was|were|has|have|would|should|could)n'?t\b/g, '$1 not'],
+  [/\bca not\b/g, 'can not'],
+  [/\bwo not\b/g, 'will not'],
+  [/\bcannot\b/g, 'can not'],
+  [/\b(what|who|where|how|when|why|it|that|there|all|everything)'s\b/g, '$1 is'],
+  [/\b(i|you|we|they)'(m|re|ve|ll|d)\b/g, '$1 $2'],
+  [/\b(?:how come|what for|for what reason|what is the (?:reason|cause))\b/g, 'why'],
+  [/\bwhat (?:makes|keeps|prevents|stops|causes)\b/g, 'why'],
+  [/\b(?:go|goes|went|going) (?:down|away|off)\b/g, 'die'],
+  [/\b(?:turn|switch|shut|take|pull|power)(?:s|ed|ing|n)? (?:down|off|out|the plug)\b|\btook down\b/g, 'die'],
+  [/\bhard (?:disk|drive)s?\b/g, 'disk'],
+  [/\bget rid of\b/g, 'mend'],
+  [/\bout of memory\b/g, 'memory'],
+  [/\bwhat(?: i)?s (?:up|the matter|going on)\b/g, 'what is wrong'],
+  [/\b(?:all right|in order|in shape)\b/g, 'fine'],
+  [/\b(?:take|takes|taking|took) (?:(?:so|too|very|that|this) )?(?:long|ages|forever)\b/g, 'slow'],
+  [/\bso long\b|\bforever\b|\bages\b/g, 'slow']
+]
+
+/** The words of a text in lower case as they count, phrases first; words in capitals stay as they are. */
+export function countedText (text: string): string {
+  const known = PHRASES.reduce((rest, [pattern, words]) => rest.replace(pattern, words), text)
+  return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
+}
+
+/** True for a word that has a meaning of its own in questions. */
+export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4
+
+/** A word as it counts: the first of its group, a slip of one or two letters read as the word meant. */
+export function counted (low: string): string {
+  const own = HEADS.get(low)
+  if (own !== undefined || isKnownWord(low) || !/^[a-z]+$/.test(low)) return own ?? low
+  const meant = slipOf(low, KNOWN)
+  // A slip of a word without weight is left alone.
+  return meant === undefined ? low : HEADS.get(meant) ?? low
+}
+
+/** The candidate that a word of four letters or more was meant to be: a letter off, in long ones two. */
+export function slipOf (low: string, candidates: Iterable<string>): string | undefined {
+  if (low.length < 4) return undefined
+  let [best, least]: [string | undefined, number] = [undefined, low.length < 8 ? 1.5 : 2.5]
+  for (const one of candidates) {
+    if (one.length < 4 || Math.abs(one.length - low.length) > 2 || figures(one) !== figures(low)) continue
+    // A first letter is seldom wrong.
+    const distance = editDistance(low, one) + (one[0] === low[0] ? 0 : 0.25)
+    if (distance < least) [best, least] = [one, distance]
+  }
+  return best
+}
+
+/** The figures of a name: one with others is another name, not a slip. */
+export const figures = (text: string): string => (text.match(/\d+/g) ?? []).join(' ')

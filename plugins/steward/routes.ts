@@ -1,0 +1,48 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+
+/** Longest question and longest earlier message, characters; most earlier messages. */
+export const QUESTION_MAX = 4000
+export const TURN_MAX = 40_000
+export const THREAD_MAX = 100
+
+/** HTTP routes of this plugin. */
+export const routes = {
+  status: {
+    method: 'GET', url: '/v1/steward', authority: 'read',
+    summary: 'Whether the steward answers questions, and the model that words its answers.',
+    reply: {
+      type: 'object', additionalProperties: false,
+      required: ['enabled', 'present', 'ready', 'steward_model', 'instance_id', 'state'],
+      properties: {
+        enabled: { type: 'boolean' }, present: { type: 'boolean' }, ready: { type: 'boolean' },
+        steward_model: { type: ['string', 'null'] }, instance_id: { type: ['string', 'null'] },
+        state: { enum: ['disabled', 'downloading', 'starting', 'ready', 'degraded'] }
+      }
+    }
+  },
+  ask: {
+    method: 'POST', url: '/v1/steward/ask', authority: 'read', stream: true,
+    summary: 'Answers a question about the cluster with its evidence, whole or as server-sent events.',
+    body: {
+      type: 'object', additionalProperties: false, required: ['question'],
+      properties: {
+        question: { ...text, minLength: 1, maxLength: QUESTION_MAX },
+        thread: {
+          type: 'array', maxItems: THREAD_MAX, description: 'What was said before, oldest first.',
+          items: {
+            type: 'object', additionalProperties: false, required: ['role', 'text'],
+            properties: { role: { enum: ['user', 'assistant'] }, text: { ...text, maxLength: TURN_MAX } }
+          }
+        },
+        stream: { type: 'boolean', default: false }
+      }
+    },
+    reply: {
+      type: 'object',
+      required: ['diagnosis', 'sure', 'facts', 'evidence', 'remedies', 'unknown', 'voice', 'calls', 'text']
+    },
+    errors: ['invalid_request', 'steward_disabled', 'not_ready']
+  }
+} as const satisfies Record<string, RouteDecl>

@@ -1,0 +1,128 @@
+/** The bounds of turns, and how a stream of one begins, lives and ends. */
+import { request as httpRequest } from 'node:http'
+import t from 'tap'
+import { startPlugin } from '../../../kernel/testing/index.js'
+import { createSteward } from '../index.js'
+import { heldVoice, until } from './voices.js'
+import type { IncomingMessage } from 'node:http'
+import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
+import type { Test } from 'tap'
+import type { Voice } from '../ask.js'
+
+const body = (more: object = {}): object => ({ question: 'is everything fine?', ...more })
+const post = (rig: Rig, payload: object = body()): ReturnType<Rig['inject']> =>
+  rig.inject({ method: 'POST', url: '/v1/steward/ask', payload })
+const start = async (t: Test, voice: Voice, options: StartOptions = {}): Promise<Rig> =>
+  await startPlugin(t, createSteward(voice), options)
+const events = (text: string): object[] => text.split('\n').filter((line) => line.startsWith('data: '))
+  .map((line) => JSON.parse(line.slice(6)) as object)
+
+/** A stream over a real connection, and what has come of it. */
+async function streamed (t: Test, rig: Rig): Promise<{ response: IncomingMessage, text: () => string }> {
+  const { hostname, port } = new URL(await rig.listen())
+  const payload = JSON.stringify(body({ stream: true }))
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    httpRequest({ hostname, port, method: 'POST', path: '/v1/steward/ask',
+      headers: { 'content-type': 'application/json' } }, resolve).on('error', reject).end(payload)
+  })
+  t.teardown(() => { response.destroy() })
+  let text = ''
+  response.setEncoding('utf8').on('data', (part: string) => { text += part }).on('error', () => {})
+  return { response, text: () => text }
+}
+
+t.test('an answer streams, and a silent stream shows that it is alive', async (t) => {
+  const held = heldVoice()
+  const rig = await start(t, held.voice)
+  const { response, text } = await streamed(t, rig)
+  await until(() => text() !== '')
+  t.match(response.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
+  t.equal(text(), 'data: {"type":"text","text":"So: "}\n\n')
+  await rig.clock.advance(10_000)
+  await until(() => text().includes('alive'))
+  t.match(text(), /: keep-alive\n\n$/)
+  held.speak(0)
+  await until(() => response.complete)
+  t.match(events(text()), [{ text: 'So: ' }, { text: 'Fine.' }, { type: 'answer', answer: { sure: true } }])
+  t.equal(held.ended, 1)
+})
+
+t.test('eight turns run, sixteen wait, and the next is told when to come again', async (t) => {
+  const held = heldVoice()
+  const rig = await start(t, held.voice)
+  const running = Array.from({ length: 24 }, async () => await post(rig))
+  await until(() => held.asked.length === 8)
+  const refused = await post(rig)
+  t.equal(refused.statusCode, 429)
+  t.match(refused.headers, { 'retry-after': /^\d+$/ })
+  t.match(JSON.parse(refused.body), { error: { reason: 'overloaded', retryable: true } })
+  for (let turn = 0; turn < 24; turn++) {
+    await until(() => held.asked.length > turn)
+    held.speak(turn)
+  }
+  for (const answer of await Promise.all(running)) {
+    t.match(JSON.parse(answer.body), { diagnosis: 'Fine.', text: 'So: Fine.' })
+  }
+})
+
+t.test('a turn ends after 30 s, with an error body or an event', async (t) => {
+  for (const [stream, first] of [[false, 'So: '], [true, 'So: '], [true, '']] as const) {
+    let asked = false
+    // Hangs whatever its signal says, after the first word.
+    const deaf: Voice = async function * () {
+      asked = true
+      if (first !== '') yield { type: 'text', text: first }
+      await new Promise(() => {})
+    }
+    const rig = await start(t, deaf)
+    const answer = post(rig, body({ stream }))
+    await until(() => asked)
+    for (let i = 0; i < 3; i++) await rig.clock.advance(10_000)
+    const { statusCode, body: text } = await answer
+    const error = { error: { reason: 'timeout', code: 504, message: /within 30 seconds/, requestId: String } }
+    t.equal(statusCode, stream ? 200 : 504)
+    t.match(stream ? events(text).at(-1) : JSON.parse(text), error)
+  }
+})
+
+t.test('who goes away ends the turn', async (t) => {
+  const held = heldVoice()
+  const rig = await start(t, held.voice)
+  const { response, text } = await streamed(t, rig)
+  await until(() => text() !== '')
+  response.destroy()
+  await until(() => held.ended === 1)
+  t.equal((await rig.inject({ url: '/v1/steward' })).statusCode, 200)
+})
+
+t.test('what fails before the first word is an ordinary error, and shows nothing of its cause', async (t) => {
+  for (const [first, status] of [['', 500], ['So: ', 200]] as const) {
+    const broken: Voice = async function * () {
+      if (first !== '') yield { type: 'text', text: first }
+      throw new Error('secret')
+    }
+    const rig = await start(t, broken)
+    const { statusCode, body: text } = await post(rig, body({ stream: true }))
+    t.equal(statusCode, status)
+    t.match(status === 200 ? events(text)[1] : JSON.parse(text), { error: { reason: 'internal', code: 500 } })
+    t.notMatch(text, /secret/)
+    t.ok(rig.logged.some(({ level, fields }) => level === 'error' && /secret/.test(String(fields['err']))))
+  }
+})
+
+t.test('a wrong body is refused with the field', async (t) => {
+  const rig = await start(t, heldVoice().voice)
+  const wrong: [object, string][] = [
+    [{}, 'question'], [{ question: 7 }, 'question'], [{ question: '' }, 'question'],
+    [{ question: ' \n' }, 'question'], [{ question: 'x'.repeat(4001) }, 'question'],
+    [body({ thread: 'x' }), 'thread'], [body({ thread: [{ role: 'system', text: 'x' }] }), 'thread/0/role'],
+    [body({ thread: [{ role: 'user' }] }), 'thread/0/text'], [body({ stream: 1 }), 'stream'],
+    [body({ model: 'x' }), 'model']
+  ]
+  for (const [payload, field] of wrong) {
+    const { statusCode, body: text } = await post(rig, payload)
+    t.equal(statusCode, 400, text)
+    const { error: { param, message } } = JSON.parse(text) as { error: Record<string, string> }
+    t.match(`${param} ${message}`.replaceAll('.', '/'), field, JSON.stringify(payload).slice(0, 60))
+  }
+})

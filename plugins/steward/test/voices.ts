@@ -1,0 +1,47 @@
+import type { Voice } from '../ask.js'
+import type { Answer, Question } from '../types.js'
+
+/** An answer that nothing stands on. */
+export const answerOf = (diagnosis: string): Answer => ({
+  diagnosis, sure: true, facts: [], evidence: [], remedies: [], unknown: [], voice: 'reader', calls: []
+})
+
+/** A voice that a test holds: what it was asked, and what lets it speak. */
+export interface HeldVoice {
+  readonly voice: Voice
+  readonly asked: Question[]
+  /** Turns whose signal has aborted, or that ended otherwise. */
+  readonly ended: number
+  /** Lets the turn with that number say "Fine." and end. */
+  speak (turn: number): void
+}
+
+/** Says a word at once, and the rest only when told to. */
+export function heldVoice (first = 'So: '): HeldVoice {
+  const asked: Question[] = []
+  const gates: (() => void)[] = []
+  let ended = 0
+  return {
+    asked,
+    get ended () { return ended },
+    speak (turn) { gates[turn]!() },
+    voice: async function * (_parts, question, { signal }) {
+      const turn = asked.push(question) - 1
+      const told = new Promise<void>((resolve) => { gates[turn] = resolve })
+      const left = new Promise<void>((resolve) => { signal.addEventListener('abort', () => { resolve() }) })
+      try {
+        if (first !== '') yield { type: 'text', text: first }
+        await Promise.race([told, left])
+        yield { type: 'text', text: 'Fine.' }
+        yield { type: 'answer', answer: answerOf('Fine.') }
+      } finally {
+        ended++
+      }
+    }
+  }
+}
+
+/** Waits until `look` is true; the test's own timeout is the limit. */
+export async function until (look: () => boolean): Promise<void> {
+  while (!look()) await new Promise((resolve) => { setImmediate(resolve) })
+}

@@ -1,0 +1,125 @@
+import { raceAbort } from '../../kernel/index.js'
+import type {
+  Caller, Clock, Declarations, JsonSchema, Manifest, OwnApi, ToolDecl
+} from '../../kernel/index.js'
+import { lookedAt } from '../../kernel/cli/index.js'
+import type { Fact, Finding, Tool, ToolContext } from '../../kernel/cli/index.js'
+import type { MadeCall, ToolCall } from './types.js'
+
+/** Most calls of a turn. */
+export const CALLS_MOST = 8
+/** Longest time of one call, ms. */
+const CALL_MS = 5000
+/** Longest answer that a tool may read, characters. */
+const READ_MOST = 8 * 1024 * 1024
+/** What a call may give: facts, and characters of each sentence. */
+const FACTS_MOST = 40
+const TEXT_MOST = 600
+
+/** What the tools of a node work with. */
+export interface ToolboxParts {
+  readonly api: OwnApi
+  readonly declarations: Declarations
+  readonly clock: Clock
+  checker (schema: JsonSchema): (value: unknown) => string | null
+}
+
+/** A tool with its name. */
+export interface NamedTool extends ToolDecl { readonly name: string }
+
+/** Every tool of the plugins that are on. */
+export function toolsOf (manifests: readonly Manifest[]): NamedTool[] {
+  return manifests.flatMap(({ tools = {} }) =>
+    Object.entries(tools).map(([name, tool]) => ({ ...tool, name })))
+}
+
+/** The calls of one turn, in the name of whoever asked. The same look is made once. */
+export class TurnTools {
+  readonly made: MadeCall[] = []
+  /** What the calls found, in the order in which they ended. */
+  readonly results: { readonly call: ToolCall, readonly finding: Finding }[] = []
+  /** What was found, by the call, so that the same one is made once. */
+  readonly #found = new Map<string, Promise<Finding>>()
+  readonly #parts: ToolboxParts
+  readonly #signal: AbortSignal
+  readonly #context: ToolContext
+
+  constructor (parts: ToolboxParts, caller: Caller, signal: AbortSignal) {
+    this.#parts = parts
+    this.#signal = signal
+    const seen = new Map<string, Promise<unknown>>()
+    const look = (path: string): Promise<unknown> => {
+      const known = seen.get(path) ?? this.#look(path, caller)
+      seen.set(path, known)
+      return known
+    }
+    this.#context = {
+      look: look as ToolContext['look'], nowMs: parts.clock.now(), declared: () => parts.declarations.whole()
+    }
+  }
+
+  get context (): ToolContext { return this.#context }
+
+  /** Makes a call, the same one once. What is wrong with it, or takes too long, is told under `unknown`. */
+  async run (asked: ToolCall): Promise<Finding> {
+    const key = JSON.stringify([asked.tool, asked.args])
+    const finding = this.#found.get(key) ?? this.#made(asked)
+    this.#found.set(key, finding)
+    return await finding
+  }
+
+  async #made (call: ToolCall): Promise<Finding> {
+    const problem = this.#problemOf(call)
+    if (problem !== null) return { facts: [], unknown: [problem] }
+    const finding = await this.#run(call)
+    this.results.push({ call, finding })
+    return finding
+  }
+
+  async #run ({ tool: name, args }: ToolCall): Promise<Finding> {
+    const { clock } = this.#parts
+    const startedMs = clock.mono()
+    const call: MadeCall = { tool: name, args, tookMs: 0 }
+    const index = this.made.push(call) - 1
+    const late = new AbortController()
+    const stop = clock.after(CALL_MS, () => { late.abort(new Error(`no answer within ${CALL_MS / 1000} s`)) })
+    try {
+      const tool = (await this.#tool(name)!.load()).default as Tool
+      const signal = AbortSignal.any([this.#signal, late.signal])
+      return bounded(await raceAbort(tool.run(this.#context, args), signal))
+    } catch (error) {
+      this.#signal.throwIfAborted()
+      const why = error instanceof Error ? error.message.split('\n')[0] : 'it failed'
+      return { facts: [], unknown: [`${name} could not look: ${why}.`] }
+    } finally {
+      stop()
+      this.made[index] = { ...call, tookMs: Math.round(clock.mono() - startedMs) }
+    }
+  }
+
+  #tool (name: string): NamedTool | undefined {
+    return toolsOf(this.#parts.declarations.manifests).find((tool) => tool.name === name)
+  }
+
+  #problemOf ({ tool, args }: ToolCall): string | null {
+    const known = this.#tool(tool)
+    if (known === undefined) return `Nothing here can look up ${tool}: the plugin that has it is off.`
+    if (this.made.length >= CALLS_MOST) return `${tool} was not asked: a turn has ${CALLS_MOST} calls.`
+    const problem = this.#parts.checker(known.args)(args)
+    return problem === null ? null : `${tool} was asked wrongly: ${problem}`
+  }
+
+  async #look (path: string, caller: Caller): Promise<unknown> {
+    const { status, text } = await this.#parts.api.ask({ path, caller, signal: this.#signal })
+    if (text.length > READ_MOST) throw new Error(`${path} answers with over ${READ_MOST / 1024 / 1024} MiB`)
+    return lookedAt(status, text)
+  }
+}
+
+function bounded ({ facts, unknown }: Finding): Finding {
+  const short = (text: string): string => text.length <= TEXT_MOST ? text : `${text.slice(0, TEXT_MOST)}…`
+  return {
+    facts: facts.slice(0, FACTS_MOST).map((fact): Fact => ({ ...fact, text: short(fact.text) })),
+    unknown: unknown.slice(0, FACTS_MOST).map(short)
+  }
+}

@@ -1,0 +1,34 @@
+import { clusterChecks, factOf, isVerbError } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
+
+/** The gravest first. */
+const RANKS: Readonly<Record<Fact['level'], number>> = { fail: 0, warn: 1, info: 2, ok: 3 }
+
+/** Everything that `svc doctor` looks at in a cluster. */
+export default {
+  async run ({ look, declared }) {
+    const [state, { manifests }] = await Promise.all([look<ClusterState>('/state'), declared()])
+    if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
+    const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
+    // That the asker may not see the members is no fault; it is told among the unknown.
+    const facts = checks.filter(({ code }) => code !== 'members_hidden').map(factOf)
+      .sort((a, b) => RANKS[a.level] - RANKS[b.level])
+    return { facts: await withLosses(look, facts), unknown }
+  }
+} satisfies Tool
+
+interface TimedOut { idx: number, at: string, event: { NodeTimedOut?: { nodeId: string } } }
+
+/** Adds the events by which the nodes were lost, where they may be seen. */
+async function withLosses (look: ToolContext['look'], facts: readonly Fact[]): Promise<Fact[]> {
+  if (!facts.some(({ code }) => code === 'node_lost')) return [...facts]
+  const answer = await look<{ events: TimedOut[] }>('/events?kinds=NodeTimedOut&limit=100')
+  const events = isVerbError(answer) ? [] : answer.events
+  return facts.map((fact) => {
+    const ids = fact.evidence.flatMap((one) => one.kind === 'node' ? one.nodeId : [])
+    const lost = events.findLast(({ event }) => ids.includes(event.NodeTimedOut?.nodeId ?? ''))
+    if (fact.code !== 'node_lost' || lost === undefined) return fact
+    const evidence: Evidence = { kind: 'event', idx: lost.idx, at: lost.at, name: 'NodeTimedOut' }
+    return { ...fact, evidence: [...fact.evidence, evidence] }
+  })
+}

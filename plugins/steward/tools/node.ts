@@ -1,0 +1,146 @@
+import {
+  fact, joinNodes, nearest, quoted, reading, showBytes, showSpan, startOrRemove
+} from '../../../kernel/cli/index.js'
+import type {
+  ClusterState, Evidence, Fact, MemberList, NodeRow, Reading, Tool
+} from '../../../kernel/cli/index.js'
+import { removals } from './removed.js'
+
+/** The parts of GET /state about one node and what runs there. */
+interface State extends ClusterState {
+  nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
+  nodeSystem?: Record<string, { pcpuUsage: number | null, gpuUsage: number | null } | null>
+  topology?: { connections?: Record<string, Record<string, { rttMs: number | null }[]>> }
+  instances?: Record<string, Record<string, {
+    shardAssignments?: { modelId: string, nodeToRunner: Record<string, string> }
+  }>>
+  runners?: Record<string, object>
+}
+
+/** How one node is: up or lost, its machine, its health, what runs there, its links. */
+export default {
+  async run (ctx, { node: asked }) {
+    const look = reading(ctx)
+    const state = await look.read<State>('The state of the cluster', '/state')
+    if (state === null) return { facts: [], unknown: look.unknown }
+    // It only adds nodes that have not been here in this session, and install ids.
+    const members = await look.read<MemberList>(
+      'The members', '/cluster/members', 'unauthenticated', 'missing_grant')
+    const nodes = joinNodes(state, members)
+    const row = find(nodes, asked)
+    const facts = row === undefined
+      ? [...await removed(look, asked, ctx.nowMs), stranger(nodes, asked)]
+      : [...presence(row), ...more(state, nodes, row)]
+    return { facts, unknown: look.unknown }
+  }
+} satisfies Tool<{ node: string }>
+
+/** The removal of the node that is asked for, if it was one. */
+async function removed (look: Reading, asked: string, nowMs: number): Promise<Fact[]> {
+  const gone = (await removals(look, nowMs)).filter(({ about }) =>
+    about.some((one) => one.toLowerCase() === asked.toLowerCase()))
+  return gone.slice(0, 1).map((one) => ({ ...one, level: 'warn' }))
+}
+
+const nameOf = ({ name, nodeId }: NodeRow): string => quoted(name ?? nodeId ?? 'a node', 80)
+const STATE: Evidence = { kind: 'path', path: '/state' }
+
+/** The node of that name or id, or the one that is asked for `local`. */
+function find (nodes: readonly NodeRow[], asked: string): NodeRow | undefined {
+  const wanted = asked.toLowerCase()
+  return nodes.find(({ name, nodeId, installId }) =>
+    [name, nodeId, installId].some((one) => one?.toLowerCase() === wanted)) ??
+    nodes.find(({ isLocal }) => isLocal && wanted === 'local')
+}
+
+function stranger (nodes: readonly NodeRow[], asked: string): Fact {
+  const names = nodes.map(nameOf)
+  const near = nearest(asked, names)
+  return fact('info', 'node_unknown', `No node is called ${quoted(asked, 80)}` +
+    `${near === undefined ? '' : `; ${near} is`}. There are ${names.join(', ')}.`,
+  { about: names, evidence: [STATE] })
+}
+
+function presence (row: NodeRow): Fact[] {
+  const { nodeId, isMaster, isLocal, live, lostForSeconds, version, installId } = row
+  const name = nameOf(row)
+  const told = { about: [name], evidence: nodeId === null ? [STATE] : [nodeEvidence(nodeId, name)] }
+  if (!live) {
+    const since = lostForSeconds === null
+      ? 'has not been seen in this session'
+      : `is lost for ${showSpan(lostForSeconds)}`
+    return [fact('fail', 'node_lost', `${name} ${since}.`,
+      { ...told, remedy: startOrRemove(installId ?? name) })]
+  }
+  const what = [isMaster ? 'the master' : null, isLocal ? 'the node that is asked' : null]
+    .filter((one) => one !== null)
+  return [fact('ok', 'node_live',
+    `${name} is live${version === null ? '' : `, version ${quoted(version, 40)}`}` +
+    `${what.length === 0 ? '' : `, ${what.join(' and ')}`}.`, told)]
+}
+
+const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
+
+/** What is known of a node besides that it is there; of a lost one it is what was last heard. */
+function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
+  const { nodeId } = row
+  if (nodeId === null) return []
+  const name = nameOf(row)
+  const info = (code: string, text: string, about: string[] = []): Fact => fact('info', code, text,
+    { about: [name, ...about], evidence: [nodeEvidence(nodeId, name)] })
+  const then = row.live ? '' : ', when it was last heard'
+  return [
+    ...unwell(row, name),
+    ...machine(state, row).map((text) => info('machine', `${name} has ${text}${then}.`)),
+    ...runs(state, nodeId).map(({ modelId, instanceId, status }) =>
+      info('runs', `${modelId} is placed on ${name} (${status}).`, [modelId, instanceId])),
+    ...runs(state, nodeId).length === 0 ? [info('runs_nothing', `No model is placed on ${name}.`)] : [],
+    ...row.live ? links(state, nodes, nodeId).map((text) => info('links', `${name} is ${text}.`)) : []
+  ]
+}
+
+function unwell ({ health, live, nodeId }: NodeRow, name: string): Fact[] {
+  if (!live || nodeId === null) return []
+  return health.reasons.map(({ code, severity, message, remediation }) =>
+    fact((severity ?? health.level) === 'error' ? 'fail' : 'warn', code,
+      `${name} reports ${quoted(code, 60)}: ${quoted(message, 300).replace(/\.$/, '')}.`,
+      { about: [name], evidence: [nodeEvidence(nodeId, name)], remedy: remediation }))
+}
+
+/** Memory, disk and load, as far as the machine told them. */
+function machine ({ nodeDisk, nodeSystem }: State, row: NodeRow): string[] {
+  const { nodeId, memoryTotalBytes: total, memoryAvailableBytes: free } = row
+  const disk = nodeDisk?.[nodeId!]
+  const { pcpuUsage = null, gpuUsage = null } = nodeSystem?.[nodeId!] ?? {}
+  const percent = (part: number): string => `${Math.round(part * 100)} %`
+  const parts = [
+    total === null || free === null ? null : `${showBytes(free)} of ${showBytes(total)} of memory free`,
+    disk == null ? null
+      : `${showBytes(disk.available.inBytes)} of ${showBytes(disk.total.inBytes)} of disk free`,
+    pcpuUsage === null ? null : `its processors ${percent(pcpuUsage)} busy`,
+    gpuUsage === null ? null : `its accelerator ${percent(gpuUsage)} busy`
+  ].filter((one) => one !== null)
+  return parts.length === 0 ? [] : [parts.join(', ')]
+}
+
+/** The instances on a node, each with what its runner there does. */
+function runs ({ instances = {}, runners = {} }: State, nodeId: string):
+{ modelId: string, instanceId: string, status: string }[] {
+  return Object.entries(instances).flatMap(([instanceId, tagged]) => {
+    const { modelId, nodeToRunner } = Object.values(tagged)[0]?.shardAssignments ?? {}
+    const runner = nodeToRunner?.[nodeId]
+    if (modelId === undefined || runner === undefined) return []
+    const status = Object.keys(runners[runner] ?? {})[0] ?? 'no runner yet'
+    return [{ modelId: quoted(modelId), instanceId, status: quoted(status, 40) }]
+  }).slice(0, 20)
+}
+
+function links ({ topology }: State, nodes: readonly NodeRow[], nodeId: string): string[] {
+  const ways = Object.entries(topology?.connections?.[nodeId] ?? {}).flatMap(([to, all]) => {
+    const rtt = all.map(({ rttMs }) => rttMs).filter((ms) => ms !== null)
+    const other = nodes.find((node) => node.nodeId === to)
+    if (other === undefined || rtt.length === 0) return []
+    return [`${Math.min(...rtt).toFixed(1)} ms from ${nameOf(other)}`]
+  })
+  return ways.length === 0 ? [] : [ways.join(', ')]
+}

@@ -1,0 +1,27 @@
+import type { Caller, Logger } from '../../kernel/index.js'
+import { read } from './reader/index.js'
+import { TurnTools } from './toolbox.js'
+import type { ToolboxParts } from './toolbox.js'
+import type { Question, TurnEvent } from './types.js'
+import type { WordingModel } from './voice/keep.js'
+
+/** What a turn works with. */
+export interface TurnParts extends ToolboxParts {
+  readonly log: Logger
+  readonly model: WordingModel
+}
+
+/** Answers a question, and tells what it does meanwhile. The last event is the answer. */
+export async function * turn (
+  parts: TurnParts, question: Question, { caller, signal }: { caller: Caller, signal: AbortSignal }
+): AsyncGenerator<TurnEvent> {
+  const tools = new TurnTools(parts, caller, signal)
+  const model = parts.model.model()
+  const answer = read(tools, question)
+  if (model === null) {
+    yield * answer
+    return
+  }
+  const { speak } = await import('./voice/index.js')
+  yield * speak({ ...parts, tools, signal }, question, { model, reader: answer })
+}

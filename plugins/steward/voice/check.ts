@@ -1,0 +1,70 @@
+import { amountsIn, subjectIn, verdictIn } from './claims.js'
+import { commandsOf, corpusOf, SPAN } from './corpus.js'
+import type { Known } from './corpus.js'
+import { wordsIn } from './words.js'
+
+/** Longest text that a model may give, characters. */
+const TEXT_MOST = 4000
+
+/**
+ * Why a model's text may not be shown; null when all that it states is in what was found. Pure. What it
+ * looks at: commands (only those that a remedy of this turn names, letter by letter), ids, names, paths,
+ * codes, times and numbers (as they are written in the facts, or in the question), quotations, whose number
+ * it is, and whether it says that something is wrong where nothing is, or the other way round.
+ */
+export function problemOf (text: string, known: Known): string | null {
+  if (text.trim() === '') return 'it says nothing'
+  if (text.length > TEXT_MOST) return `it is longer than ${TEXT_MOST} characters`
+  const clean = text.replace(/\r\n/g, '\n').replace(/\t/g, ' ')
+  for (const look of [markupIn, commandsIn, quotationsIn, wordsIn, amountsIn, verdictIn, subjectIn]) {
+    const problem = look(clean, known)
+    if (problem !== null) return problem
+  }
+  return null
+}
+
+const STEERING = /[^\P{Cc}\n]|[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/u
+const MARKUP = /[{}]|<[a-z/|!]|\[\/?[A-Z_]{3,}\]|\]\(|"(?:tool_calls?|function|arguments)"\s*:/i
+const ORDERS =
+  /\b(?:ignore|disregard|forget)\b.{0,30}\b(?:instructions?|above|previous|rules)\b|system prompt/i
+const SECRETS =
+  /\b(?:passwords?|secrets?|credentials?|(?:private|api) keys?|operator(?:'s|\.)? ?tokens?|node\.key)\b/i
+
+function markupIn (text: string): string | null {
+  if (STEERING.test(text)) return 'it has characters that steer a terminal'
+  const markup = MARKUP.exec(text)
+  if (markup !== null) return `it has markup: ${markup[0]}`
+  if (ORDERS.test(text)) return 'it repeats an order to a model'
+  const secret = SECRETS.exec(text)
+  return secret === null ? null : `it speaks of a ${secret[0]}`
+}
+
+const SHELL =
+  /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
+
+/** Whatever stands in backticks is a command of this turn, or one word that was found. */
+function commandsIn (text: string, known: Known): string | null {
+  const commands = commandsOf(known.facts)
+  const corpus = corpusOf(known)
+  for (const [, span] of text.matchAll(SPAN)) {
+    for (const line of span!.split('\n').map((one) => one.trim()).filter((one) => one !== '')) {
+      const isWord = !/\s/.test(line) && !line.startsWith('svc') && corpus.has(line)
+      if (!commands.has(line) && !isWord) return `\`${line}\` is no command of this turn`
+    }
+  }
+  const rest = text.replace(SPAN, '\u0000')
+  if (rest.includes('`')) return 'a backtick stands alone'
+  if (SHELL.test(rest)) return 'it has a command outside of backticks'
+  const bare = /\bsvc [a-z]\S*/i.exec(rest)
+  return bare === null ? null : `it has a command outside of backticks: ${bare[0]}`
+}
+
+/** What stands in quotation marks was found so. */
+function quotationsIn (text: string, known: Known): string | null {
+  const corpus = corpusOf(known)
+  for (const [, plain, curly] of text.replace(SPAN, '').matchAll(/"([^"\n]*)"|“([^”\n]*)”/g)) {
+    const said = (plain ?? curly ?? '').trim().replace(/[.,;:!?…]+$/, '')
+    if (said !== '' && !corpus.includes(said)) return `nobody said "${said}"`
+  }
+  return null
+}

@@ -1,0 +1,32 @@
+import type { Wanted } from '../../placement/service.js'
+import { takesTools } from '../../staging/service.js'
+import type { Models } from '../../staging/service.js'
+
+/** `systemRole` of the instance that words the answers. */
+export const ROLE = 'steward'
+
+/** Value of `steward.model` by which the cluster chooses. */
+export const AUTO = 'auto'
+
+/** What the choice depends on. */
+export interface ChoiceParts {
+  /** Undefined where no plugin knows of models. */
+  readonly models: Pick<Models, 'cards' | 'allCopies'> | undefined
+  isStopped (modelId: string): boolean
+}
+
+/**
+ * The models that will do as a voice, best first: the one that is set; with `auto` every chat model that does
+ * tools, of which a live node has the files and which no operator stopped, the largest first.
+ */
+export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): Wanted {
+  if (setting === null) return { models: [], waits: false }
+  if (setting !== AUTO) return { models: [setting], waits: true }
+  if (models === undefined) return { models: [], waits: false }
+  const copies = models.allCopies()
+  const found = models.cards().map(({ card }) => card)
+    .filter((card) => takesTools(card) && !isStopped(card.modelId) &&
+      copies.get(card.modelId)?.some(({ live }) => live) === true)
+    .sort((a, b) => b.totalBytes - a.totalBytes || (a.modelId < b.modelId ? -1 : 1))
+  return { models: found.map(({ modelId }) => modelId), waits: false }
+}

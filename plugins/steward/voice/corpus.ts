@@ -1,0 +1,76 @@
+import type { Evidence, Fact } from '../../../kernel/cli/index.js'
+
+/** What a model's text is held against. */
+export interface Known {
+  readonly facts: readonly Fact[]
+  readonly unknown: readonly string[]
+  readonly question: string
+  /** Whether the whole cluster was looked over: only then may all of it be called fine. */
+  readonly examined: boolean
+  /** Names of what the answer is about: the text names one of them, where there are any. */
+  readonly about: readonly string[]
+}
+
+/** The words that were found, or asked. */
+export interface Corpus {
+  /** Whether it was found as a word of its own. */
+  has (word: string): boolean
+  /** Whether it was found letter by letter, perhaps as a part of a sentence. */
+  includes (text: string): boolean
+  /** Whether it is in what the facts are about, their evidence and remedies: not only in somebody's words. */
+  named (word: string): boolean
+}
+
+/** A piece in backticks. */
+export const SPAN = /`+([^`]*)`+/g
+
+const WORD = /[\p{L}\p{N}_]/u
+
+export function corpusOf ({ facts, unknown, question }: Known): Corpus {
+  const named = [question, ...facts.flatMap(({ about, evidence, remedy }) =>
+    [...about, ...evidence.map(evidenceText), remedy ?? ''])].join('\n')
+  const all = withTimes([named, ...unknown, ...facts.map(({ text, code }) => `${text} ${code}`)].join('\n'))
+  return {
+    has: (word) => standsIn(all, word) || standsIn(all, word.toLowerCase()),
+    includes: (text) => all.includes(text),
+    named: (word) => named.includes(word)
+  }
+}
+
+/** The commands that the remedies of these facts name in backticks. */
+export const commandsOf = (facts: readonly Fact[]): Set<string> => new Set(facts.flatMap(({ remedy }) =>
+  [...(remedy ?? '').matchAll(SPAN)].map(([, command]) => command!.trim())))
+
+/** The names of what the facts are about: nodes, models, instances, requests. */
+export function namesOf (facts: readonly Fact[]): string[] {
+  const names = facts.flatMap(({ about, evidence }) =>
+    [...about, ...evidence.flatMap((one) => one.kind === 'node' ? [one.name] : [])])
+  return [...new Set(names)].filter((name) => name !== '')
+}
+
+/** All that a fact says. */
+export const wholeOf = (fact: Fact): string =>
+  [fact.text, ...fact.about, fact.remedy ?? '', ...fact.evidence.map(evidenceText)].join('\n')
+
+/** Sentences and lines, without the marks of lists and headings. */
+export function sentencesOf (text: string): string[] {
+  return text.split(/(?<=[.!?])\s+|\n+/)
+    .map((line) => line.replace(/^\s*(?:#{1,4}\s+|[-*•]\s+|\d{1,2}[.)]\s+)*/, '').trim())
+    .filter((line) => line !== '')
+}
+
+const evidenceText = (evidence: Evidence): string =>
+  Object.entries(evidence).filter(([key]) => key !== 'kind').map(([, value]) => String(value)).join(' ')
+
+/** With the parts of each ISO time as words of their own: its day, and its time of day. */
+const withTimes = (text: string): string => text +
+  [...text.matchAll(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?Z?/g)]
+    .map(([, day, minute, second = '']) => `\n${day!} ${minute!} ${minute!}${second}`).join('')
+
+/** Whether the word stands there with no letter or digit beside it. */
+export function standsIn (text: string, word: string): boolean {
+  for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
+    if (!WORD.test(text[at - 1] ?? ' ') && !WORD.test(text[at + word.length] ?? ' ')) return true
+  }
+  return false
+}

@@ -1,0 +1,130 @@
+import type { Caller, Clock, Logger, OwnApi, Section } from '../../../kernel/index.js'
+import type { KeptInstance, PlacementKeeper } from '../../placement/service.js'
+
+/** Silence after which a ready model is asked for a sign of life, ms. */
+export const SILENCE_MS = 60_000
+/** Pause between two looks, and before the next probe while one has failed, ms. */
+export const LOOK_MS = 5000
+/** Longest wait for a sign of life, ms. It waits in the model's queue as every request does. */
+export const PROBE_MS = 30_000
+/** Failed probes in a row after which the model is placed anew. */
+export const FAILURES_MOST = 3
+
+/** In whose name the steward asks its model: it may ask models, and nothing else. */
+export const VOICE_CALLER: Caller = { id: 'steward', mode: 'direct', authorities: new Set(['invoke']) }
+
+/** What the watch works with. */
+export interface LivenessParts {
+  readonly api: OwnApi
+  readonly clock: Clock
+  readonly log: Logger
+  readonly keeping: Pick<PlacementKeeper, 'replace'>
+  /** Failed probes in a row by instance id, as the master of the moment counts them. */
+  readonly section: Section<{ failed: number }>
+  isMaster (): boolean
+  kept (): KeptInstance | null
+}
+
+/**
+ * Watches on the master whether the steward's model answers. While requests to it succeed nothing is asked;
+ * after a minute of silence it is asked for one token. Three probes in a row without an answer have it placed
+ * anew.
+ */
+export class Liveness {
+  readonly #parts: LivenessParts
+  #heardAt: number
+  #probing = false
+  /** The instance whose newest probes failed. */
+  #failing: { instanceId: string, failed: number } | null = null
+
+  constructor (parts: LivenessParts) {
+    this.#parts = parts
+    this.#heardAt = parts.clock.mono()
+  }
+
+  /** The model has just answered somebody. */
+  heard (): void {
+    this.#heardAt = this.#parts.clock.mono()
+    this.#count(null)
+  }
+
+  /** Somebody was answered by that model; cheap, since it is told of each request. */
+  answered (modelId: string): void {
+    const { clock, kept } = this.#parts
+    if (this.#failing === null && clock.mono() - this.#heardAt < LOOK_MS) return
+    if (kept()?.modelId === modelId) this.heard()
+  }
+
+  /** Call every LOOK_MS. Resolves when a probe that is due is over. */
+  async look (): Promise<void> {
+    const { clock, isMaster, kept: look } = this.#parts
+    if (this.#probing) return
+    if (!isMaster()) {
+      this.heard()
+      return
+    }
+    if (this.#failing === null && clock.mono() - this.#heardAt < SILENCE_MS) return
+    const kept = look()
+    // One that is just starting, or took the place of another, is given its time.
+    const another = this.#failing !== null && this.#failing.instanceId !== kept?.instanceId
+    if (kept?.state !== 'ready' || another) {
+      this.heard()
+      return
+    }
+    this.#probing = true
+    try {
+      await this.#probe(kept)
+    } finally {
+      this.#probing = false
+    }
+  }
+
+  async #probe ({ instanceId, modelId, own }: KeptInstance): Promise<void> {
+    const { log, keeping } = this.#parts
+    const problem = await this.#ask(modelId)
+    if (problem === null) {
+      this.heard()
+      return
+    }
+    const failed = Math.min(FAILURES_MOST, (this.#failing?.failed ?? 0) + 1)
+    this.#count({ instanceId, failed })
+    log.warn({ instanceId, modelId, failed, problem }, 'the model of the steward gave no sign of life')
+    if (failed < FAILURES_MOST || !own) return
+    const errorMessage = `It gave no sign of life ${FAILURES_MOST} times in a row: ${problem}.`
+    try {
+      await keeping.replace(instanceId, { errorCode: 'no_sign_of_life', errorMessage })
+    } catch (err) {
+      log.debug({ err }, 'the model of the steward is replaced after the next look')
+    }
+  }
+
+  /** Why there is no sign of life; null for any answer, also one that says that others come first. */
+  async #ask (modelId: string): Promise<string | null> {
+    const { api, clock } = this.#parts
+    const late = new AbortController()
+    const stop = clock.after(PROBE_MS, () => {
+      late.abort(new Error(`no answer within ${PROBE_MS / 1000} s`))
+    })
+    try {
+      const { status } = await api.ask({
+        path: '/v1/chat/completions', method: 'POST', caller: VOICE_CALLER, signal: late.signal,
+        body: { model: modelId, messages: [{ role: 'user', content: 'ping' }], max_tokens: 1 }
+      })
+      return status >= 500 && status !== 503 ? `it answered with ${status}` : null
+    } catch (error) {
+      return error instanceof Error ? error.message : 'no answer'
+    } finally {
+      stop()
+    }
+  }
+
+  #count (failing: { instanceId: string, failed: number } | null): void {
+    const { section } = this.#parts
+    const before = this.#failing
+    this.#failing = failing
+    if (before !== null && before.instanceId !== failing?.instanceId) section.remove(before.instanceId)
+    if (failing !== null && failing.failed !== before?.failed) {
+      section.put(failing.instanceId, { failed: failing.failed })
+    }
+  }
+}
