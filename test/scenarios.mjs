@@ -16,6 +16,7 @@ export const scenarios = {
   'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
   'a download that is cut off goes on, and a wrong byte is found': 'staging-faults',
   'only who may asks, from where they may': 'access',
+  'one question to the steward has one answer, whichever way it is asked': 'steward-ways',
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
   'the logs of all nodes in one order': 'logs',

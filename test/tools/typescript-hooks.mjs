@@ -30,7 +30,9 @@ export async function compiled (path) {
 }
 
 export function resolve (specifier, context, next) {
-  if (/^(\.|file:).*\.js$/.test(specifier) && ours.test(context.parentURL)) {
+  // The entry of a thread is named whole and has no parent.
+  const own = ours.test(context.parentURL) || ours.test(specifier)
+  if (/^(\.|file:).*\.js$/.test(specifier) && own) {
     const url = new URL(`${specifier.slice(0, -2)}ts`, context.parentURL)
     if (look(url) !== undefined) return { url: url.href, format: 'module', shortCircuit: true }
   }

@@ -35,7 +35,7 @@ support: {}
 export const modelAt = (n) => `bench/paced-${n}`
 
 /** Writes the cards of so many models and the plugin that has them; answers where the plugin is. */
-function writeModels (home, count) {
+export function writeModels (home, count) {
   const models = Object.fromEntries(Array.from({ length: count }, (_, n) => {
     const folder = join(home, 'bench', `paced-${n}`)
     mkdirSync(folder, { recursive: true })
@@ -114,7 +114,7 @@ function clientOf (node) {
  * Streams an answer of so many tokens, `ms` each: the time from each to the next, and on the way from the
  * engine to here, ms.
  */
-function tokensOf (node, authorization, how) {
+export function tokensOf (node, authorization, how) {
   const body = JSON.stringify({
     model: modelAt(0), stream: true, messages: [{ role: 'user', content: JSON.stringify(how) }]
   })

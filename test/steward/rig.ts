@@ -1,0 +1,163 @@
+/** Clusters to break: their models, and the conditions that scenarios wait for. */
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { stringify } from 'yaml'
+import { startCluster } from '../node/cluster-kit.js'
+import { ask } from '../node/http.js'
+import { asked, instancesOf, placeOn, removing } from '../node/instances-kit.js'
+import { fixture, root, until } from '../node/kit.js'
+import { cardText } from '../node/staging-kit.js'
+import type { Test } from 'tap'
+import type { Cluster, ClusterOptions, Member } from '../node/cluster-kit.js'
+import type { TestNode } from '../node/kit.js'
+import type { Cause } from './types.js'
+
+/** A plugin with models that misbehave as they are told. */
+export interface Weak {
+  /** Its module, as `plugins.NAME.module` wants it. */
+  readonly module: string
+  /** How runners of a model start from now on. */
+  starts (modelId: string, how: 'fine' | 'exit' | 'stuck'): void
+}
+
+/** The models of every rig; `acme/huge` says to need more memory than any machine has. */
+export const MODELS = ['acme/voice', 'acme/tiny', 'acme/reader', 'acme/huge'] as const
+
+/** Writes the plugin into a folder inside the package, where it finds `svc/plugin`. */
+export function weakPlugin (t: Test, more: Record<string, object> = {}): Weak {
+  const below = join(root, '.tap/steward')
+  mkdirSync(below, { recursive: true })
+  const folder = mkdtempSync(join(below, 'plugin-'))
+  t.teardown(() => { rmSync(folder, { recursive: true, force: true, maxRetries: 5 }) })
+  copyFileSync(fixture('fault-engine.mjs'), join(folder, 'engine.mjs'))
+  const cards: Record<string, object> = { ...Object.fromEntries(MODELS.map((id) => [id, {}])), ...more }
+  for (const [id, card] of Object.entries(cards)) {
+    mkdirSync(join(folder, id), { recursive: true })
+    writeFileSync(join(folder, id, 'card.yaml'), cardText(id, {
+      tasks: ['tts'], family: 'fault', engine: 'weak-engine', defaults: { start: 'fine' },
+      ...id === 'acme/huge' ? { totalBytes: 1e15 } : {}, ...card
+    }))
+  }
+  const models = Object.keys(cards).map((id) =>
+    `'${id}': { folder: new URL('./${id}/', import.meta.url).href }`)
+  writeFileSync(join(folder, 'plugin.mjs'), `import { definePlugin } from 'svc/plugin'
+export default definePlugin({
+  name: 'acme', version: '1.0.0', kernel: '^1.0.0', summary: 'Models of a third party.',
+  engines: { 'weak-engine': { summary: 'Misbehaves.', backends: ['cpu'],
+    module: new URL('./engine.mjs', import.meta.url).href } },
+  models: { ${models.join(',\n    ')} }
+}, () => ({}))
+`)
+  const told: Record<string, string> = {}
+  return {
+    module: join(folder, 'plugin.mjs'),
+    starts (modelId, how) {
+      told[modelId] = how
+      writeFileSync(join(folder, 'starts.json'), JSON.stringify(told))
+    }
+  }
+}
+
+/** A cluster with such models. */
+export interface Rig extends Cluster {
+  readonly weak: Weak
+  /** The member called n1, n2, … */
+  n (number: number): Member
+}
+
+type Settings = Record<string, unknown>
+
+/** Nodes in one cluster on which nothing is placed yet. */
+export async function startRig (t: Test, options: ClusterOptions & { plugins?: Record<string, object> } = {}):
+Promise<Rig> {
+  const weak = weakPlugin(t)
+  const { plugins, config, ...rest } = options
+  const cluster = await startCluster(t, {
+    heartbeatMs: 1000, ...rest, config: { ...config, plugins: pluginsOf(weak, plugins) }
+  })
+  return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
+}
+
+/** `plugins` of svc.yaml with such models and nothing placed by itself. */
+export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
+  acme: { module: weak.module }, placement: { autoplace: [] }, ...plugins
+})
+
+/** A node has noticed that so many members live. */
+export const live = async (at: Member, count: number): Promise<unknown> => await until(
+  `${at.name} to see ${count} live`, async () => (await at.state())?.cluster.liveNodes === count)
+
+/** A health code of a node, by the word of another. */
+export async function hasCode (at: Member | { node: TestNode }, nodeId: string, code: string, is = true):
+Promise<unknown> {
+  return await until(`${code} of ${nodeId} to be ${is}`, async () => {
+    const { nodeHealth } = (await ask(at.node, '/state')).json as {
+      nodeHealth: Record<string, { reasons: { code: string }[] }> }
+    return (nodeHealth[nodeId]?.reasons.some((reason) => reason.code === code) ?? false) === is
+  })
+}
+
+/** Places a model on that member alone, and gives the way to be rid of it. */
+export async function placed (rig: Cluster, on: Member, model: string): Promise<{
+  id: string, remove: () => Promise<void> }> {
+  const id = await placeOn(rig, on, model)
+  return { id, remove: async () => { await removeAll(rig, model) } }
+}
+
+/** Removes every instance of a model, and waits until no node knows one. */
+export async function removeAll (rig: Cluster, model: string): Promise<void> {
+  const [first] = rig.up()
+  for (const { instanceId } of await instancesOf(first!.node, model)) {
+    await removing(first!.node, instanceId)
+  }
+  for (const { node } of rig.up()) {
+    await until(`no instance of ${model}`, async () => (await instancesOf(node, model)).length === 0)
+  }
+}
+
+/** The name of the first broken link of a model's chain, or null. */
+export const brokenLink = async (at: { node: TestNode }, model: string): Promise<string | null> =>
+  ((await asked(at.node, `/models/${model}/availability`)).json as { broken_link: string | null }).broken_link
+
+/** Waits until the model's chain is broken at that link (null: whole), at every one of these nodes. */
+export async function chainAt (on: readonly { node: TestNode }[], model: string, link: string | null):
+Promise<void> {
+  for (const host of on) {
+    await until(`${model} to be broken at ${link ?? 'nothing'}`,
+      async () => await brokenLink(host, model) === link, { seconds: 90 })
+  }
+}
+
+/** Waits until a model answers at these members, by the chain. */
+export const answers = async (on: readonly { node: TestNode }[], model: string): Promise<void> => {
+  await chainAt(on, model, null)
+}
+
+/** Hours and minutes of a time, as people say them; UTC. */
+export const hourMinute = (ms: number): string => new Date(ms).toISOString().slice(11, 16)
+
+/** svc.yaml as text, for scenarios that write one with a slip. */
+export const yamlOf = (config: object): string => stringify(config)
+
+/** A node that is not the master. */
+export const follower = async (rig: Rig): Promise<Member> => (await rig.agreed()).others[0]!
+
+/** What an answer says of nodes that are gone. */
+export const lostNode = (...names: string[]): Cause[] => names.map((name) => (
+  { codes: ['node_lost'], names: [name],
+    says: /lost|gone|down|stopped|dead|no sign of life|not (reached|live|running)/i }))
+
+/** Asks the process to end, and waits for that. */
+export async function stopGently (member: Member): Promise<void> {
+  process.kill(member.node.child.pid, 'SIGTERM')
+  await member.node.child.ended
+  await member.kill()
+}
+
+/** All agree, and every link is there. */
+export async function whole (rig: Rig): Promise<unknown> {
+  await rig.agreed()
+  return await until('every link', async () =>
+    (await Promise.all(rig.members.map((m) => m.state()))).every((s) => s !== undefined &&
+      !s.cluster.partition))
+}
