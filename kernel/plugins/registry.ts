@@ -32,6 +32,7 @@ export function contributions (m: Manifest): Owned[] {
     ...own('bundled model', keys(m.models)),
     ...own('verb', keys(m.verbs)),
     ...own('check', keys(m.checks)),
+    ...own('tool', keys(m.tools)),
     ...own('top-level setting', keys(m.settings))
   ]
 }
@@ -57,7 +58,7 @@ function badShape (m: Manifest): string[] {
   if (typeof m.summary !== 'string' || m.summary === '') bad('it needs a summary of one sentence')
   if (typeof m.version !== 'string') bad('it needs a version such as "1.0.0"')
   if (typeof m.kernel !== 'string') bad('it needs a kernel range such as "^1.0.0"')
-  for (const word of [...Object.keys(m.errors ?? {}), ...Object.keys(m.conflicts ?? {})]) {
+  for (const word of [m.errors, m.conflicts, m.tools].flatMap((words) => Object.keys(words ?? {}))) {
     if (!WORD.test(word)) bad(`"${word}" must be a snake_case word`)
   }
   for (const kind of Object.keys(m.events ?? {})) {

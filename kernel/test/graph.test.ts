@@ -77,6 +77,7 @@ const capability = {
   input_schema: { type: 'object' },
   annotations: {}
 } as const
+const tool = { summary: 's', args: { type: 'object' }, load: async () => await Promise.reject(new Error()) }
 
 const twice: [string, Partial<Manifest>, RegExp][] = [
   ['route', { routes: { a: route } }, /route "GET \/x" is declared by both "a" and "b"/],
@@ -88,7 +89,8 @@ const twice: [string, Partial<Manifest>, RegExp][] = [
   ['state key of the kernel', { state: { instances: 'Mine.' } },
     /state key "instances" is declared by both "a" and "b"/],
   ['section', { sections: { s: { writer: 'node', summary: 's', value: {} } } },
-    /section "s" is declared by both/]
+    /section "s" is declared by both/],
+  ['tool', { tools: { look_up: tool } }, /tool "look_up" is declared by both/]
 ]
 for (const [what, part, message] of twice) {
   t.test(`two owners of one ${what}`, (t) => {
@@ -102,6 +104,7 @@ const bad: [string, Partial<Manifest>, RegExp][] = [
     /"no_instance" is declared by both "kernel" and "a"/],
   ['the kernel owns its authorities', { authorities: { read: 'x' } },
     /authority "read" is declared by both "kernel"/],
+  ['a tool with capitals', { tools: { lookUp: tool } }, /"lookUp" must be a snake_case word/],
   ['a route without authority', { routes: { a: { method: 'GET', url: '/x', summary: 's' } as never } },
     /declares no authority/],
   ['a route with an unknown authority', { routes: { a: { ...route, authority: 'root' } } },
