@@ -62,7 +62,18 @@ export default definePlugin({
   sections: {
     wordCounts: { writer: 'node', summary: 'Words counted by each node since it started.', value: howMany }
   },
-  state: { wordCounts: 'Words counted by node id.' }
+  state: { wordCounts: 'Words counted by node id.' },
+  tools: {
+    word_counts: {
+      summary: 'How many words each node has counted since it started.',
+      args: {
+        type: 'object',
+        additionalProperties: false,
+        properties: { node: { type: 'string', minLength: 1, maxLength: 100, description: 'Name of one.' } }
+      },
+      load: () => import('./tools/word-counts.js')
+    }
+  }
 }, (ctx) => {
   const { most } = ctx.config
   const { wordCounts } = ctx.sections
