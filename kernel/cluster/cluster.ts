@@ -263,6 +263,8 @@ export class ClusterCore {
     this.session.changed(next)
     if (next === null || next.sid === previous?.sid) return
     if (next.master === this.#options.node.installId) this.#emitSession('SessionChanged', next)
+    // Who follows knows at once whose loss it would have to tell of.
+    else this.#noteLive()
     void this.#introduce()
   }
 

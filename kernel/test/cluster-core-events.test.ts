@@ -54,6 +54,18 @@ t.test('who is lost is told once, with what was seen of it', async (t) => {
     [{ nodeId: gone!.node.nodeId, evidence: 'silent for three heartbeats' }])
 })
 
+t.test('the loss of a master is told by who has just begun to follow it', async (t) => {
+  const { c, master, others: [other] } = await quiet(t, 2)
+  c.kill(other!)
+  await c.run(10_000)
+  c.restart(other!)
+  await c.agreed()
+  c.forget()
+  c.kill(master)
+  await c.until('another master', () => by(c, 'MasterElected').includes(other!.name))
+  t.match(c.told('NodeTimedOut'), [{ nodeId: master.node.nodeId, evidence: 'closed' }])
+})
+
 const signs: Record<string, (master: CoreNode, other: CoreNode) => void> = {
   'a channel or a document': () => {},
   'its readings': (master, other) => { master.core.heard(other.installId) },

@@ -60,6 +60,9 @@ export class TurnTools {
 
   get context (): ToolContext { return this.#context }
 
+  /** Whether a plugin that is on has the tool. */
+  has (tool: string): boolean { return this.#tool(tool) !== undefined }
+
   /** Makes a call, the same one once. What is wrong with it, or takes too long, is told under `unknown`. */
   async run (asked: ToolCall): Promise<Finding> {
     const key = JSON.stringify([asked.tool, asked.args])

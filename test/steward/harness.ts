@@ -1,6 +1,6 @@
 /** Breaks a cluster in one way after the other, asks what is wrong, and does what the answer proposes. */
 import { appendFileSync, mkdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { ask } from '../node/http.js'
 import { root, svc } from '../node/kit.js'
 import { judge, proposed, tells } from './judge.js'
@@ -15,13 +15,16 @@ export interface Outcome {
   readonly verdicts: readonly Verdict[]
   /** A healthy cluster was called faulty. */
   readonly claimed: boolean
+  /** The command, or the sentence, that was done. */
+  readonly ran: string | null
   /** What went wrong outside the answers. */
   readonly trouble: string | null
+  /** Each question with its answer. */
+  readonly transcript: readonly object[]
 }
 
-const out = join(root, '.tap/steward')
-const transcripts = join(out, 'transcripts.jsonl')
-mkdirSync(out, { recursive: true })
+/** Where the transcripts of `playGroup` are kept. */
+export const transcripts = join(root, '.tap/steward/transcripts.jsonl')
 
 /** Runs a `svc …` as an operator would at that host; other words are left alone. */
 export async function runAt (host: Host, command: string): Promise<void> {
@@ -84,8 +87,9 @@ Promise<Outcome> {
   try {
     fault = await broken(rig, t)
   } catch (error) {
-    note({ group: of, name, trouble: String(error) })
-    return { group: of, name, kind: 'not broken', verdicts: [], claimed: false, trouble: String(error) }
+    const trouble = String(error)
+    return { group: of, name, kind: 'not broken', verdicts: [], claimed: false, ran: null, trouble,
+      transcript: [{ group: of, name, trouble }] }
   }
   const before = fault.truth.kind === 'healthy' ? await codesOf(fault.at) : []
   const answers = await answersTo(fault)
@@ -108,10 +112,9 @@ Promise<Outcome> {
   }
   const { truth } = fault
   const claimed = truth.kind === 'healthy' && answers.some((one) => one !== null && !tells(one, truth))
-  answers.forEach((answer, i) => {
-    note({ group: of, name, question: fault.ask[i], verdict: verdicts[i], ran, trouble, ...shown(answer) })
-  })
-  return { group: of, name, kind: fault.truth.kind, verdicts, claimed, trouble }
+  const transcript = answers.map((answer, i) =>
+    ({ group: of, name, question: fault.ask[i], verdict: verdicts[i], ran, trouble, ...shown(answer) }))
+  return { group: of, name, kind: truth.kind, verdicts, claimed, ran, trouble, transcript }
 }
 
 function shown (answer: Answered | null): object {
@@ -123,8 +126,6 @@ function shown (answer: Answered | null): object {
   }
 }
 
-const note = (line: object): void => { appendFileSync(transcripts, `${JSON.stringify(line)}\n`) }
-
 /** All scenarios of a group, those that `wanted` names. */
 export async function playGroup (t: Test, made: Group, wanted: (name: string) =>
 boolean): Promise<Outcome[]> {
@@ -135,6 +136,8 @@ boolean): Promise<Outcome[]> {
   for (const scenario of scenarios) {
     const outcome = await play(t, made.name, scenario, rig)
     outcomes.push(outcome)
+    mkdirSync(dirname(transcripts), { recursive: true })
+    appendFileSync(transcripts, outcome.transcript.map((line) => `${JSON.stringify(line)}\n`).join(''))
     t.comment(`${scenario.name}: ${outcome.verdicts.join(', ')} ${outcome.trouble ?? ''}`)
   }
   return outcomes

@@ -7,14 +7,14 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { root } from '../node/kit.js'
 import { groups } from './groups.js'
-import { playGroup, sumsOf, table } from './harness.js'
+import { playGroup, sumsOf, table, transcripts } from './harness.js'
 import type { Outcome } from './harness.js'
 
 const words = process.argv.slice(2)
 const RIGHT_LEAST = 0.9
 const WRONG_AND_SURE_MOST = 0.02
 
-rmSync(join(root, '.tap/steward/transcripts.jsonl'), { force: true })
+rmSync(transcripts, { force: true })
 t.setTimeout(0)
 process.setMaxListeners(0)
 t.jobs = 2

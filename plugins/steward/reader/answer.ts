@@ -117,7 +117,7 @@ export function leadOf (asked: Understood, first: Found): string | null {
 /** The answer from what the tools found, in the order in which they were asked. Pure. */
 export function answerOf (asked: Understood, found: readonly Found[], world: World): Worded {
   const ranked = rankedOf(asked, found)
-  const worded = diagnoses(asked) ? diagnosed(asked, found, ranked) : told(asked, ranked, world)
+  const worded = diagnoses(asked) ? diagnosed(asked, found, ranked) : told(asked, ranked, { found, world })
   const unknown = [...new Set([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain))]
   const facts = worded.facts.map(({ fact }) => fact)
   const remedies = [...new Set(facts.flatMap(({ remedy }) => remedy ?? []))]
@@ -201,13 +201,27 @@ function firstOf ({ intent, text }: Understood): readonly string[] {
   return /\b(?:nodes|members|many|machines)\b/i.test(text) ? ['nodes'] : ['no_quorum', 'no_master', 'master']
 }
 
+/** What is told before what was asked for: a plugin that is missing for it, or what is broken just now. */
+function before (
+  { intent, topic }: Understood, found: readonly Found[], ranked: readonly Ranked[]
+): Ranked[] {
+  const misses = intent !== 'plugins' && found[0]?.call.tool === 'plugins'
+  const off = misses ? ranked.filter(({ fact }) => fact.code === 'plugin_off') : []
+  const meant = off.filter(({ fact }) => topic !== null && fact.about.includes(topic))
+  const broken = ranked.filter(({ fact, own }) => !own && fact.level === 'fail')
+  return [...meant, ...off, ...intent === 'happened' ? broken : []]
+}
+
 /** An answer to what was only asked for. */
-function told (asked: Understood, ranked: readonly Ranked[], world: World): Part {
+function told (
+  asked: Understood, ranked: readonly Ranked[], { found, world }: { found: readonly Found[], world: World }
+): Part {
   const { intent, model, node } = asked
   const targets = targetsOf(asked)
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
   // Of a list what was asked for comes first; the rest stays, for it may be what was meant.
-  const facts = [...new Set([...LISTS.has(intent) ? about : [], ...ranked])].slice(0, FACTS_MOST)
+  const facts = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
+    .slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)
   if (intent === 'fit' && model === null) return fixed('Which model? Ask again with its name.', false)
@@ -220,8 +234,8 @@ function told (asked: Understood, ranked: readonly Ranked[], world: World): Part
   const first = facts.find(({ fact }) => wanted.includes(fact.code)) ??
     (LISTS.has(intent) && targets.length === 0 ? worst ?? facts[0] : facts[0])
   if (first === undefined) {
-    const none = 'Nothing could be found out about that.'
-    return fixed(intent === 'other' ? `The question was not understood. ${CAN}` : none, false)
+    const [why = 'Nothing could be found out about that.'] = found.flatMap(({ finding }) => finding.unknown)
+    return fixed(intent === 'other' ? `The question was not understood. ${CAN}` : plain(why), false)
   }
   const ordered = [first, ...facts.filter((one) => one !== first)]
   return { diagnosis: first.fact.text, facts: ordered, sure: (complete) => complete && intent !== 'other' }
@@ -234,8 +248,15 @@ function evidenceOf (facts: readonly Fact[]): Evidence[] {
   return [...new Map(all.map((one) => [JSON.stringify(one), one])).values()]
 }
 
-/** A call that only what was found shows to be needed: the story of the request that failed last; or null. */
-export function moreOf (asked: Understood, found: readonly Found[]): ToolCall | null {
+/**
+ * A call that only what was found shows to be needed: the plugins, where none that is on `has` the tool that
+ * was asked first; the story of the request that failed last; or null.
+ */
+export function moreOf (
+  asked: Understood, found: readonly Found[], has: (tool: string) => boolean
+): ToolCall | null {
+  const missing = found[0] !== undefined && !has(found[0].call.tool)
+  if (missing && !diagnoses(asked)) return { tool: 'plugins', args: {} }
   const failure = found.find(({ call }) => call.tool === 'last_failure')
   if (asked.intent !== 'why-request' || asked.id !== null || failure === undefined) return null
   const ids = failure.finding.facts.flatMap(({ about, evidence }) =>

@@ -24,7 +24,7 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   const lead = running[0] === undefined ? null : leadOf(asked, await running[0])
   if (lead !== null) yield { type: 'text', text: `${lead}\n` }
   const found = await all
-  const more = moreOf(asked, found)
+  const more = moreOf(asked, found, (tool) => tools.has(tool))
   if (more !== null) {
     yield { type: 'call', tool: more.tool, args: more.args }
     found.unshift(await finding(more))

@@ -42,6 +42,10 @@ export function planOf (asked: Understood, world: World): ToolCall[] {
   return [...calls, call('events', { from: since(world, HAPPENED_MS), about: model ?? node?.name })]
 }
 
+/** Whether something is said to have broken in a time that is not over. */
+const brokeNow = ({ complains, when }: Understood, { nowMs }: World): boolean =>
+  complains && (when === null || Date.parse(when.to) >= nowMs)
+
 const whyModel = (model: string | null): ToolCall[] => model === null ? [] : [call('why_model', { model })]
 const since = (world: World, ms: number): string => new Date(world.nowMs - ms).toISOString()
 
@@ -60,10 +64,12 @@ const PLANS: Readonly<Record<Understood['intent'], (asked: Understood, world: Wo
     : [call('why_request', { id }), call('doctor')],
   running: () => [call('running')],
   master: () => [call('cluster_now')],
-  happened: ({ when, model, node }, world) => [
+  happened: (asked, world) => [
     call('events', {
-      from: when?.from ?? since(world, HAPPENED_MS), to: when?.to, about: model ?? node?.name
-    })
+      from: asked.when?.from ?? since(world, HAPPENED_MS), to: asked.when?.to,
+      about: asked.model ?? asked.node?.name
+    }),
+    ...brokeNow(asked, world) ? [call('doctor')] : []
   ],
   then: ({ when }, world) => [call('cluster_then', { at: when?.at ?? since(world, 3600_000) })],
   fit: ({ model, node, text, complains }) => model === null

@@ -103,6 +103,7 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bwhat (?:makes|keeps|prevents|stops|causes)\b/g, 'why'],
   [/\b(?:go|goes|went|going) (?:down|away|off)\b/g, 'die'],
   [/\b(?:turn|switch|shut|take|pull|power)(?:s|ed|ing|n)? (?:down|off|out|the plug)\b|\btook down\b/g, 'die'],
+  [/\bevent[- ]logs?\b/g, 'events'],
   [/\bhard (?:disk|drive)s?\b/g, 'disk'],
   [/\bget rid of\b/g, 'mend'],
   [/\bout of memory\b/g, 'memory'],

@@ -75,6 +75,21 @@ const table: Row[] = [
     diagnosis: 'Nothing is wrong.', sure: false
   },
   {
+    name: 'what broke a moment ago is what is broken, before what was', asked: 'what broke just now?',
+    findings: { events: [fact('info', 'node_timed_out', 'At 20:21 node7 was lost.')], doctor: [lost] },
+    diagnosis: lost.text, codes: ['node_lost', 'node_timed_out'], remedies: [lost.remedy!]
+  },
+  {
+    name: 'what broke long ago is told by the events alone', asked: 'what broke at 14:05?',
+    findings: { events: [fact('info', 'node_timed_out', 'At 14:05 node7 was lost.')], doctor: [lost] },
+    diagnosis: 'At 14:05 node7 was lost.', codes: ['node_timed_out'], remedies: []
+  },
+  {
+    name: 'where nothing could be read, the reason is the answer', asked: 'where is the event log?',
+    findings: { events: 'The events could not be read: that needs the authority `read`.' },
+    diagnosis: 'The events could not be read: that needs the authority `read`.', sure: false, codes: []
+  },
+  {
     name: 'the fault of the model comes first', asked: why,
     findings: { why_model: [stopped], doctor: [full] },
     diagnosis: stopped.text, sure: true, codes: ['model_stopped', 'disk_full'],
@@ -175,9 +190,28 @@ t.test('the request that failed last is looked at', async (t) => {
   const asked = understand('why did my last request fail?', [], world)
   const found = (facts: Fact[]): Found[] =>
     [{ call: { tool: 'last_failure', args: {} }, finding: { facts, unknown: [] } }]
-  t.strictSame(moreOf(asked, found([{ ...old, about: ['acme/voice', id] }])),
+  t.strictSame(moreOf(asked, found([{ ...old, about: ['acme/voice', id] }]), () => true),
     { tool: 'why_request', args: { id } })
-  t.equal(moreOf(asked, found([])), null)
+  t.equal(moreOf(asked, found([]), () => true), null)
+})
+
+t.test('where the tool is missing, the plugins are looked at', async (t) => {
+  const [asked, health] = ['where is the event log?', 'what is wrong?'].map((text) =>
+    understand(text, [], world))
+  const missing: Found = {
+    call: { tool: 'events', args: {} }, finding: { facts: [], unknown: ['Nothing here can look up events.'] }
+  }
+  t.strictSame(moreOf(asked!, [missing], () => false), { tool: 'plugins', args: {} })
+  t.equal(moreOf(health!, [missing], () => false), null, 'the checks do that')
+  const off = (name: string): Fact => fact('info', 'plugin_off', `The plugin ${name} is off.`, [name],
+    { remedy: `Switch it on with \`svc plugin enable ${name}\`.` })
+  const all = fact('info', 'plugins', '10 of 12 plugins are on.', ['access'])
+  const facts = [all, off('logs'), off('event-log')]
+  const plugins: Found = { call: { tool: 'plugins', args: {} }, finding: { facts, unknown: [] } }
+  t.match(answerOf(asked!, [plugins, missing], world), {
+    diagnosis: 'The plugin event-log is off.', sure: false,
+    remedies: [/enable event-log/, /enable logs/], unknown: [/look up events/]
+  })
 })
 
 t.test('every reference can be looked up', async (t) => {
