@@ -168,6 +168,16 @@ t.test('operations lists every exit code, and the README of tts every field of e
   t.end()
 })
 
+t.test('the README of the steward lists every tool with its owner', (t) => {
+  const rows = [...read('plugins/steward/README.md').matchAll(/^\| (`[^|]+`) \| [^|]+ \| ([a-z-]+) \|$/gm)]
+  const listed = rows.flatMap(([, names, owner]) =>
+    [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => `${owner!} ${name!}`))
+  const declared = manifests.flatMap(({ name, tools }) =>
+    Object.keys(tools ?? {}).map((tool) => `${name} ${tool}`))
+  t.same(listed.sort(), declared.sort())
+  t.end()
+})
+
 t.test('the notices name every dependency with its licence', (t) => {
   const { dependencies, optionalDependencies } = JSON.parse(read('package.json')) as
     Record<'dependencies' | 'optionalDependencies', Record<string, string>>
