@@ -19,6 +19,11 @@ export interface State {
   nodeCapabilities: Record<string, string[]>
   nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
   lastSeen?: Record<string, string>
+  topology?: {
+    /** Those that are live. */
+    nodes?: readonly string[]
+    connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
+  }
   cluster?: {
     term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean, knownNodes: number
     liveNodes: number
@@ -52,9 +57,6 @@ export interface NodeRow {
   health: Health, capabilities: string[]
 }
 
-/** Without the member list, a node counts as live with a sign of life this recent, seconds. */
-const LIVE_SECONDS = 15
-
 /** The members; null where the credential or the node does not give them. */
 export async function readMembers (client: Client): Promise<MemberList | null> {
   try {
@@ -81,7 +83,7 @@ function fromState (nodeId: string, state: State, members: MemberList | null): N
   const isLocal = state.localNodeId === nodeId
   const age = secondsSinceSeen(nodeId, state)
   const member = members?.members.find((one) => one.nodeId === nodeId)
-  const live = isLocal || (member?.live ?? (age === null || age <= LIVE_SECONDS))
+  const live = isLocal || (member?.live ?? state.topology?.nodes?.includes(nodeId) ?? true)
   const memory = state.nodeMemory?.[nodeId]
   return {
     nodeId,

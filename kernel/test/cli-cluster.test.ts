@@ -25,6 +25,7 @@ function threeNodes (more: object = {}): object {
       i2: { RingInstance: { shardAssignments: { modelId: 'svc/big', runnerToShard: { r1: {}, r2: {} } } } }
     },
     runners: { r1: { RunnerReady: {} }, r2: { RunnerLoading: { layersLoaded: 1, totalLayers: 2 } } },
+    topology: { nodes: ['n1', 'n2'], connections: {} },
     cluster: { term: 4, quorum: 'ok', stale: false, partition: false, knownNodes: 3, liveNodes: 2 },
     ...more
   }
@@ -106,11 +107,17 @@ t.test('nodes: who is master, live or lost, and for how long', async (t) => {
   ])
 })
 
-t.test('nodes: without the right to list members the last sign of life decides', async (t) => {
-  for (const status of [401, 403, 404]) {
-    const url = await node(t, { members: status })
+t.test('nodes: without the right to list members the topology decides', async (t) => {
+  const seen = (barn: string | null): object =>
+    ({ n1: '2026-01-01T00:02:00Z', n2: '2026-01-01T00:01:59Z', ...barn === null ? {} : { n3: barn } })
+  const rows: [status: number, state: object, lost: number | null][] = [
+    [401, {}, 72], [403, {}, 72], [404, { lastSeen: seen('2026-01-01T00:01:58Z') }, 2],
+    [401, { lastSeen: seen(null) }, null]
+  ]
+  for (const [status, state, lostForSeconds] of rows) {
+    const url = await node(t, { members: status, state })
     const { nodes } = JSON.parse((await cli(['nodes', '--json', '--url', url])).out)
-    t.match(nodes, [{ name: 'attic', live: true }, { name: 'barn', live: false, lostForSeconds: 72 },
+    t.match(nodes, [{ name: 'attic', live: true }, { name: 'barn', live: false, lostForSeconds },
       { name: 'cellar', live: true }])
     t.equal(nodes.length, 3)
   }

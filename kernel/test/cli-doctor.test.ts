@@ -66,7 +66,7 @@ const identity = (friendlyName: string): object => ({ friendlyName, svcVersion: 
 const state = {
   masterNodeId: null, localNodeId: 'n1', nodeHealth: {}, nodeCapabilities: {},
   nodeIdentities: { n1: identity('attic'), n2: identity('barn') },
-  lastSeen: { n1: '2026-01-01T00:01:00Z', n2: '2026-01-01T00:00:00Z' },
+  lastSeen: { n1: '2026-01-01T00:01:00Z', n2: '2026-01-01T00:00:00Z' }, topology: { nodes: ['n1'] },
   cluster: { term: 3, quorum: 'lost', stale: false, partition: true, knownNodes: 2, liveNodes: 1 }
 } as unknown as State
 

@@ -152,9 +152,13 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
       : !concerns && own !== undefined ? `${unstopped(own.fact.text)}; elsewhere: ${top.fact.text}`
           : mild ? `Nothing is broken, but this will hurt: ${top.fact.text}` : top.fact.text,
     facts: [...new Set([top, ...cause === undefined ? [] : [cause], ...facts])].slice(0, DIAGNOSIS_MOST),
-    sure: (complete) => top.fact.level === 'fail' || complete
+    sure: (complete) => (top.fact.level === 'fail' && !blind(found)) || complete
   }
 }
+
+/** Whether the tool that was asked first could not look. */
+const blind = ([first]: readonly Found[]): boolean =>
+  first?.finding.facts.length === 0 && first.finding.unknown.length > 0
 
 /** What explains a symptom: a fault that names something the symptom names, or one that explains anything. */
 function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
@@ -168,10 +172,9 @@ function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
 function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Part {
   const [own] = quiet.filter((one) => one.own)
   const facts = quiet.slice(0, DIAGNOSIS_MOST)
-  const blind = found[0]?.finding.facts.length === 0 && found[0].finding.unknown.length > 0
   if (asked.intent === 'health') {
     return {
-      diagnosis: blind || quiet.length === 0
+      diagnosis: blind(found) || quiet.length === 0
         ? 'Nothing that is wrong could be seen, but not everything could be looked at.' : 'Nothing is wrong.',
       facts, sure: (complete) => complete && quiet.length > 0
     }
@@ -180,7 +183,7 @@ function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Par
   if (own !== undefined) return { diagnosis: own.fact.text, facts, sure: (complete) => complete }
   const next = facts[0]?.fact.text
   return {
-    diagnosis: blind ? `What is the matter with ${subject} could not be looked at.`
+    diagnosis: blind(found) ? `What is the matter with ${subject} could not be looked at.`
       : next ?? `Nothing is known about ${subject}.`,
     facts, sure: () => false
   }

@@ -16,6 +16,7 @@ why-request
   3 fail.*request
   2.5 last.*(request|fail)
   2 last fail
+  3 what fail last
   1.5 my request
   1.5 request.*(down|wrong|die|not)
   1 why.*request

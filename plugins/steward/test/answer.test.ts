@@ -75,6 +75,12 @@ const table: Row[] = [
     diagnosis: 'Nothing is wrong.', sure: false
   },
   {
+    name: 'a fault is not sure to be the cause where what was asked about could not be seen',
+    asked: 'why is my token refused?',
+    findings: { tokens: 'The tokens could not be read: that needs the authority operator.', doctor: [lost] },
+    diagnosis: lost.text, sure: false
+  },
+  {
     name: 'what broke a moment ago is what is broken, before what was', asked: 'what broke just now?',
     findings: { events: [fact('info', 'node_timed_out', 'At 20:21 node7 was lost.')], doctor: [lost] },
     diagnosis: lost.text, codes: ['node_lost', 'node_timed_out'], remedies: [lost.remedy!]

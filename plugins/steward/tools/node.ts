@@ -10,7 +10,6 @@ import { removals } from './removed.js'
 interface State extends ClusterState {
   nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
   nodeSystem?: Record<string, { pcpuUsage: number | null, gpuUsage: number | null } | null>
-  topology?: { connections?: Record<string, Record<string, { rttMs: number | null }[]>> }
   instances?: Record<string, Record<string, {
     shardAssignments?: { modelId: string, nodeToRunner: Record<string, string> }
   }>>

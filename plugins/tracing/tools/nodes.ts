@@ -29,9 +29,6 @@ export interface Cluster {
 /** The parts of GET /state about machines and links. */
 interface State extends ClusterState {
   nodeSystem?: Record<string, { pcpuUsage: number | null } | null>
-  topology?: {
-    connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
-  }
 }
 
 /** What slows requests down at the nodes: queues, late event loops, busy processors, slow links. Pure. */
