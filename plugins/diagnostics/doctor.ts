@@ -45,6 +45,13 @@ const TOLD = new Set([
   'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
 ])
 
+/** What mends a warning of a node, where that is known. */
+const REMEDIES: Readonly<Record<string, string | undefined>> = {
+  log_shipping_failed: 'Start what listens at that address, or name another with ' +
+    '`svc config set logging.ingest_url URL` and restart the node.',
+  event_log_counting: 'Make room on that disk: `svc purge` removes staged copies that are not in use.'
+}
+
 /** What the nodes report of their insides, and of each other's clocks. */
 export default {
   async run ({ look }) {
@@ -87,7 +94,8 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
     ...warnings.flatMap((text, i) => {
       const code = warningCodes[i] ?? 'node_warning'
       return TOLD.has(code) ? [] : [warn(`inside ${node}`, plain(text),
-        `More about it: \`svc logs --node ${node} --level warn\`.`, { code, about: [node] })]
+        REMEDIES[code] ?? `More about it: \`svc logs --node ${node} --level warn\`.`,
+        { code, about: [node] })]
     })
   ]
 }

@@ -39,7 +39,7 @@ export const conflicts = {
   download_failed: {
     severity: 'error',
     meaning: 'The last transfer of a model to this node failed.',
-    remediation: '`svc downloads` shows the cause; staging it again clears this.'
+    remediation: 'Make room or mend what it names, then `svc stage MODEL --node NODE`: that clears this.'
   },
   second_store: {
     severity: 'warn',

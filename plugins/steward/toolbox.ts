@@ -63,6 +63,9 @@ export class TurnTools {
   /** Whether a plugin that is on has the tool. */
   has (tool: string): boolean { return this.#tool(tool) !== undefined }
 
+  /** Names of the plugins that are on. */
+  get plugins (): string[] { return this.#parts.declarations.manifests.map(({ name }) => name) }
+
   /** Makes a call, the same one once. What is wrong with it, or takes too long, is told under `unknown`. */
   async run (asked: ToolCall): Promise<Finding> {
     const key = JSON.stringify([asked.tool, asked.args])
@@ -106,7 +109,10 @@ export class TurnTools {
 
   #problemOf ({ tool, args }: ToolCall): string | null {
     const known = this.#tool(tool)
-    if (known === undefined) return `Nothing here can look up ${tool}: the plugin that has it is off.`
+    if (known === undefined) {
+      return `Nothing here can look up ${tool}: ` +
+        'the plugin that has it is off. `svc plugin ls` shows which are.'
+    }
     if (this.made.length >= CALLS_MOST) return `${tool} was not asked: a turn has ${CALLS_MOST} calls.`
     const problem = this.#parts.checker(known.args)(args)
     return problem === null ? null : `${tool} was asked wrongly: ${problem}`

@@ -29,7 +29,8 @@ t.test('the token that the question names, and the command that replaces it', as
 
 t.test('of one label the newest counts', async (t) => {
   const { facts } = await tokens.run(context(), { about: 'lab?' })
-  t.match(facts, [{ level: 'ok', code: 'token_ok', about: ['lab', 't3'], remedy: null }])
+  t.match(facts, [{ level: 'ok', code: 'token_ok', about: ['lab', 't3'],
+    remedy: /`svc token create lab --authority read invoke …`/ }])
   t.equal(facts.length, 1)
 })
 

@@ -39,7 +39,11 @@ function told (
   const over = expires !== null && Date.parse(expires) <= nowMs
   const level = !named ? 'info' : revoked || over ? 'fail' : 'ok'
   const remedy = revoked || over
-    ? `Make a new one and give it to the client: \`svc token create ${shellWord(called)}\`.` : null
+    ? `Make a new one and give it to the client: \`svc token create ${shellWord(called)}\`.`
+    : named && !authorities.includes('operator')
+      ? 'What needs more is refused with 403, and says which authority it needs; make a token that has it: ' +
+      `\`svc token create ${shellWord(called)} --authority ${authorities.join(' ')} …\`.`
+      : null
   const used = lastUsedDay === null ? 'was never used' : `was last used on ${lastUsedDay}`
   const may = authorities.map((one) => quoted(one, 40)).join(', ')
   const [code, text] = revoked ? ['token_revoked', `was revoked and ${used}`]

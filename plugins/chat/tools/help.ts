@@ -16,11 +16,19 @@ export default {
     if (id === 'decline') return { facts: [], unknown: ['The sheets of `svc help` are not about that.'] }
     const titles = near.map(({ title }) => quoted(title))
     return {
-      facts: [fact('info', sure ? 'help' : 'help_unsure', answer, { about: [id, ...titles] })],
+      facts: [fact('info', sure ? 'help' : 'help_unsure', answer, {
+        about: [id, ...titles], remedy: sure && id.startsWith('error:') ? commandsOf(answer) : null
+      })],
       unknown: sure ? [] : [`It is not sure that this is what was meant; near are: ${titles.join(', ')}.`]
     }
   }
 } satisfies Tool<{ question: string }>
+
+/** The sentences that name a command; null where none does. */
+function commandsOf (text: string): string | null {
+  const said = text.split(/(?<=[.:])\s+/).filter((one) => one.includes('`svc '))
+  return said.length === 0 ? null : said.join(' ')
+}
 
 let searcher: Searcher | undefined
 

@@ -46,7 +46,7 @@ const head: TraceHead = {
 
 const facts = (more: Partial<RequestFacts> = {}): RequestFacts => ({
   id: TASK, nowMs: START + 60_000, state: seenState(), tracing: false, trace: null, failed: null, events: [],
-  then: null, lines: [], unseen: [], ...more
+  then: null, lines: [], losses: [], unseen: [], ...more
 })
 const remedy = (reason: string): string | null => reason === 'instance_lost' ? 'Send it again.' : null
 

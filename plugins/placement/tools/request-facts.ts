@@ -52,6 +52,8 @@ export interface RequestFacts {
   events: SeenEvent[]
   then: StateThen | null
   lines: SeenLine[]
+  /** What the nodes' logs say of runners of its model that were lost then. */
+  losses: SeenLine[]
   /** What could not be looked at, and why, in words. */
   unseen: string[]
 }
@@ -117,6 +119,10 @@ function instanceIn (events: readonly SeenEvent[], modelId: string | null): stri
 
 /** How far around the request events and log lines are looked at, ms. */
 const AROUND_MS = 60_000
+/** The loss of a runner is noted within so long of the end of what it worked on, ms. */
+const LOSS_MS = 2000
+/** What a node writes into its log of a runner that was lost. */
+const LOSSES: ReadonlySet<string> = new Set(['runner lost; starting it again', 'runner given up'])
 /** Most events, and most log lines, that are asked for. */
 const MOST = 1000
 
@@ -151,7 +157,7 @@ export async function gather (
       const [kind, { taskId, commandId }] = partsOf(event)
       return kind === 'TaskFailed' && (taskId === id || commandId === id)
     }) ?? null,
-    events: [], then: null, lines: []
+    events: [], then: null, lines: [], losses: []
   }
   return await lookAround(facts, look)
 }
@@ -163,7 +169,7 @@ export function isKnown ({ trace, failed, state, id }: RequestFacts): boolean {
 
 /** Adds what happened at the time of the request, where that is known. */
 async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFacts> {
-  const { startMs, endMs, taskId, commandId } = aboutOf(facts)
+  const { startMs, endMs, taskId, commandId, modelId } = aboutOf(facts)
   if (startMs === null) return facts
   const momentMs = Math.min(endMs ?? facts.nowMs, facts.nowMs)
   const at = new URLSearchParams({ at: new Date(momentMs).toISOString() }).toString()
@@ -176,10 +182,13 @@ async function lookAround (facts: RequestFacts, look: Look): Promise<RequestFact
     look<{ lines: SeenLine[] }>('the logs', `/v1/logs/cluster?${since}`)
   ])
   const ids = [facts.id, taskId, commandId].filter((id) => id !== null)
+  const lines = logs?.lines ?? []
   return {
     ...facts, then,
     events: (events?.events ?? []).filter(({ at }) => Date.parse(at) <= momentMs + AROUND_MS),
-    lines: (logs?.lines ?? []).filter(({ fields }) => {
+    losses: lines.filter(({ at, message, fields }) => LOSSES.has(message) && fields['modelId'] === modelId &&
+      Date.parse(at) >= startMs && Date.parse(at) <= momentMs + LOSS_MS),
+    lines: lines.filter(({ fields }) => {
       const text = JSON.stringify(fields)
       return ids.some((id) => text.includes(id))
     })

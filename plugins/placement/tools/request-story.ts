@@ -39,6 +39,8 @@ export interface Story {
   around: { idx: number, at: string, name: string, text: string }[]
   /** What the nodes' logs say of it. */
   logs: { at: string, node: string, text: string }[]
+  /** Why a runner of its model was lost when it ended, as the node noted it; else null. */
+  lost: { at: string, node: string, text: string } | null
   /** The cluster at that moment. */
   then: string[]
   /** Whether it is still under way. */
@@ -61,7 +63,9 @@ export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => stri
   const { startMs, endMs, ...asked } = about
   const name = (nodeId: string): string => nodeName(facts, nodeId)
   const entered = rootOf(facts)?.nodeId ?? facts.failed?.origin
-  const ended = endOf(facts)
+  const lost = lossOf(facts)
+  const end = endOf(facts)
+  const ended = lost !== null && end.reason === 'instance_lost' ? { ...end, message: lost.text } : end
   const open = ended.how === 'open'
   const over = open ? facts.nowMs : endMs
   const story = {
@@ -75,6 +79,7 @@ export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => stri
     around: around(facts, about, name),
     logs: facts.lines.slice(-LOGS_MOST)
       .map(({ at, node, message }) => ({ at, node: plain(node), text: plain(message) })),
+    lost,
     then: facts.then === null ? [] : thenWords(facts.then, about, name),
     open,
     unseen: facts.unseen
@@ -115,6 +120,14 @@ function endOf (facts: RequestFacts): Ended {
   const how = outcome === 'completed' || outcome === 'failed' || outcome === 'cancelled' ? outcome : 'unknown'
   const message = how === 'unknown' && then === null ? 'nobody noted how it ended' : ''
   return { how, reason: typeof reason === 'string' ? reason : null, message }
+}
+
+function lossOf ({ losses }: RequestFacts): Story['lost'] {
+  const last = losses.at(-1)
+  if (last === undefined) return null
+  const { at, node, message, fields } = last
+  const why = fields['reason']
+  return { at, node: plain(node), text: plain(typeof why === 'string' ? why : message) }
 }
 
 const OUTCOMES: Readonly<Record<string, string>> = {
@@ -171,7 +184,7 @@ function thenWords (
 }
 
 function nextSteps (
-  { asked, ended, open, id, tookMs }: Omit<Story, 'next'>, { state, trace, tracing }: RequestFacts,
+  { asked, ended, lost, open, id, tookMs }: Omit<Story, 'next'>, { state, trace, tracing }: RequestFacts,
   remedyOf: (reason: string) => string | null
 ): string[] {
   const { at } = asked
@@ -181,7 +194,10 @@ function nextSteps (
   const of = model === null ? '' : ` --model ${model}`
   const answers = Object.values(state.instances).some((one) =>
     modelOf(one) === asked.modelId && serves(state, one))
+  const grew = lost?.text.includes('memory_limit_mb') === true
   const steps: [applies: boolean, text: string][] = [
+    [grew, `let runners of ${lost?.node} have more and restart it: ` +
+    'svc config set plugins.runners.memory_limit_mb MIB'],
     [remedy !== null, plain(remedy ?? '')],
     [open, `follow it: svc logs -f${of}`],
     [!open && model !== null && !answers, `${model} does not answer now: svc why ${model}`],

@@ -57,10 +57,20 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
     return fact('warn', 'node_lost', `${name} is lost already; what that means is below.`,
       { about, evidence: shown(node), remedy: `Start ${name} again with \`svc up\` there.` })
   }
-  const parts = rest.map(({ text }) => text.replace(/\.$/, '')).slice(0, 5).join('; ')
-  return fact(bad ? 'warn' : 'info', 'what_if', `If ${name} died: ${parts}.`,
+  const models = (code: string): string[] =>
+    rest.filter((one) => one.code === code).map((one) => one.about[0]!)
+  const [moved, waiting] = [models('would_move'), models('would_wait')]
+  const parts = [
+    ...rest.filter(({ code }) => SUMMED.has(code)).map(({ text }) => text.replace(/\.$/, '')),
+    ...moved.length === 0 ? [] : [`${moved.join(', ')} would move`],
+    ...waiting.length === 0 ? [] : [`${waiting.join(', ')} would wait for a place`]
+  ]
+  return fact(bad ? 'warn' : 'info', 'what_if', `If ${name} died: ${parts.join('; ')}.`,
     { about, evidence: shown(node) })
 }
+
+/** What is told in the summary as it stands. */
+const SUMMED = new Set(['no_quorum', 'quorum', 'nothing_lost', 'store_unreachable', 'single_copy'])
 
 /** Who would decide without the node. */
 function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quorum: unknown): Fact[] {

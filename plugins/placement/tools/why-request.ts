@@ -63,14 +63,15 @@ const ENDS = {
 
 /** The account of a request as facts: how it ended, what may be the cause, and where the time went. Pure. */
 export function findingOf (story: Story): Finding {
-  const { asked, ended, ran, tookMs, around, unseen, id } = story
+  const { asked, ended, lost, ran, tookMs, around, unseen, id } = story
   const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
   const evidence: Evidence[] = [
     ...asked.taskId === null || story.parts.length === 0
       ? []
       : [{ kind: 'trace', taskId: asked.taskId } as const],
     ...ended.reason === null ? [] : [{ kind: 'error', reason: ended.reason } as const],
-    ...asked.at === null ? [] : [{ kind: 'time', at: asked.at } as const]
+    ...asked.at === null ? [] : [{ kind: 'time', at: asked.at } as const],
+    ...lost === null ? [] : [{ kind: 'log', node: lost.node, at: lost.at } as const]
   ]
   const where = ran.length === 0 ? '' : ` on ${ran.join(', ')}`
   const took = tookMs === null ? '' : ` after ${showMs(tookMs)}`

@@ -247,7 +247,9 @@ export class RunnerProcess {
     this.#rssBytes = this.exited ? null : familyBytes(this.pid)
     this.#noteMemory(this.#rssBytes ?? 0)
     if (limit === undefined || this.#rssBytes === null || this.#rssBytes <= limit) return
-    this.kill(`the runner grew to ${this.#rssBytes} bytes of resident memory; its limit is ${limit}`)
+    const mib = (bytes: number): string => `${Math.round(bytes / 1024 ** 2)} MiB`
+    this.kill(`the runner grew to ${mib(this.#rssBytes)} of resident memory; its limit is ${mib(limit)} ` +
+      '(plugins.runners.memory_limit_mb)')
   }
 
   /** Growth by a quarter is worth a line. */

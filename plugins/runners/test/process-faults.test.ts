@@ -111,7 +111,8 @@ t.test('T-R12: a runner that grows beyond its share is killed', async (t) => {
   const first = pid()
   const heard = await hear(open({ mode: 'grow', mebibytesPerStep: 4 }))
   t.equal(heard.end, 'instance_lost')
-  t.match(heard.error?.message, /grew to \d+ bytes of resident memory; its limit is 250000000/)
+  t.match(heard.error?.message,
+    /grew to \d+ MiB of resident memory; its limit is 238 MiB \(plugins\.runners\.memory_limit_mb\)/)
   await ready()
   t.not(pid(), first)
   t.equal(supervisor.report().restarts, 1)

@@ -17,6 +17,7 @@ t.test('room everywhere, and what this node keeps', async (t) => {
       text: /^The disk of node\d has room: .* free of 252 GiB\.$/
     },
     { level: 'ok' }, { level: 'ok' },
+    { level: 'info', code: 'store_not_configured', remedy: /`svc config set model_store\.store_path / },
     { level: 'info', code: 'staged', text: /^node2 keeps 0 B of staged models, 0 B of unfinished transfers/ }
   ])
 })

@@ -33,7 +33,8 @@ t.test('what failed or stands still comes first, with what goes on with it', asy
     },
     {
       level: 'fail', about: ['acme/whole', 'attic'],
-      text: 'The copy of acme/whole to attic failed: disk full.', remedy: /`svc stage acme\/whole`/
+      text: 'The copy of acme/whole to attic failed: disk full.',
+      remedy: /`svc stage acme\/whole --node attic`/
     },
     {
       level: 'warn', code: 'download_paused', text: /is paused, with 1.0 GiB of 4.0 GiB there\.$/,

@@ -1,5 +1,5 @@
-import { fact, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
-import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import { fact, isVerbError, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 import type { StoreRoom } from '../doctor.js'
 
 /** The disks of GET /state: those of the nodes' homes, bytes. */
@@ -29,7 +29,7 @@ export default {
     return {
       facts: [
         ...state === null ? [] : disksOf(state),
-        ...store === null ? [] : [storeFact(store)],
+        ...store === null ? await noStore(ctx) : [storeFact(store)],
         ...storage === null ? [] : [kept(storage, state)]
       ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
       unknown: look.unknown
@@ -54,6 +54,16 @@ function disksOf (state: State): Fact[] {
 const storeFact = ({ freeBytes, totalBytes }: StoreRoom): Fact => roomFact('The disk of the store', freeBytes,
   totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
+
+/** That there is no store; which is no fault of a cluster that needs none. */
+async function noStore ({ look }: Pick<ToolContext, 'look'>): Promise<Fact[]> {
+  const answer = await look('/store/health')
+  if (!isVerbError(answer) || answer.api?.reason !== 'store_not_configured') return []
+  return [fact('info', 'store_not_configured', 'No node of this cluster has a store.', {
+    about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }],
+    remedy: 'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'
+  })]
+}
 
 function roomFact (
   what: string, free: number, total: number, remedy: string, more: { about: string[], evidence: Evidence[] }

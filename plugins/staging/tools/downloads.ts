@@ -64,7 +64,7 @@ function toNode ({ modelId, nodeId, status, error, reason, done, total }: Stagin
   if (status === 'complete') return []
   if (status === 'failed') {
     return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`,
-      `Copy it again: \`svc stage ${model}\`.`)
+      `Make room or mend what it names, then copy it again: \`svc stage ${model} --node ${name}\`.`)
   }
   const far = total > 0 ? `, with ${showBytes(done)} of ${showBytes(total)} there` : ''
   return told('info', 'downloading', status === 'pending' ? 'waits' : `is under way${far}`, null)

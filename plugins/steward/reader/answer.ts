@@ -30,7 +30,7 @@ const SYMPTOMS = new Set([
 ])
 
 /** What is noted where nothing is wrong any more, or for a moment: no fault to who does not ask about it. */
-const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
+const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked', 'chunks_dropped'])
 
 /** Codes of what explains faults anywhere. */
 const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
@@ -48,9 +48,8 @@ const isAbout = ({ about, code }: Fact, targets: readonly string[]): boolean =>
   [code, ...about].some((one) => targets.includes(one.toLowerCase()))
 
 /** The facts of all calls, the most telling first; what two tools tell is told once. */
-function rankedOf (asked: Understood, found: readonly Found[]): Ranked[] {
+function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
   const targets = targetsOf(asked)
-  const seeks = diagnoses(asked)
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
   const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
     const own = i === 0 || call.tool === 'why_request'
@@ -74,9 +73,7 @@ function weighedFor (
   asked: Understood, fact: Fact, { past, first }: { past: boolean, first: boolean }
 ): Fact {
   const { intent, topic } = asked
-  if (intent === 'feature' && fact.code === 'plugin_off' && topic !== null && fact.about.includes(topic)) {
-    return { ...fact, level: 'fail' }
-  }
+  if (intent === 'feature' && topic !== null && keepsAway(fact, topic)) return { ...fact, level: 'fail' }
   if (intent === 'why-request' && past && first && fact.level !== 'ok') return { ...fact, level: 'fail' }
   if (past) {
     const remedy = isAbout(fact, targetsOf(asked)) ? fact.remedy : null
@@ -85,6 +82,10 @@ function weighedFor (
   const noted = fact.level === 'warn' && NOTED.has(fact.code) && intent !== 'slow'
   return noted ? { ...fact, level: 'info', remedy: null } : fact
 }
+
+/** Whether what a plugin brings is missed because of that. */
+const keepsAway = ({ code, about }: Fact, topic: string): boolean =>
+  (code === 'plugin_off' && about.includes(topic)) || (code === 'store_not_configured' && topic === 'staging')
 
 function rankOf (fact: Fact, own: boolean, targets: readonly string[]): number {
   const bad = isBad(fact)
@@ -109,15 +110,17 @@ function clean (fact: Fact): Fact {
 export function leadOf (asked: Understood, first: Found): string | null {
   if (asked.asks !== 'cause') return null
   if (!diagnoses(asked)) return null
-  const [top] = rankedOf(asked, [first])
+  const [top] = rankedOf(asked, [first], true)
   const tells = top?.fact.level === 'fail' && !SYMPTOMS.has(top.fact.code) && !HISTORY.has(first.call.tool)
   return tells ? top.fact.text : null
 }
 
 /** The answer from what the tools found, in the order in which they were asked. Pure. */
 export function answerOf (asked: Understood, found: readonly Found[], world: World): Worded {
-  const ranked = rankedOf(asked, found)
-  const worded = diagnoses(asked) ? diagnosed(asked, found, ranked) : told(asked, ranked, { found, world })
+  // Who is not understood is told what is broken, if anything is.
+  const seeks = diagnoses(asked) || (asked.intent === 'other' && broken(found))
+  const ranked = rankedOf(asked, found, seeks)
+  const worded = seeks ? diagnosed(asked, found, ranked) : told(asked, ranked, { found, world })
   const unknown = [...new Set([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain))]
   const facts = worded.facts.map(({ fact }) => fact)
   const remedies = [...new Set(facts.flatMap(({ remedy }) => remedy ?? []))]
@@ -131,6 +134,9 @@ export function answerOf (asked: Understood, found: readonly Found[], world: Wor
     unknown
   }
 }
+
+const broken = (found: readonly Found[]): boolean => found.some(({ call, finding }) =>
+  call.tool === 'doctor' && finding.facts.some(({ level }) => level === 'fail'))
 
 interface Part { diagnosis: string, facts: Ranked[], sure: (complete: boolean) => boolean }
 

@@ -16,6 +16,8 @@ export interface World {
   /** Wall time, ms since 1970, and what the node's clock is ahead of UTC, minutes. */
   readonly nowMs: number
   readonly zoneMin: number
+  /** Plugins that are on at the node that is asked. */
+  readonly plugins: readonly string[]
 }
 
 /** What a word of the question names. */

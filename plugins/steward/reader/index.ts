@@ -37,10 +37,10 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
 }
 
 /** The question read with the names of what is placed; where one is missing, of the whole catalogue. */
-async function understood ({ context }: TurnTools, { text, thread }: Question): Promise<{
+async function understood ({ context, plugins }: TurnTools, { text, thread }: Question): Promise<{
   asked: Understood, world: World
 }> {
-  const placed = await worldOf(context.look, context.nowMs)
+  const placed = await worldOf(context.look, context.nowMs, plugins)
   const asked = understand(text, thread, placed)
   const known = asked.model !== null && placed.models.includes(asked.model) && asked.sure
   if (known || !/model|fit|slow|logs|other|health|help/.test(asked.intent)) return { asked, world: placed }

@@ -101,6 +101,7 @@ access
   4 access
   3 not allowed|not let me|locked out
 join
+  4 (only|just) (one|two|three|four|\d+) node
   4 reach each other
   3.5 network.*(between|NODE)|between NODE and NODE
   3 link
@@ -114,6 +115,7 @@ join
   4 not (see|find|reach) (each other|one another|NODE)
   3 NODE.*not connect|not connect.*(NODE|cluster)
 disk
+  4 where is (the|my|our|a) store
   4 disk
   3 (gb|gigabytes?|tb|bytes).*(free|left)
   1 free.*left
@@ -194,6 +196,7 @@ why-model needs MODEL
   2.5 is MODEL (running|up|fine|answer)
   2.5 why.*not running
 node needs NODE
+  5 (get|bring) NODE back|NODE back
   1.25 NODE
   2 how is
   2 (up|down|fine|die|fail|wrong|health|answer|lost)
@@ -202,6 +205,7 @@ node needs NODE
   3 not.*answer|answer.*not
 health
   2.5 wrong
+  6 (is|are) .*setting.*(right|fine|valid|correct)
   2 fine
   2.75 health
   4 clocks?|ntp

@@ -56,7 +56,7 @@ const PLANS: Readonly<Record<Understood['intent'], (asked: Understood, world: Wo
   ],
   'why-model': ({ model, node, topic }, { models }) => [
     call('why_model', { model }), call('doctor'), call('last_failure', { model }),
-    ...topic === 'staging' || !models.includes(model!) ? [call('downloads', { model })] : [],
+    ...topic === 'staging' || node !== null || !models.includes(model!) ? [call('downloads', { model })] : [],
     ...node === null ? [] : [call('node', { node: node.name })]
   ],
   'why-request': ({ model, id }) => id === null
@@ -93,13 +93,17 @@ const PLANS: Readonly<Record<Understood['intent'], (asked: Understood, world: Wo
   settings: ({ setting }) => [call('settings', { path: setting })],
   plugins: () => [call('plugins')],
   access: (asked) => [call('tokens', { about: asked.text }), call('doctor'), help(asked)],
-  join: (asked) => [call('doctor'), call('cluster_now'), help(asked)],
+  join: (asked) => [
+    call('doctor'),
+    asked.node === null ? call('cluster_now') : call('node', { node: asked.node.name }),
+    help(asked)
+  ],
   help: (asked) => [help(asked)],
   hello: () => [],
   other: (asked) => [help(asked), call('doctor')],
-  feature: ({ topic, model }) => [
-    call('plugins'), call('doctor'), call('cluster_now'),
-    ...topic === 'staging' ? [call('disks'), call('downloads', { model })] : []
+  feature: ({ topic, off, model }) => [
+    ...off ? [call('plugins')] : topic === 'staging' ? [call('disks'), call('downloads', { model })] : [],
+    call('doctor')
   ],
   error: (asked) => [help(asked), call('doctor')]
 }

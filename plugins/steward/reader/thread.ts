@@ -73,12 +73,10 @@ const MISSED = new Set<Intent>([
 
 /** An intent that goes with the names there are. */
 function settled (own: Understood, counted: string): Understood {
-  const { intent, model, node, when } = own
-  // "The error log" misses nothing.
-  const misses = intent === 'logs' ? /(?:^| )(?:why|not|down)(?= |$)/.test(counted) : own.complains
-  if (misses && own.topic !== null && !hasName(own) && when === null && MISSED.has(intent)) {
-    return { ...own, intent: 'feature' }
-  }
+  const { intent, model, node, when, topic } = own
+  if (misses(own, counted)) return { ...own, intent: 'feature' }
+  // "Show me the event log."
+  if (intent === 'logs' && topic === 'event-log') return { ...own, intent: 'happened' }
   const about = model !== null ? 'why-model' : node !== null ? 'node' : 'health'
   if (intent === 'why-model' && model === null) return { ...own, intent: about }
   if (intent === 'node' && node === null) return { ...own, intent: about }
@@ -89,4 +87,17 @@ function settled (own: Understood, counted: string): Understood {
   if (intent === 'error' && about !== 'health') return { ...own, intent: about }
   if (intent === 'health' || (intent === 'other' && about !== 'health')) return { ...own, intent: about }
   return intent === 'other' && when !== null ? { ...own, intent: 'happened' } : own
+}
+
+/** What is asked of a log that may not be written or sent. */
+const WRITES = /(?:^| )(?:why|not|down|kept|written|recorded|counted|shipped|sent|arrives?)(?= |$)/
+
+/** Whether it misses what a plugin brings: that is off, or does not do as it should. */
+function misses (own: Understood, counted: string): boolean {
+  const { intent, topic, off } = own
+  if (topic === null || hasName(own)) return false
+  if (off) return true
+  if (own.when !== null || !MISSED.has(intent)) return false
+  // "The error log" misses nothing.
+  return intent === 'logs' ? WRITES.test(counted) : own.complains
 }

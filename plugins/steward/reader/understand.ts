@@ -26,6 +26,8 @@ export interface Understood {
   readonly complains: boolean
   /** The plugin that brings what the question speaks of, and the reason of an error that it has. */
   readonly topic: string | null
+  /** Whether that plugin is off at the node that is asked. */
+  readonly off: boolean
   readonly error: string | null
   /** False where it is a guess. */
   readonly sure: boolean
@@ -99,6 +101,7 @@ function readSentence (sentence: string, world: World): Read {
   const plain = countedText(timed(masked, when))
   const { intent, weight, sure } = intentOf(plain)
   const model = models[0] ?? onlyModel(plain, world)
+  const topic = topicOf(masked)
   return {
     intent,
     model: model?.value ?? null,
@@ -110,7 +113,8 @@ function readSentence (sentence: string, world: World): Read {
     setting: /\b[a-z][a-z_]*(?:\.[a-z][a-z_]*)+\b/.exec(masked.replace('svc.yaml', ''))?.[0] ?? null,
     level: /\b(?:fail|wrong)\b/.test(plain) ? 'error' : null,
     complains: /\b(?:why|not|down|fail|wrong|slow|stuck|nothing|empty)\b/.test(plain),
-    topic: topicOf(masked),
+    topic,
+    off: topic !== null && !world.plugins.includes(topic),
     error: /\b[a-z]+(?:_[a-z]+)+\b/.exec(masked)?.[0] ?? null,
     sure: sure && model?.sure !== false, read: readsOf(model), text: sentence.trim(), counted: plain, weight
   }

@@ -11,10 +11,10 @@ type SeenInstance = Record<string, { shardAssignments?: { modelId?: unknown } } 
 interface SeenState extends ClusterState { instances?: Record<string, SeenInstance> }
 
 /** The names that a question may have in it: of the nodes, and of the models that are placed. */
-export async function worldOf (look: Look, nowMs: number): Promise<World> {
+export async function worldOf (look: Look, nowMs: number, plugins: readonly string[]): Promise<World> {
   const state = await look<SeenState>('/state')
   const zoneMin = -new Date(nowMs).getTimezoneOffset()
-  const empty = { models: [], nodes: [], instances: {}, master: null, nowMs, zoneMin }
+  const empty = { models: [], nodes: [], instances: {}, master: null, nowMs, zoneMin, plugins }
   if (isVerbError(state)) return empty
   const instances = Object.fromEntries(Object.entries(state.instances ?? {}).flatMap(([id, instance]) => {
     const modelId = Object.values(instance)[0]?.shardAssignments?.modelId

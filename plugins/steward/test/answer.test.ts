@@ -1,4 +1,5 @@
 import t from 'tap'
+import { bundled } from '../../index.js'
 import { answerOf, leadOf, moreOf } from '../reader/answer.js'
 import { planOf } from '../reader/plan.js'
 import { evidenceWords, restWords } from '../reader/say.js'
@@ -10,7 +11,8 @@ import type { World } from '../reader/entities.js'
 const world: World = {
   models: ['acme/voice', 'svc/guide'],
   nodes: [{ nodeId: 'a1', name: 'attic' }, { nodeId: 'b2', name: 'node2' }],
-  instances: {}, master: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0
+  instances: {}, master: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0,
+  plugins: bundled.map(({ manifest }) => manifest.name)
 }
 
 const fact = (

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { bundled } from '../../index.js'
 import { planOf } from '../reader/plan.js'
 import { understand } from '../reader/understand.js'
 import type { World } from '../reader/entities.js'
@@ -7,7 +8,8 @@ import type { Turn } from '../types.js'
 const world: World = {
   models: ['acme/voice', 'svc/guide'],
   nodes: [{ nodeId: 'a1', name: 'attic' }, { nodeId: 'b2', name: 'node2' }],
-  instances: {}, master: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0
+  instances: {}, master: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0,
+  plugins: bundled.map(({ manifest }) => manifest.name)
 }
 
 /** What was said, and what is understood of the last question. `<` begins what the steward said. */

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { bundled } from '../../index.js'
 import { understand } from '../reader/understand.js'
 import type { World } from '../reader/entities.js'
 
@@ -13,7 +14,7 @@ const world: World = {
   ],
   instances: { '77aa88bb-0000-4000-8000-000000000009': 'acme/voice' },
   master: '4f1c9a2e-0000-4000-8000-000000000001',
-  nowMs: Date.parse('2026-11-23T20:22:00Z'),
+  nowMs: Date.parse('2026-11-23T20:22:00Z'), plugins: bundled.map(({ manifest }) => manifest.name),
   zoneMin: 0
 }
 

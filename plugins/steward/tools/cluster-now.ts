@@ -108,8 +108,8 @@ function nodesOf ({ cluster, sessionId }: ClusterState, nodes: readonly NodeRow[
       `${live.length} of ${known} ${known === 1 ? 'node is' : 'nodes are'} live: ${names.join(', ')}.`,
       { about: names, evidence: [STATE] }),
     ...sessionId == null || cluster === undefined ? [] : [fact('info', 'session',
-      `The session is ${sessionId} (term ${cluster.term}); quorum is ${cluster.quorum}.`,
-      { evidence: [STATE] })]
+      `This session has term ${cluster.term}; quorum is ${cluster.quorum}.`,
+      { about: [sessionId], evidence: [STATE] })]
   ]
 }
 
