@@ -45,6 +45,8 @@ const TOLD = new Set([
   'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
 ])
 
+/** What was once, and is no fault any more: a runner's chunk that came after its request had ended. */
+const DONE = new Set(['chunks_dropped'])
 /** What mends a warning of a node, where that is known. */
 const REMEDIES: Readonly<Record<string, string | undefined>> = {
   log_shipping_failed: 'Start what listens at that address, or name another with ' +
@@ -93,7 +95,8 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
     ...checkProcess(node, resources),
     ...warnings.flatMap((text, i) => {
       const code = warningCodes[i] ?? 'node_warning'
-      return TOLD.has(code) ? [] : [warn(`inside ${node}`, plain(text),
+      if (TOLD.has(code)) return []
+      return DONE.has(code) ? [ok(`inside ${node}`, plain(text), { code, about: [node] })] : [warn(`inside ${node}`, plain(text),
         REMEDIES[code] ?? `More about it: \`svc logs --node ${node} --level warn\`.`,
         { code, about: [node] })]
     })

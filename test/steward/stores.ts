@@ -171,6 +171,7 @@ const scenarios: Scenario<Stores>[] = [
       flip(file, 5)
       const [ended] = await stage(site.second, model.modelId, [site.second])
       if (ended?.status !== 'failed') throw new Error(JSON.stringify(ended))
+      await allSee(site)
       return {
         at: site.nodes, ...restaged(site, model.modelId, async () => { flip(file, 5) }),
         ask: ['why did acme/flip not come to n2?', 'staging of acme/flip failed, why', 'acme/flip n2 fialed'],
@@ -188,6 +189,7 @@ const scenarios: Scenario<Stores>[] = [
       await again(site, site.second, TOO_MUCH)
       const [ended] = await stage(site.first, model.modelId, [site.second])
       if (ended?.reason !== 'no_safe_fit') throw new Error(JSON.stringify(ended))
+      await allSee(site)
       const { repair, mend } = restaged(site, model.modelId,
         async () => { await again(site, site.second, SANE) })
       return {
@@ -287,6 +289,15 @@ async function slowly (site: Stores, modelId: string): Promise<void> {
 
 const downloadOf = async ({ first }: Stores, modelId: string): Promise<string> =>
   ((await first.ask(`/store/models/${modelId}/download/status`)).json as { status: string }).status
+
+/** Both nodes know that the copy to n2 failed. */
+async function allSee ({ nodes, second }: Stores): Promise<void> {
+  await until('both to know', async () => (await Promise.all(nodes.map(async (one) => {
+    const { nodeHealth } = (await one.ask('/state')).json as
+      { nodeHealth: Record<string, { reasons: { code: string }[] }> }
+    return nodeHealth[second.node.nodeId]?.reasons.some(({ code }) => code === 'download_failed') === true
+  }))).every(Boolean))
+}
 
 /** What failed to be staged on n2 is staged again after the cause was mended. */
 function restaged (site: Stores, modelId: string, before: () => Promise<void>): Required<Pick<Fault,

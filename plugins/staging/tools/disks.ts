@@ -23,7 +23,7 @@ export default {
     const look = reading(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
-      look.read<StoreRoom>('The room in the store', '/store/health', 'store_not_configured'),
+      look.read<StoreRoom>('The room in the store', '/store/health', 'store_not_configured', 'store_unreachable'),
       look.read<Storage>('What this node keeps', '/store/storage')
     ])
     return {
@@ -55,14 +55,21 @@ const storeFact = ({ freeBytes, totalBytes }: StoreRoom): Fact => roomFact('The 
   totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
 
-/** That there is no store; which is no fault of a cluster that needs none. */
+/** That the store is away, or that there is none; which is no fault of a cluster that needs none. */
 async function noStore ({ look }: Pick<ToolContext, 'look'>): Promise<Fact[]> {
   const answer = await look('/store/health')
-  if (!isVerbError(answer) || answer.api?.reason !== 'store_not_configured') return []
-  return [fact('info', 'store_not_configured', 'No node of this cluster has a store.', {
-    about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }],
-    remedy: 'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'
-  })]
+  if (!isVerbError(answer)) return []
+  const more = { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] } as const
+  switch (answer.api?.reason) {
+    case 'store_unreachable': return [fact('fail', 'store_unreachable', quoted(answer.api.message, 300),
+      { ...more, remedy: 'Start the node that has it with `svc up` there; `svc nodes` shows it.' })]
+    case 'store_not_configured': return [fact('info', 'store_not_configured',
+      'No node of this cluster has a store.', {
+        ...more,
+        remedy: 'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'
+      })]
+    default: return []
+  }
 }
 
 function roomFact (

@@ -30,7 +30,7 @@ const SYMPTOMS = new Set([
 ])
 
 /** What is noted where nothing is wrong any more, or for a moment: no fault to who does not ask about it. */
-const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked', 'chunks_dropped'])
+const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
 
 /** Codes of what explains faults anywhere. */
 const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
@@ -44,8 +44,10 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
   [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
     .map((one) => one.toLowerCase())
 
-const isAbout = ({ about, code }: Fact, targets: readonly string[]): boolean =>
-  [code, ...about].some((one) => targets.includes(one.toLowerCase()))
+/** Whether it is about one of them; the id of a model counts where it stands in the text, too. */
+const isAbout = ({ about, code, text }: Fact, targets: readonly string[]): boolean =>
+  [code, ...about].some((one) => targets.includes(one.toLowerCase())) ||
+  targets.some((one) => one.includes('/') && text.toLowerCase().includes(one))
 
 /** The facts of all calls, the most telling first; what two tools tell is told once. */
 function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
@@ -144,12 +146,14 @@ interface Part { diagnosis: string, facts: Ranked[], sure: (complete: boolean) =
 function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly Ranked[]): Part {
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
-  const some = (own: boolean): Ranked[] => quiet.filter((one) => one.own === own).slice(0, QUIET_MOST)
+  const targets = targetsOf(asked)
+  // That all is well elsewhere is told only to who asks about everything.
+  const near = quiet.filter(({ fact, own }) => own || fact.level === 'info' || isAbout(fact, targets))
+  const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
   const [top] = bad
-  if (top === undefined) return calm(asked, found, quiet)
+  if (top === undefined) return calm(asked, found, asked.intent === 'health' || near.length === 0 ? quiet : near)
   const own = quiet.find((one) => one.own)
-  const targets = targetsOf(asked)
   const concerns = top.own || isAbout(top.fact, targets) || targets.length === 0
   const cause = causeOf(top, bad)
   const mild = top.fact.level === 'warn' && asked.intent === 'health'

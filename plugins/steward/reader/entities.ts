@@ -13,6 +13,8 @@ export interface World {
   readonly instances: Readonly<Record<string, string>>
   /** Id of the master, null where none is known. */
   readonly master: string | null
+  /** Id of the node that is asked. */
+  readonly local: string | null
   /** Wall time, ms since 1970, and what the node's clock is ahead of UTC, minutes. */
   readonly nowMs: number
   readonly zoneMin: number

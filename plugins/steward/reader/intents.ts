@@ -90,6 +90,7 @@ logs
   2 what (does|did) .* print
   2 (last|latest) lines
 slow
+  8 how (is|are|fast|good) .*(link|network|connection).*NODE
   4 slow
   2.5 how (fast|quick)
   2.5 (fast|faster|speed|quick|quicker|quickly)

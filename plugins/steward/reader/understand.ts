@@ -105,7 +105,7 @@ function readSentence (sentence: string, world: World): Read {
   return {
     intent,
     model: model?.value ?? null,
-    node: nodes[0]?.value ?? masterOf(intent, plain, world),
+    node: nodes[0]?.value ?? pointedAt(intent, plain, world),
     id: ids[0]?.value ?? null,
     when,
     asks: /\b(since|for how)\b.*\bwhen\b|\bhow long\b|\bwhen (did|was|has|is)\b|^when$/.test(plain) ? 'when'
@@ -133,10 +133,11 @@ function timed (text: string, when: When | null): string {
   return rest === text ? `${text} TIME` : rest
 }
 
-/** "If the master dies": the node that is it now. */
-function masterOf (intent: Intent, plain: string, { master, nodes }: World): NamedNode | null {
-  if (intent !== 'what-if' || !/\bmaster\b/.test(plain)) return null
-  return nodes.find(({ nodeId }) => nodeId === master) ?? null
+/** "If the master dies", "if this node dies": the node that is meant now. */
+function pointedAt (intent: Intent, plain: string, { master, local, nodes }: World): NamedNode | null {
+  if (intent !== 'what-if') return null
+  const meant = /\bmaster\b/.test(plain) ? master : /\bthis node\b/.test(plain) ? local : null
+  return nodes.find(({ nodeId }) => nodeId === meant) ?? null
 }
 
 /** "The voice", where only one model is called so. */

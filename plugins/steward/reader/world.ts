@@ -14,7 +14,7 @@ interface SeenState extends ClusterState { instances?: Record<string, SeenInstan
 export async function worldOf (look: Look, nowMs: number, plugins: readonly string[]): Promise<World> {
   const state = await look<SeenState>('/state')
   const zoneMin = -new Date(nowMs).getTimezoneOffset()
-  const empty = { models: [], nodes: [], instances: {}, master: null, nowMs, zoneMin, plugins }
+  const empty = { models: [], nodes: [], instances: {}, master: null, local: null, nowMs, zoneMin, plugins }
   if (isVerbError(state)) return empty
   const instances = Object.fromEntries(Object.entries(state.instances ?? {}).flatMap(([id, instance]) => {
     const modelId = Object.values(instance)[0]?.shardAssignments?.modelId
@@ -22,6 +22,7 @@ export async function worldOf (look: Look, nowMs: number, plugins: readonly stri
   }))
   return {
     ...empty, instances, models: [...new Set(Object.values(instances))], master: state.masterNodeId,
+    local: state.localNodeId,
     nodes: Object.entries(state.nodeIdentities)
       .map(([nodeId, { friendlyName }]) => ({ nodeId, name: friendlyName ?? nodeId }))
   }

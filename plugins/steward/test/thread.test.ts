@@ -8,7 +8,7 @@ import type { Turn } from '../types.js'
 const world: World = {
   models: ['acme/voice', 'svc/guide'],
   nodes: [{ nodeId: 'a1', name: 'attic' }, { nodeId: 'b2', name: 'node2' }],
-  instances: {}, master: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0,
+  instances: {}, master: 'a1', local: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0,
   plugins: bundled.map(({ manifest }) => manifest.name)
 }
 

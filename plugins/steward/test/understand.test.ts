@@ -13,7 +13,7 @@ const world: World = {
     { nodeId: 'c3e5f6a7-0000-4000-8000-000000000003', name: 'cellar' }
   ],
   instances: { '77aa88bb-0000-4000-8000-000000000009': 'acme/voice' },
-  master: '4f1c9a2e-0000-4000-8000-000000000001',
+  master: '4f1c9a2e-0000-4000-8000-000000000001', local: null,
   nowMs: Date.parse('2026-11-23T20:22:00Z'), plugins: bundled.map(({ manifest }) => manifest.name),
   zoneMin: 0
 }
