@@ -96,9 +96,10 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
     ...warnings.flatMap((text, i) => {
       const code = warningCodes[i] ?? 'node_warning'
       if (TOLD.has(code)) return []
-      return DONE.has(code) ? [ok(`inside ${node}`, plain(text), { code, about: [node] })] : [warn(`inside ${node}`, plain(text),
-        REMEDIES[code] ?? `More about it: \`svc logs --node ${node} --level warn\`.`,
-        { code, about: [node] })]
+      const about = { code, about: [node] }
+      if (DONE.has(code)) return [ok(`inside ${node}`, plain(text), about)]
+      return [warn(`inside ${node}`, plain(text),
+        REMEDIES[code] ?? `More about it: \`svc logs --node ${node} --level warn\`.`, about)]
     })
   ]
 }

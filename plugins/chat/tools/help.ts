@@ -17,7 +17,8 @@ export default {
     const titles = near.map(({ title }) => quoted(title))
     return {
       facts: [fact('info', sure ? 'help' : 'help_unsure', answer, {
-        about: [id.replace(/^error:/, ''), ...titles], remedy: sure && id.startsWith('error:') ? commandsOf(answer) : null
+        about: [id.replace(/^error:/, ''), ...titles],
+        remedy: sure && id.startsWith('error:') ? commandsOf(answer) : null
       })],
       unknown: sure ? [] : [`It is not sure that this is what was meant; near are: ${titles.join(', ')}.`]
     }

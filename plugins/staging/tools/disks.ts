@@ -23,7 +23,8 @@ export default {
     const look = reading(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
-      look.read<StoreRoom>('The room in the store', '/store/health', 'store_not_configured', 'store_unreachable'),
+      look.read<StoreRoom>('The room in the store', '/store/health',
+        'store_not_configured', 'store_unreachable'),
       look.read<Storage>('What this node keeps', '/store/storage')
     ])
     return {

@@ -44,10 +44,10 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
   [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
     .map((one) => one.toLowerCase())
 
-/** Whether it is about one of them; the id of a model counts where it stands in the text, too. */
+/** Whether it is about one of them. Of copies that failed a node's health names the model in its text only. */
 const isAbout = ({ about, code, text }: Fact, targets: readonly string[]): boolean =>
   [code, ...about].some((one) => targets.includes(one.toLowerCase())) ||
-  targets.some((one) => one.includes('/') && text.toLowerCase().includes(one))
+  (code === 'download_failed' && targets.some((one) => /\//.test(one) && text.toLowerCase().includes(one)))
 
 /** The facts of all calls, the most telling first; what two tools tell is told once. */
 function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
@@ -152,7 +152,8 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
   const [top] = bad
-  if (top === undefined) return calm(asked, found, asked.intent === 'health' || near.length === 0 ? quiet : near)
+  const whole = asked.intent === 'health' || near.length === 0
+  if (top === undefined) return calm(asked, found, whole ? quiet : near)
   const own = quiet.find((one) => one.own)
   const concerns = top.own || isAbout(top.fact, targets) || targets.length === 0
   const cause = causeOf(top, bad)
