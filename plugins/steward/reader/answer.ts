@@ -45,9 +45,11 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
     .map((one) => one.toLowerCase())
 
 /** Whether it is about one of them. Of copies that failed a node's health names the model in its text only. */
-const isAbout = ({ about, code, text }: Fact, targets: readonly string[]): boolean =>
-  [code, ...about].some((one) => targets.includes(one.toLowerCase())) ||
-  (code === 'download_failed' && targets.some((one) => /\//.test(one) && text.toLowerCase().includes(one)))
+function isAbout ({ about, code, text }: Fact, targets: readonly string[]): boolean {
+  if ([code, ...about].some((one) => targets.includes(one.toLowerCase()))) return true
+  const low = text.toLowerCase()
+  return code === 'download_failed' && targets.some((one) => one.includes('/') && low.includes(one))
+}
 
 /** The facts of all calls, the most telling first; what two tools tell is told once. */
 function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
