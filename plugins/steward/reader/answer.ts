@@ -44,7 +44,7 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
   [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
     .map((one) => one.toLowerCase())
 
-/** Whether it is about one of them. Of copies that failed a node's health names the model in its text only. */
+/** Whether it is about one of them. Of copies that failed, a node names the model in its text only. */
 function isAbout ({ about, code, text }: Fact, targets: readonly string[]): boolean {
   if ([code, ...about].some((one) => targets.includes(one.toLowerCase()))) return true
   const low = text.toLowerCase()
