@@ -183,8 +183,10 @@ function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
 
 /** Where nothing is wrong, as far as could be seen. */
 function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Part {
-  const [own] = quiet.filter((one) => one.own)
-  const facts = quiet.slice(0, DIAGNOSIS_MOST)
+  const mine = quiet.filter((one) => one.own)
+  const wanted = wantedIn(asked, mine)
+  const own = wanted ?? mine[0]
+  const facts = [...new Set([wanted ?? [], quiet].flat())].slice(0, DIAGNOSIS_MOST)
   if (asked.intent === 'health') {
     return {
       diagnosis: blind(found) || quiet.length === 0
@@ -211,8 +213,15 @@ const CAN = 'Ask what is wrong, why a model does not answer or a request failed,
 const LISTS: ReadonlySet<Understood['intent']> =
   new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
 
-/** The facts that answer a question about the cluster itself: who is master, or which nodes there are. */
-function firstOf ({ intent, text }: Understood): readonly string[] {
+/** The fact that answers the question where others of its tool come first. */
+function wantedIn (asked: Understood, facts: readonly Ranked[]): Ranked | undefined {
+  const codes = codesFor(asked)
+  return facts.find(({ fact }) => codes.includes(fact.code))
+}
+
+function codesFor ({ intent, text }: Understood): readonly string[] {
+  if (intent === 'node') return ['node_live']
+  if (intent === 'memory') return ['machine']
   if (intent !== 'master') return []
   return /\b(?:nodes|members|many|machines)\b/i.test(text) ? ['nodes'] : ['no_quorum', 'no_master', 'master']
 }
@@ -245,10 +254,11 @@ function told (
     const names = world.nodes.map(({ name }) => plain(name)).join(', ')
     return fixed(`Which node? Ask again with its name${names === '' ? '' : `: ${names}`}.`, false)
   }
-  const wanted = firstOf(asked)
-  const worst = ['fail', 'warn'].flatMap((level) => facts.filter(({ fact }) => fact.level === level))[0]
-  const first = facts.find(({ fact }) => wanted.includes(fact.code)) ??
-    (LISTS.has(intent) && targets.length === 0 ? worst ?? facts[0] : facts[0])
+  const wanted = wantedIn(asked, facts)
+  const worst = LISTS.has(intent) && targets.length === 0
+    ? ['fail', 'warn'].flatMap((level) => facts.filter(({ fact }) => fact.level === level))[0]
+    : undefined
+  const first = (intent === 'memory' ? worst ?? wanted : wanted ?? worst) ?? facts[0]
   if (first === undefined) {
     const [why = 'Nothing could be found out about that.'] = found.flatMap(({ finding }) => finding.unknown)
     return fixed(intent === 'other' ? `The question was not understood. ${CAN}` : plain(why), false)

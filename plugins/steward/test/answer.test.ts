@@ -28,6 +28,8 @@ const lost = fact('fail', 'node_lost', 'node2 is lost for 5 min.', ['node2'],
 const full = fact('fail', 'disk_full', 'The disk of attic is full.', ['attic'],
   { remedy: 'Make room: `svc gc`.' })
 const master = fact('ok', 'master', 'attic is master since 14:05.', ['attic'])
+const live = fact('ok', 'node_live', 'attic is live.', ['attic'])
+const machine = fact('info', 'machine', 'attic has 2 GiB of 8 GiB of memory free.', ['attic'])
 const old = fact('fail', 'request_failed', 'A request failed 3 h ago with no_instance.', ['acme/voice'])
 
 /** What the tools find; a name without a finding is a tool that is not there. */
@@ -61,6 +63,16 @@ interface Row {
 const why = 'why does acme/voice not answer?'
 
 const table: Row[] = [
+  {
+    name: 'whether a node is up comes before its figures', asked: 'is attic up?',
+    findings: { node: [live, machine] },
+    diagnosis: live.text, sure: true, codes: ['node_live', 'machine']
+  },
+  {
+    name: 'its memory is in its figures', asked: 'how much memory does attic have?',
+    findings: { node: [live, machine] },
+    diagnosis: machine.text, sure: true, codes: ['machine', 'node_live']
+  },
   {
     name: 'a healthy cluster is healthy', asked: 'what is wrong?',
     findings: { doctor: [fact('ok', 'health', 'All checks are fine.')], cluster_now: [master] },
