@@ -66,6 +66,11 @@ t.test('what_if: what is lost with a node, and where it goes', async (t) => {
     { code: 'single_copy', remedy: 'Make another: `svc stage acme/chat --node n1`.' }
   ])
   const answers = { '/state': state, '/config': settings(1), '/models/copies': copies() }
+  const alone = { ...state, localNodeId: 'id-n2', topology: { nodes: ['id-n2'] } }
+  t.match((await run(whatIf, { node: 'n2' }, { ...answers, '/state': alone })).facts, [
+    { text: /^If n2 died: No live node would be left; acme\/chat would wait for a place\.$/ }, {},
+    { text: 'acme/chat would wait until a node is back.', remedy: /svc join-token/ }
+  ])
   t.match(await run(whatIf, { node: 'n9' }, answers),
     { facts: [], unknown: ['No node is called n9; there are n1, n2.'] })
 })

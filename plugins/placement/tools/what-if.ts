@@ -35,7 +35,7 @@ export default {
       return { facts: [], unknown: [`No node is called ${quoted(word)}; there are ${names}.`] }
     }
     const quorum = config?.entries.find(({ path }) => path === 'cluster.quorum')?.value
-    const ways = await instances({ ctx, looked, state, node })
+    const ways = await instances({ ctx, looked, state, node, alone: nodes.every((one) => one === node || !one.live) })
     const rest = [
       ...deciding(state, nodes, node, quorum), ...ways,
       ...copies === null ? [] : files(copies.copies, node, state)
@@ -94,10 +94,11 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
       })]
 }
 
-interface Loss { ctx: ToolContext, looked: Reading, state: State, node: NodeRow }
+/** `alone`: no other node is live. */
+interface Loss { ctx: ToolContext, looked: Reading, state: State, node: NodeRow, alone: boolean }
 
 /** What runs there, and where each would go. */
-async function instances ({ ctx, looked, state, node }: Loss): Promise<Fact[]> {
+async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fact[]> {
   const { nodeId } = node
   const there = Object.values(state.instances)
     .filter((one) => nodeId !== null && nodesOf(one).includes(nodeId))
@@ -109,6 +110,10 @@ async function instances ({ ctx, looked, state, node }: Loss): Promise<Fact[]> {
     const model = quoted(modelId)
     const elsewhere = Object.values(state.instances).some((one) => modelOf(one) === modelId &&
       !there.includes(one) && bodyOf(one).drainUntil === undefined)
+    if (alone) {
+      return fact('warn', 'would_wait', `${model} would wait until a node is back.`,
+        { about: [model, called(node)], remedy: 'Add a node before: `svc join-token`.' })
+    }
     const { nodeIds, refusal } = await wouldBe(ctx.look, modelId, nodeId!)
     const names = nodeIds.map((id) => nameOf(state, id))
     const about = [model, called(node), ...names]

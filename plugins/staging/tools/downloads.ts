@@ -25,7 +25,7 @@ export default {
     const of = model === undefined ? 'any model' : quoted(model)
     const none = fact('info', 'no_downloads', `No download of ${of} is known.`,
       { about: model === undefined ? [] : [model], evidence: STORE })
-    return { facts: facts.length > 0 || stored === null ? facts : [none], unknown: look.unknown }
+    return { facts: facts.length > 0 || look.unknown.length > 0 ? facts : [none], unknown: look.unknown }
   }
 } satisfies Tool<{ model?: string }>
 
