@@ -35,7 +35,8 @@ export default {
       return { facts: [], unknown: [`No node is called ${quoted(word)}; there are ${names}.`] }
     }
     const quorum = config?.entries.find(({ path }) => path === 'cluster.quorum')?.value
-    const ways = await instances({ ctx, looked, state, node, alone: nodes.every((one) => one === node || !one.live) })
+    const alone = nodes.every((one) => one === node || !one.live)
+    const ways = await instances({ ctx, looked, state, node, alone })
     const rest = [
       ...deciding(state, nodes, node, quorum), ...ways,
       ...copies === null ? [] : files(copies.copies, node, state)
