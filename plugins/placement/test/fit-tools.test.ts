@@ -68,7 +68,7 @@ t.test('what_if: what is lost with a node, and where it goes', async (t) => {
   const answers = { '/state': state, '/config': settings(1), '/models/copies': copies() }
   const alone = { ...state, localNodeId: 'id-n2', topology: { nodes: ['id-n2'] } }
   t.match((await run(whatIf, { node: 'n2' }, { ...answers, '/state': alone })).facts, [
-    { text: /^If n2 died: No live node would be left; acme\/chat would wait for a place\.$/ }, {},
+    { text: /^If n2 died: no live node would be left; acme\/chat would wait for a place\.$/ }, {},
     { text: 'acme/chat would wait until a node is back.', remedy: /svc join-token/ }
   ])
   t.match(await run(whatIf, { node: 'n9' }, answers),

@@ -62,13 +62,16 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
     rest.filter((one) => one.code === code).map((one) => one.about[0]!)
   const [moved, waiting] = [models('would_move'), models('would_wait')]
   const parts = [
-    ...rest.filter(({ code }) => SUMMED.has(code)).map(({ text }) => text.replace(/\.$/, '')),
+    ...rest.filter(({ code }) => SUMMED.has(code)).map(({ text }) => lowered(text).replace(/\.$/, '')),
     ...moved.length === 0 ? [] : [`${moved.join(', ')} would move`],
     ...waiting.length === 0 ? [] : [`${waiting.join(', ')} would wait for a place`]
   ]
   return fact(bad ? 'warn' : 'info', 'what_if', `If ${name} died: ${parts.join('; ')}.`,
     { about, evidence: shown(node) })
 }
+
+/** A sentence as a part of another: its first word small, unless that is a name or a number. */
+const lowered = (text: string): string => text.replace(/^(?:No|The) /, (word) => word.toLowerCase())
 
 /** What is told in the summary as it stands. */
 const SUMMED = new Set(['no_quorum', 'quorum', 'nothing_lost', 'store_unreachable', 'single_copy'])
@@ -135,7 +138,8 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
 
 /** Files that nobody else has, and whether the store is there. */
 function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
-  const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving')
+  // What comes with a plugin is wherever that is.
+  const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving' && kind !== 'bundled')
   const own = whole.filter(({ nodeId }) => nodeId === node.nodeId)
   const others = new Set(whole.filter((one) => one.nodeId !== node.nodeId).map(({ modelId }) => modelId))
   const single = [...new Set(own.map(({ modelId }) => modelId))].filter((id) => !others.has(id))
@@ -148,7 +152,7 @@ function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
       'until the node is back.', { about: [called(node)], evidence })]
       : [],
     ...single.length === 0 ? [] : [fact('warn', 'single_copy',
-      `It has the only copy of ${single.slice(0, MODELS_MOST).join(', ')}.`, {
+      `The only copy of ${single.slice(0, MODELS_MOST).join(', ')} is there.`, {
         about: [called(node), ...single], evidence,
         remedy: `Make another: \`svc stage ${single[0]!}${to == null ? '' : ` --node ${quoted(to)}`}\`.`
       })]

@@ -245,8 +245,9 @@ function told (
   const targets = targetsOf(asked)
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
   // Of a list what was asked for comes first; the rest stays, for it may be what was meant.
-  const facts = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
-    .slice(0, FACTS_MOST)
+  const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
+  // That all is well elsewhere was not asked.
+  const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)
   if (intent === 'fit' && model === null) return fixed('Which model? Ask again with its name.', false)
