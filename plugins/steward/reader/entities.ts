@@ -1,5 +1,5 @@
 import { isModelId } from '../../../kernel/cli/index.js'
-import { counted, figures, isKnownWord, slipOf } from './words.js'
+import { counted, figures, isKnownWord, Near } from './words.js'
 import type { Word } from './words.js'
 
 /** A node by its id of this start and its name. */
@@ -39,68 +39,139 @@ const NO_MODELS = [
   /^(?:v1|api|etc|var|tmp|home|usr|opt|root|dev|proc|store|admin|models|state|cluster)\//
 ]
 
-/** The models of a question, in the order of its words. */
-export function modelsIn (words: readonly Word[], { models, instances }: World): Named<string>[] {
-  const found: Named<string>[] = []
-  for (let i = 0; i < words.length; i++) {
-    const pair = i + 1 < words.length ? `${words[i]!.low}-${words[i + 1]!.low}` : null
-    const two = pair === null ? undefined : lastPart(pair, models)
-    if (two !== undefined && !isKnownWord(words[i]!.low)) found.push({ ...two, at: [i, i++ + 1] })
-    else {
-      const one = modelOf(words[i]!, models, instances)
-      if (one !== undefined) found.push({ ...one, at: [i] })
-    }
+/** The names of a world, looked up fast: a question may have a thousand words, and a world as many names. */
+export class Names {
+  /** Models by their id, by what is behind the stroke, and by each word of the name. */
+  readonly #ids: ReadonlyMap<string, readonly string[]>
+  readonly #tails: ReadonlyMap<string, readonly string[]>
+  readonly #begins: readonly string[]
+  readonly #parts: ReadonlyMap<string, readonly string[]>
+  readonly #nearIds: Near
+  readonly #nearTails: Near
+  readonly #instances: readonly (readonly [id: string, model: string])[]
+  readonly #nodes: readonly NamedNode[]
+  /** Nodes by their name, and by its first part where it has more. */
+  readonly #names: ReadonlyMap<string, readonly NamedNode[]>
+  readonly #hosts: ReadonlyMap<string, readonly NamedNode[]>
+  readonly #nearNames: Near
+
+  constructor ({ models, instances, nodes }: World) {
+    this.#ids = grouped(models, (id) => [id.toLowerCase()])
+    this.#tails = grouped(models, (id) => [tail(id)])
+    this.#begins = [...this.#tails.keys()]
+    this.#parts = grouped(models, (id) => id.toLowerCase().split(/[-_./:]+/))
+    this.#nearIds = new Near(this.#ids.keys())
+    this.#nearTails = new Near(this.#tails.keys())
+    this.#instances = Object.entries(instances)
+    this.#nodes = nodes
+    this.#names = grouped(nodes, ({ name }) => [name.toLowerCase()])
+    this.#hosts = grouped(nodes, ({ name }) => name.includes('.') ? [name.toLowerCase().split('.')[0]!] : [])
+    this.#nearNames = new Near(this.#names.keys())
   }
-  return found
+
+  /** The models of a question, in the order of its words. */
+  modelsIn (words: readonly Word[]): Named<string>[] {
+    const found: Named<string>[] = []
+    for (let i = 0; i < words.length; i++) {
+      const pair = i + 1 < words.length ? `${words[i]!.low}-${words[i + 1]!.low}` : null
+      const two = pair === null ? undefined : this.#lastPart(pair)
+      if (two !== undefined && !isKnownWord(words[i]!.low)) found.push({ ...two, at: [i, i++ + 1] })
+      else {
+        const one = this.#modelOf(words[i]!)
+        if (one !== undefined) found.push({ ...one, at: [i] })
+      }
+    }
+    return found
+  }
+
+  #modelOf ({ low, text }: Word): Unplaced | undefined {
+    const [exact] = this.#ids.get(low) ?? []
+    if (exact !== undefined) return certain(exact)
+    const [, ofInstance] = this.#instances.find(([id]) => isIdOf(low, id)) ?? []
+    if (ofInstance !== undefined) return certain(ofInstance)
+    if (text.includes('/')) {
+      const named = isModelId(text) && !NO_MODELS.some((one) => one.test(low))
+      return named ? this.#withSlash(text) : undefined
+    }
+    return this.#lastPart(low) ?? (isKnownWord(low) ? undefined : this.#partOf(low) ?? this.#slip(low))
+  }
+
+  /** An id in full that no model has: one that is nearly the same, else as it was asked. */
+  #withSlash (text: string): Unplaced {
+    const meant = this.#nearIds.slipOf(text.toLowerCase())
+    return certain(meant === undefined ? text : this.#ids.get(meant)!.at(-1)!)
+  }
+
+  /** A model by what is behind the stroke. */
+  #lastPart (low: string): Unplaced | undefined { return oneOf(this.#tails.get(low)) }
+
+  /** A model by one of the words of its name: `qwen3`, and `qwen` too. */
+  #partOf (low: string): Unplaced | undefined {
+    if (low.length < 3) return undefined
+    const part = oneOf(this.#parts.get(low))
+    if (part !== undefined) return part
+    const whole = figures(low) !== ''
+    return oneOf(this.#begins.filter((name) =>
+      name.startsWith(low) && !(whole && /\d/.test(name[low.length]!)))
+      .flatMap((name) => this.#tails.get(name)!))
+  }
+
+  #slip (low: string): Unplaced | undefined {
+    const meant = counted(low) === low ? this.#nearTails.slipOf(low) : undefined
+    return meant === undefined ? undefined : this.#lastPart(meant)
+  }
+
+  /** The nodes of a question, in the order of its words. A name like `node7` counts, known or not. */
+  nodesIn (words: readonly Word[]): Named<NamedNode>[] {
+    const found: Named<NamedNode>[] = []
+    for (let i = 0; i < words.length; i++) {
+      const [low, before] = [words[i]!.low, words[i - 1]?.low ?? '']
+      const joined = `${low}${words[i + 1]?.low ?? ''}`
+      const numbered = BEFORE.test(low) && /^\d{1,3}$/.test(words[i + 1]?.low ?? '')
+      if (numbered) {
+        const value = this.#nodeOf(joined) ?? this.#nodeOf(`${low}-${words[i + 1]!.low}`) ??
+          { nodeId: joined, name: joined }
+        found.push({ value, at: [i, ++i], sure: true, others: [] })
+      } else {
+        const one = this.#nodeOf(low) ?? (NUMBERED.test(low) ? unknownNode(words[i]!) : undefined) ??
+          this.#slipNode(low) ?? (BEFORE.test(before) ? strangeNode(words[i]!) : undefined)
+        if (one !== undefined) found.push({ value: one, at: [i], sure: true, others: [] })
+      }
+    }
+    return found
+  }
+
+  #nodeOf (low: string): NamedNode | undefined {
+    return this.#names.get(low)?.[0] ?? this.#nodes.find(({ nodeId }) => isIdOf(low, nodeId)) ??
+      this.#hosts.get(low)?.[0]
+  }
+
+  #slipNode (low: string): NamedNode | undefined {
+    if (isKnownWord(low) || counted(low) !== low) return undefined
+    return this.#names.get(this.#nearNames.slipOf(low) ?? '')?.[0]
+  }
 }
 
 type Unplaced = Omit<Named<string>, 'at'>
 
-function modelOf (
-  { low, text }: Word, models: readonly string[], instances: World['instances']
-): Unplaced | undefined {
-  const exact = models.find((id) => id.toLowerCase() === low)
-  if (exact !== undefined) return certain(exact)
-  const [, ofInstance] = Object.entries(instances).find(([id]) => isIdOf(low, id)) ?? []
-  if (ofInstance !== undefined) return certain(ofInstance)
-  if (text.includes('/')) {
-    const named = isModelId(text) && !NO_MODELS.some((one) => one.test(low))
-    return named ? withSlash(text, models) : undefined
+/** Things by their keys, of which each may have several. */
+function grouped<T> (things: readonly T[], keysOf: (thing: T) => readonly string[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const thing of things) {
+    for (const key of new Set(keysOf(thing))) {
+      const group = groups.get(key)
+      if (group === undefined) groups.set(key, [thing])
+      else group.push(thing)
+    }
   }
-  return lastPart(low, models) ?? (isKnownWord(low) ? undefined : partOf(low, models) ?? slip(low, models))
+  return groups
 }
 
 const certain = (value: string): Unplaced => ({ value, sure: true, others: [] })
 
-/** An id in full that no model has: one that is nearly the same, else as it was asked. */
-function withSlash (text: string, models: readonly string[]): Unplaced {
-  const low = new Map(models.map((id) => [id.toLowerCase(), id]))
-  const meant = slipOf(text.toLowerCase(), low.keys())
-  return meant === undefined ? { value: text, sure: true, others: [] } : certain(low.get(meant)!)
-}
-
-/** A model by what is behind the stroke. */
-function lastPart (low: string, models: readonly string[]): Unplaced | undefined {
-  return oneOf(models.filter((id) => tail(id) === low))
-}
-
-/** A model by one of the words of its name: `qwen3`, and `qwen` too. */
-function partOf (low: string, models: readonly string[]): Unplaced | undefined {
-  if (low.length < 3) return undefined
-  const parts = (id: string): string[] => id.toLowerCase().split(/[-_./:]+/)
-  const begins = (id: string): boolean => tail(id).startsWith(low) &&
-    (figures(low) === '' || !/\d/.test(tail(id)[low.length]!))
-  return oneOf(models.filter((id) => parts(id).includes(low))) ?? oneOf(models.filter(begins))
-}
-
-function slip (low: string, models: readonly string[]): Unplaced | undefined {
-  const meant = counted(low) === low ? slipOf(low, models.map(tail)) : undefined
-  return meant === undefined ? undefined : lastPart(meant, models)
-}
-
 const tail = (id: string): string => id.toLowerCase().split('/').at(-1)!
 
-function oneOf (ids: readonly string[]): Unplaced | undefined {
+function oneOf (ids: readonly string[] = []): Unplaced | undefined {
   const [value, ...others] = ids
   return value === undefined ? undefined : { value, sure: others.length === 0, others }
 }
@@ -113,38 +184,6 @@ const BEFORE = /^(node|machine|host|server|computer|box)$/
 
 /** Names that are of nodes, known or not. */
 const NUMBERED = /^(?:n|node|host|machine|server|box|pc|worker)-?\d{1,3}$/
-
-/** The nodes of a question, in the order of its words. A name like `node7` counts, known or not. */
-export function nodesIn (words: readonly Word[], { nodes }: World): Named<NamedNode>[] {
-  const found: Named<NamedNode>[] = []
-  for (let i = 0; i < words.length; i++) {
-    const [low, before] = [words[i]!.low, words[i - 1]?.low ?? '']
-    const joined = `${low}${words[i + 1]?.low ?? ''}`
-    const numbered = BEFORE.test(low) && /^\d{1,3}$/.test(words[i + 1]?.low ?? '')
-    const two = numbered ? nodeOf(joined, nodes) ?? nodeOf(`${low}-${words[i + 1]!.low}`, nodes) : undefined
-    if (numbered) {
-      const value = two ?? { nodeId: joined, name: joined }
-      found.push({ value, at: [i, ++i], sure: true, others: [] })
-    } else {
-      const one = nodeOf(low, nodes) ?? (NUMBERED.test(low) ? unknownNode(words[i]!) : undefined) ??
-        slipNode(low, nodes) ?? (BEFORE.test(before) ? strangeNode(words[i]!) : undefined)
-      if (one !== undefined) found.push({ value: one, at: [i], sure: true, others: [] })
-    }
-  }
-  return found
-}
-
-function nodeOf (low: string, nodes: readonly NamedNode[]): NamedNode | undefined {
-  return nodes.find(({ name }) => name.toLowerCase() === low) ??
-    nodes.find(({ nodeId }) => isIdOf(low, nodeId)) ??
-    nodes.find(({ name }) => name.toLowerCase().split('.')[0] === low && name.includes('.'))
-}
-
-function slipNode (low: string, nodes: readonly NamedNode[]): NamedNode | undefined {
-  if (isKnownWord(low) || counted(low) !== low) return undefined
-  const meant = slipOf(low, nodes.map(({ name }) => name.toLowerCase()))
-  return nodes.find(({ name }) => name.toLowerCase() === meant)
-}
 
 const unknownNode = ({ text }: Word): NamedNode => ({ nodeId: text, name: text })
 

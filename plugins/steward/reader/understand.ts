@@ -1,4 +1,4 @@
-import { modelsIn, nodesIn, requestsIn } from './entities.js'
+import { Names, requestsIn } from './entities.js'
 import { intentOf, topicOf } from './intents.js'
 import { whenOf } from './when.js'
 import { countedText, wordsOf } from './words.js'
@@ -37,9 +37,10 @@ export interface Understood {
   readonly text: string
 }
 
-/** Characters of a question that are read, and the earlier questions that a follow-up may lean on. */
+/** Characters of a question that are read; the earlier ones that a follow-up may lean on, and of each. */
 const READ_MOST = 4000
 const TURNS_MOST = 6
+const TURN_MOST = 1000
 /** A question longer than this is read by its sentences. */
 const LONG = 160
 /** Of so many sentences at the beginning, and as many at the end. */
@@ -47,22 +48,24 @@ const SENTENCES_MOST = 20
 
 /** What a question wants to know, with what was said before it. Pure. */
 export function understand (text: string, thread: readonly Turn[], world: World): Understood {
+  const names = new Names(world)
+  const readOne = (one: string): Read => readText(one, world, names)
   let before: Understood | null = null
   const asked = thread.filter(({ role }) => role === 'user').slice(-TURNS_MOST)
-  for (const turn of asked) before = joined(readOne(turn.text, world), before, null)
+  for (const turn of asked) before = joined(readOne(turn.text.slice(0, TURN_MOST)), before, null)
   const said = thread.findLast(({ role }) => role === 'assistant')?.text.split('\n')[0] ?? null
-  return joined(readOne(text, world), before, said === null ? null : readOne(said, world))
+  return joined(readOne(text), before, said === null ? null : readOne(said))
 }
 
 /** A question by itself; `counted` has its words as they count. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
-function readOne (asked: string, world: World): Read {
+function readText (asked: string, world: World, names: Names): Read {
   const text = asked.slice(0, READ_MOST).replace(/\p{Cc}+/gu, ' ')
   // A full stop between figures or letters is part of a word.
   const sentences = text.length <= LONG ? [text] : text.match(/(?:[^.!?]|[.!?](?=\S))+[.!?]*/g) ?? [text]
   const [begin, rest] = [sentences.slice(0, SENTENCES_MOST), sentences.slice(SENTENCES_MOST)]
-  const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world))
+  const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world, names))
   // Most telling is a sentence that asks; of two the one that says more.
   const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
   return {
@@ -81,7 +84,7 @@ const first = <K extends keyof Read>(read: readonly Read[], key: K): Read[K] | n
 const telling = ({ weight, text, intent }: Read): number =>
   (intent === 'hello' ? weight / 4 : weight) + (/\?\s*$/.test(text) ? 1.5 : 0)
 
-function readSentence (sentence: string, world: World): Read {
+function readSentence (sentence: string, world: World, names: Names): Read {
   const words = wordsOf(sentence)
   const taken = new Set<number>()
   const take = <T extends { at: readonly number[] }>(named: readonly T[]): T[] => {
@@ -89,8 +92,8 @@ function readSentence (sentence: string, world: World): Read {
     for (const { at } of free) for (const i of at) taken.add(i)
     return free
   }
-  const models = take(modelsIn(words, world))
-  const nodes = take(nodesIn(words, world))
+  const models = take(names.modelsIn(words))
+  const nodes = take(names.nodesIn(words))
   const ids = take(requestsIn(words, taken))
   const mark = (named: readonly { at: readonly number[] }[], by: string): [number, string][] =>
     named.flatMap(({ at }) => at.map((i): [number, string] => [i, i === at[0] ? by : '']))

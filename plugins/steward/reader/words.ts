@@ -89,6 +89,8 @@ const HEADS = new Map(GROUPS.trim().split(/\n(?! )/).flatMap((line) => {
   return [head!, ...others].map((word) => [word, head!] as const)
 }))
 const KNOWN = new Set([...HEADS.keys(), ...PLAIN.trim().split(/\s+/)])
+/** Made with the first question. */
+let near: Near | undefined
 
 /** Contractions and phrases that count as other words. */
 const PHRASES: readonly (readonly [RegExp, string])[] = [
@@ -126,22 +128,51 @@ export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.lengt
 export function counted (low: string): string {
   const own = HEADS.get(low)
   if (own !== undefined || isKnownWord(low) || !/^[a-z]+$/.test(low)) return own ?? low
-  const meant = slipOf(low, KNOWN)
+  near ??= new Near(KNOWN)
+  const meant = near.slipOf(low)
   // A slip of a word without weight is left alone.
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
-/** The candidate that a word of four letters or more was meant to be: a letter off, in long ones two. */
-export function slipOf (low: string, candidates: Iterable<string>): string | undefined {
-  if (low.length < 4) return undefined
-  let [best, least]: [string | undefined, number] = [undefined, low.length < 8 ? 1.5 : 2.5]
-  for (const one of candidates) {
-    if (one.length < 4 || Math.abs(one.length - low.length) > 2 || figures(one) !== figures(low)) continue
-    // A first letter is seldom wrong.
-    const distance = editDistance(low, one) + (one[0] === low[0] ? 0 : 0.25)
-    if (distance < least) [best, least] = [one, distance]
+/** Words of four letters or more among which slips are looked for. */
+export class Near {
+  readonly #words: { text: string, letters: number, figures: string }[]
+
+  constructor (words: Iterable<string>) {
+    this.#words = [...new Set(words)].filter(({ length }) => length >= 4)
+      .map((text) => ({ text, letters: lettersOf(text), figures: figures(text) }))
   }
-  return best
+
+  /** The one that a word was meant to be: a letter off, in long ones two. */
+  slipOf (low: string): string | undefined {
+    if (low.length < 4) return undefined
+    const [letters, own] = [lettersOf(low), figures(low)]
+    const most = low.length < 8 ? 1 : 2
+    let [best, least]: [string | undefined, number] = [undefined, most + 0.5]
+    for (const one of this.#words) {
+      // Each edit changes two letters at most, which is seen far sooner than what the edits are.
+      const far = Math.abs(one.text.length - low.length) > most || bits(one.letters ^ letters) > 2 * most
+      if (far || one.figures !== own) continue
+      // A first letter is seldom wrong.
+      const distance = editDistance(low, one.text) + (one.text[0] === low[0] ? 0 : 0.25)
+      if (distance < least) [best, least] = [one.text, distance]
+    }
+    return best
+  }
+}
+
+/** The letters of a word, a bit each. */
+function lettersOf (word: string): number {
+  let letters = 0
+  for (let i = 0; i < word.length; i++) letters |= 1 << (word.charCodeAt(i) % 32)
+  return letters
+}
+
+/** How many bits of a number are set. */
+function bits (number: number): number {
+  let [rest, count] = [number, 0]
+  for (; rest !== 0; rest &= rest - 1) count++
+  return count
 }
 
 /** The figures of a name: one with others is another name, not a slip. */

@@ -8,24 +8,43 @@ import type { IncomingMessage } from 'node:http'
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 import type { Test } from 'tap'
 import type { Voice } from '../ask.js'
+import type { HeldVoice } from './voices.js'
 
 const body = (more: object = {}): object => ({ question: 'is everything fine?', ...more })
 const post = (rig: Rig, payload: object = body()): ReturnType<Rig['inject']> =>
   rig.inject({ method: 'POST', url: '/v1/steward/ask', payload })
 const start = async (t: Test, voice: Voice, options: StartOptions = {}): Promise<Rig> =>
   await startPlugin(t, createSteward(voice), options)
+const tick = async (): Promise<void> => { await new Promise((resolve) => { setImmediate(resolve) }) }
+/** Lets so many turns speak, as they come. */
+async function speakAll ({ asked, speak }: HeldVoice, turns: number): Promise<void> {
+  for (let turn = 0; turn < turns; turn++) {
+    await until(() => asked.length > turn)
+    speak(turn)
+  }
+}
 const events = (text: string): object[] => text.split('\n').filter((line) => line.startsWith('data: '))
   .map((line) => JSON.parse(line.slice(6)) as object)
 
+/** A question over a real connection; `gone` is what its client does who goes away. */
+function asking (t: Test, url: string, payload = body({ stream: true })): {
+  answered: Promise<IncomingMessage>, gone: () => void
+} {
+  const { hostname, port } = new URL(url)
+  const request = httpRequest({ hostname, port, method: 'POST', path: '/v1/steward/ask', agent: false,
+    headers: { 'content-type': 'application/json' } })
+  const gone = (): void => { request.destroy() }
+  t.teardown(gone)
+  const answered = new Promise<IncomingMessage>((resolve, reject) => {
+    request.on('error', reject).on('response', resolve).end(JSON.stringify(payload))
+  })
+  answered.catch(() => {})
+  return { answered, gone }
+}
+
 /** A stream over a real connection, and what has come of it. */
 async function streamed (t: Test, rig: Rig): Promise<{ response: IncomingMessage, text: () => string }> {
-  const { hostname, port } = new URL(await rig.listen())
-  const payload = JSON.stringify(body({ stream: true }))
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    httpRequest({ hostname, port, method: 'POST', path: '/v1/steward/ask',
-      headers: { 'content-type': 'application/json' } }, resolve).on('error', reject).end(payload)
-  })
-  t.teardown(() => { response.destroy() })
+  const response = await asking(t, await rig.listen()).answered
   let text = ''
   response.setEncoding('utf8').on('data', (part: string) => { text += part }).on('error', () => {})
   return { response, text: () => text }
@@ -56,10 +75,7 @@ t.test('eight turns run, sixteen wait, and the next is told when to come again',
   t.equal(refused.statusCode, 429)
   t.match(refused.headers, { 'retry-after': /^\d+$/ })
   t.match(JSON.parse(refused.body), { error: { reason: 'overloaded', retryable: true } })
-  for (let turn = 0; turn < 24; turn++) {
-    await until(() => held.asked.length > turn)
-    held.speak(turn)
-  }
+  await speakAll(held, 24)
   for (const answer of await Promise.all(running)) {
     t.match(JSON.parse(answer.body), { diagnosis: 'Fine.', text: 'So: Fine.' })
   }
@@ -93,6 +109,49 @@ t.test('who goes away ends the turn', async (t) => {
   response.destroy()
   await until(() => held.ended === 1)
   t.equal((await rig.inject({ url: '/v1/steward' })).statusCode, 200)
+})
+
+t.test('who goes away makes room at once for who waits, streamed or whole', async (t) => {
+  const held = heldVoice('')
+  const rig = await start(t, held.voice)
+  const url = await rig.listen()
+  const all = Array.from({ length: 8 }, (_, i) => asking(t, url, body({ stream: i % 2 === 0 })))
+  await until(() => held.asked.length === 8)
+  const waiting = Array.from({ length: 16 }, async () => await post(rig))
+  t.equal((await post(rig)).statusCode, 429, 'all places are taken')
+  for (const { gone } of all) gone()
+  await until(() => held.ended === 8)
+  await until(() => held.asked.length === 16)
+  const more = Array.from({ length: 8 }, async () => await post(rig))
+  await speakAll(held, 32)
+  const answers = await Promise.all([...waiting, ...more])
+  t.strictSame(answers.map(({ statusCode }) => statusCode), Array(24).fill(200))
+})
+
+t.test('who does not read loses his place', async (t) => {
+  let [begun, ended] = [0, 0]
+  const flood: Voice = async function * () {
+    begun++
+    try {
+      for (;;) yield { type: 'text', text: 'x'.repeat(64 * 1024) }
+    } finally {
+      ended++
+    }
+  }
+  const held = heldVoice('')
+  const rig = await start(t, (...asked) => begun < 8 ? flood(...asked) : held.voice(...asked))
+  const url = await rig.listen()
+  const streams = await Promise.all(Array.from({ length: 8 }, async () => await asking(t, url).answered))
+  while (ended < 8) {
+    await rig.clock.advance(1000)
+    await tick()
+  }
+  const [{ statusCode }] = await Promise.all([post(rig), speakAll(held, 1)])
+  t.equal(statusCode, 200)
+  await rig.clock.advance(60_000)
+  await Promise.all(streams.map(async (stream) => {
+    await new Promise<void>((resolve) => { stream.on('error', () => {}).once('close', resolve).resume() })
+  }))
 })
 
 t.test('what fails before the first word is an ordinary error, and shows nothing of its cause', async (t) => {
