@@ -3,6 +3,7 @@ import http from 'node:http'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { modelAt, tokensOf, writeModels } from '../observe/paced.mjs'
 import { figure } from '../lib/report.mjs'
 import { interleave, median, quantile } from '../lib/stats.mjs'
@@ -45,23 +46,26 @@ function asked (agent, { url, token }, question) {
   })
 }
 
-/** Streams of tokens in turn, with and without somebody who asks one question after the other. */
+/** Streams of tokens in turn: nobody asks, somebody asks every second, and one question after the other. */
 async function tokens (client, rounds, count, ask) {
   const stream = async () => {
     const { gaps } = await tokensOf(client, client.authorization, { tokens: count, ms: PACE_MS })
     return gaps.reduce((a, b) => a + b, 0) / gaps.length
   }
-  const times = await interleave(rounds + 1, {
-    alone: stream,
-    asked: async () => {
-      let on = true
-      const asking = (async () => { for (let n = 0; on; n++) await ask(n) })()
-      const mean = await stream()
-      on = false
-      await asking
-      return mean
-    }
-  })
+  const beside = (pauseMs) => async () => {
+    const over = new AbortController()
+    const asking = (async () => {
+      for (let n = 0; !over.signal.aborted; n++) {
+        await ask(n)
+        if (pauseMs > 0) await delay(pauseMs, undefined, over).catch(() => {})
+      }
+    })()
+    const mean = await stream()
+    over.abort()
+    await asking
+    return mean
+  }
+  const times = await interleave(rounds + 1, { alone: stream, asked: beside(1000), full: beside(0) })
   return Object.fromEntries(Object.entries(times).map(([name, list]) => [name, list.slice(1)]))
 }
 
@@ -96,7 +100,7 @@ async function measure (t, home, short) {
   const here = await tokens({ ...client, url: first.node.url, authorization: `Bearer ${first.node.token}` },
     rounds, 300, ask)
   const firsts = answers.map(({ firstMs }) => firstMs)
-  const ratio = ({ alone, asked }) => median(asked.map((time, i) => time / alone[i]))
+  const ratio = ({ alone }, times) => median(times.map((time, i) => time / alone[i]))
   const row = (name, values) => [name, ...[0.5, 0.95].map((q) => figure(quantile(values, q), 'ms'))]
   return {
     columns: ['', 'p50', 'p95'],
@@ -105,18 +109,23 @@ async function measure (t, home, short) {
       row('question to the end of the answer', answers.map(({ totalMs }) => totalMs)),
       row('a token, nobody asks', there.alone),
       row('a token at a node beside the one that is asked', there.asked),
+      row('the same, one question after the other', there.full),
       row('a token at the node that is asked, nobody asks', here.alone),
-      row('a token at the node that is asked', here.asked)
+      row('a token at the node that is asked', here.asked),
+      row('the same, one question after the other', here.full)
     ],
     targets: [
       { name: 'first words, p50', value: median(firsts), limit: FIRST_MS, unit: 'ms' },
-      { name: 'a token beside questions, to none', value: ratio(there), limit: SLOWER }
+      { name: 'a token beside questions, to none', value: ratio(there, there.asked), limit: SLOWER },
+      { name: 'a token at the node that is asked, to none', value: ratio(here, here.asked), limit: SLOWER }
     ],
     notes: [
       '100 questions of ten kinds, at one node of three',
-      `then ${rounds} streams of 300 tokens of ${PACE_MS} ms with one question after the other, in turn ` +
-        'with as many without',
-      `at the node that is asked itself a token takes ${ratio(here).toFixed(3)} times as long`
+      `then ${rounds} streams of 300 tokens of ${PACE_MS} ms with a question every second, in turn with as ` +
+        'many without, and as many with one question after the other',
+      'one question after the other keeps a core busy: a token takes ' +
+        `${ratio(there, there.full).toFixed(3)} times as long, at the node that is asked ` +
+        `${ratio(here, here.full).toFixed(3)} times`
     ],
     data: { firsts, there, here }
   }
