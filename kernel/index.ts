@@ -6,6 +6,8 @@ export type {
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
+export { cacheOf, contextOf, needOf, USUAL_CONTEXT } from './api/memory.js'
+export type { MemoryTraits, Need, Part } from './api/memory.js'
 export { toSvcError } from './api/errors.js'
 export { errorBody } from './http/error-body.js'
 export type { ErrorBody } from './http/error-body.js'

@@ -3,6 +3,7 @@
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
 export { serverEvents } from '../http/server-events.js'
+export { cacheOf, contextOf } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
@@ -33,6 +34,8 @@ export interface ModelCard {
   kvHeads: number
   /** Values per head. */
   headSize: number
+  /** Bytes of one cached key or value; 4 when absent. */
+  valueBytes?: number
   contextLength: number
   supportsTensor: boolean
   companions: { modelId: string, role: string }[]
@@ -53,6 +56,8 @@ export interface ModelSpec {
   backend: string
   /** Threads one native call may use. */
   threads: number
+  /** Tokens of context of the instance; the usual number when absent. */
+  contextLength?: number
   /** `plugins.<owner>.…` options handed through by the plugin that owns the engine. */
   options: Record<string, unknown>
 }
@@ -153,6 +158,8 @@ export interface EngineDecl {
   readonly external?: boolean
   /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
   readonly overhead?: number
+  /** Bytes beside weights and cache, on each node; 256 MiB when absent. */
+  readonly fixedBytes?: number
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** True when several nodes can run one model together, each a part. */

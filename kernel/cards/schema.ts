@@ -53,6 +53,7 @@ export const cardSchema = {
     heads: count,
     kvHeads: count,
     headSize: count,
+    valueBytes: count,
     contextLength: count,
     supportsTensor: { type: 'boolean' },
     companions: { type: 'array', items: companion },

@@ -19,6 +19,10 @@ const instanceMeta = {
   enum: ['Ring', 'LlamaRpc'], description: 'how its parts talk; as its engine has it when absent'
 } as const
 const minNodes = { type: 'integer', minimum: 1, maximum: 1024 } as const
+const contextLength = {
+  type: 'integer', minimum: 2, maximum: 2 ** 31,
+  description: 'tokens of context; 8192 when absent, and at most what the model has'
+} as const
 const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
@@ -45,6 +49,7 @@ const place = {
   summary: 'Plans where a model is to run and places it there; with `wait`, answers when it is ready.',
   body: object(['model_id'], {
     model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
+    context_length: contextLength,
     excluded_nodes: {
       ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
     },
@@ -111,7 +116,7 @@ const placement = {
   summary: 'The instance that a placement would make; nothing is placed.',
   query: object(['model_id'], {
     model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
-    instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 },
+    instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 }, context_length: contextLength,
     excluded_node_ids: excluded, excluded_nodes: excluded
   }),
   reply: tagged,
@@ -136,7 +141,7 @@ const previews = {
   query: object(['model_id'], {
     model_id: modelId,
     node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
-    excluded_node_ids: excluded, excluded_nodes: excluded
+    context_length: contextLength, excluded_node_ids: excluded, excluded_nodes: excluded
   }),
   reply: object(['previews', 'unknown_nodes'], {
     unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },

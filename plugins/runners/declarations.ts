@@ -48,8 +48,8 @@ export const config = {
     engine_options: {
       type: 'object',
       description:
-        'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32, ' +
-        'kv_cache_bytes: 2147483648}}. The README of the plugin that brings the engine lists them.',
+        'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32}}. ' +
+        'The README of the plugin that brings the engine lists them.',
       additionalProperties: { type: 'object' },
       default: {}
     },

@@ -35,13 +35,13 @@ export class DecoderSession implements EngineSession {
   private readonly most: number
   private readonly clock: Clock
 
-  constructor (loaded: Loaded, { card, options }: ModelSpec, clock: Clock = SYSTEM) {
-    const { limits, contextLength, queue } = limitsOf(options, loaded.contextLength, loaded.decoder)
+  constructor (loaded: Loaded, spec: ModelSpec, clock: Clock = SYSTEM) {
+    const { limits, contextLength, queue } = limitsOf(spec, loaded.contextLength, loaded.decoder)
     const { text, prompts, defaults } = loaded
     this.loaded = loaded
     this.clock = clock
     this.most = limits.maxSequences + queue
-    this.facts = { modelId: card.modelId, contextLength, text, prompts, defaults }
+    this.facts = { modelId: spec.card.modelId, contextLength, text, prompts, defaults }
     this.scheduler = new Scheduler(loaded.decoder, limits, clock)
   }
 

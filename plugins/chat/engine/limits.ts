@@ -1,10 +1,7 @@
 /** How much memory and work a model may take, from the options of its spec. */
-import { EngineError } from '../../../kernel/api/engine.js'
+import { cacheOf, EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 import type { Limits } from './scheduler.js'
 
-const GIB = 2 ** 30
-/** Default memory for KV caches, bytes; one sequence of the whole context always fits. */
-const DEFAULT_BUDGET = GIB
 const DEFAULT_SEQUENCES = 16
 const DEFAULT_QUEUE = 256
 /** Part of that memory for the KV caches of sequences that have ended. */
@@ -24,19 +21,22 @@ export function option (
 }
 
 /**
- * Options: `context_length` (a shorter one than the model's), `kv_cache_bytes`, `prefix_cache_bytes`,
- * `max_batch` (sequences at once) and `max_queue` (answers waiting). The context is at most what fits into
- * the budget.
+ * The memory is what placement counts for the instance, or less by the option `kv_cache_bytes`; the context
+ * is at most what fits. Further options: `prefix_cache_bytes`, `max_batch` (sequences at once) and
+ * `max_queue` (answers waiting).
  * @throws EngineError model_invalid for an option that is no such number
  */
 export function limitsOf (
-  options: Record<string, unknown>, contextLength: number, { tokenBytes, stateBytes }: StateSizes
+  { card, options }: ModelSpec, wanted: number, { tokenBytes, stateBytes }: StateSizes
 ): { limits: Limits, contextLength: number, queue: number } {
-  const wanted = Math.min(option(options, 'context_length', 2, contextLength), contextLength)
-  const whole = (wanted + 1) * tokenBytes + stateBytes
+  // A card without heads says nothing of the memory: the graph does.
+  const shape = card.kvHeads > 0 ? card : { nLayers: 1, kvHeads: 1, headSize: 1, valueBytes: tokenBytes / 2 }
+  const { bytes } = cacheOf({ ...shape, contextLength: wanted }, wanted)
+  // Beside the contexts: the next token, and what a sequence takes whatever its length.
+  const usual = bytes + tokenBytes + stateBytes
   // Two tokens of context, and the next one.
   const least = 3 * tokenBytes + stateBytes
-  const budget = option(options, 'kv_cache_bytes', least, Math.max(DEFAULT_BUDGET, whole))
+  const budget = Math.max(least, Math.min(option(options, 'kv_cache_bytes', least, usual), usual))
   const fitting = Math.floor((budget - stateBytes) / tokenBytes) - 1
   return {
     limits: {

@@ -2,7 +2,9 @@
 import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { InferenceSession } from 'onnxruntime-node'
-import { EngineError, type EngineEnv, type ModelSpec } from '../../../kernel/api/engine.js'
+import {
+  contextOf as cappedContext, EngineError, type EngineEnv, type ModelSpec
+} from '../../../kernel/api/engine.js'
 import { openSession } from '../../onnx/engine.js'
 import { fieldsOf } from '../json.js'
 import { parametersOf } from '../sampling.js'
@@ -91,12 +93,17 @@ async function openChanged (
   }
 }
 
-/** The context by the card, else by the configurations. @throws EngineError model_invalid for none */
+/**
+ * The context of the instance. The model's is by the card, else by the configurations.
+ * @throws EngineError model_invalid for none
+ */
 function contextOf (spec: ModelSpec, files: ModelFiles): number {
   const genai = fieldsOf(fieldsOf(files.genai)['model'])['context_length']
   const own = spec.card.contextLength > 0 ? spec.card.contextLength : undefined
   const length = own ?? fieldsOf(files.config)['max_position_embeddings'] ?? genai
-  if (typeof length === 'number' && length > 1) return length
+  if (typeof length === 'number' && length > 1) {
+    return cappedContext({ contextLength: length }, spec.contextLength)
+  }
   throw new EngineError('model_invalid', `nothing says how long the context of ${spec.card.modelId} is: ` +
     'looked for contextLength in the card and max_position_embeddings in config.json')
 }

@@ -9,9 +9,12 @@ import { makeDecoder, type DecoderShape } from './engine-onnx.js'
 
 interface Opening { shape?: DecoderShape, options?: Record<string, unknown>, files?: Record<string, unknown> }
 
-async function tiny (dir: string, { shape, options, files }: Opening = {}): Promise<EngineSession> {
+async function tiny (
+  dir: string, { shape, options, files, contextLength }: Opening & { contextLength?: number } = {}
+): Promise<EngineSession> {
   await writeModel(dir, shape, files)
-  return await engine.load(await specOf(dir, {}, options), quietEnv())
+  const spec = await specOf(dir, {}, options)
+  return await engine.load(contextLength === undefined ? spec : { ...spec, contextLength }, quietEnv())
 }
 
 const chat = (content: string, more: object = {}): Record<string, unknown> =>
@@ -103,7 +106,7 @@ t.test('stop strings end an answer before them', async (t) => {
 })
 
 t.test('the context: at the limit, one under, one over, and a million tokens', async (t) => {
-  const session = await tiny(t.testdir(), { options: { context_length: 40 } })
+  const session = await tiny(t.testdir(), { contextLength: 40 })
   const fill = async (tokens: number, more: object = {}): Promise<Done> =>
     (await ask(session, 'completion', { prompt: 'a'.repeat(tokens),
       params: { temperature: 0, logit_bias: { 1: -100 } }, ...more })).done

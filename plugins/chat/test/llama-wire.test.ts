@@ -44,18 +44,23 @@ t.test('the command line', (t) => {
 })
 
 t.test('sizes', (t) => {
-  const sizes = (card: object, options: object = {}, embeds = false) =>
-    sizesOf(specOf('/', '/bin', { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 131_072, ...card },
-      { ...options }), embeds)
+  const shape = { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 131_072, valueBytes: 2 }
+  const sizes = (card: object, options: object = {}, contextLength?: number, embeds = false) =>
+    sizesOf({
+      ...specOf('/', '/bin', { ...shape, ...card }, { ...options }),
+      ...contextLength === undefined ? {} : { contextLength }
+    }, embeds)
   t.match(sizes({}), { contextLength: 8192, slots: 1, most: 257, promptCacheMib: 128 }, 'a usual model')
-  t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 4 })
-  t.match(sizes({ nLayers: 1, kvHeads: 1, headSize: 8 }), { contextLength: 131_072, slots: 16 }, 'small')
-  t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, true), { contextLength: 512, slots: 16 }, 'no heads')
-  t.match(sizes({ kvHeads: 0 }, {}, true), { contextLength: 8192 }, 'embeddings')
-  const options = { context_length: 1000, max_batch: 2, max_queue: 3, prefix_cache_bytes: 0 }
-  t.same(sizes({}, options), { contextLength: 1000, slots: 2, most: 5, promptCacheMib: 0 })
-  t.match(sizes({}, { kv_cache_bytes: 131_072 * 500 }), { contextLength: 500, slots: 1 }, 'less memory')
-  const wrong = [{ context_length: 1 }, { max_batch: 0 }, { kv_cache_bytes: '9' }, { max_queue: NaN }]
+  t.match(sizes({}, {}, 65_536), { contextLength: 65_536, slots: 1 }, 'as it was placed')
+  t.match(sizes({}, {}, 1024), { contextLength: 1024, slots: 4 }, 'several short ones')
+  t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 2 })
+  t.match(sizes({ nLayers: 1, kvHeads: 1, headSize: 8 }), { contextLength: 8192, slots: 16 }, 'small')
+  t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, undefined, true), { contextLength: 512, slots: 16 })
+  t.match(sizes({ kvHeads: 0 }, {}, 16_384, true), { contextLength: 8192 }, 'embeddings')
+  const options = { max_batch: 2, max_queue: 3, prefix_cache_bytes: 0 }
+  t.same(sizes({}, options, 1000), { contextLength: 1000, slots: 2, most: 5, promptCacheMib: 0 })
+  t.match(sizes({}, { max_batch: 9 }, 1024), { slots: 4 }, 'no more than there is memory for')
+  const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: '9' }, { max_queue: NaN }]
   for (const option of wrong) {
     t.match(thrown(() => sizes({}, option)), { reason: 'model_invalid' }, JSON.stringify(option))
   }

@@ -20,6 +20,8 @@ interface Ask {
   /** Left out: as the route takes it by itself. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
+  /** Left out: the usual number of tokens. */
+  context_length?: number
   excluded: string[]
 }
 
@@ -54,7 +56,15 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
-  return { model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude }
+  const context = contextOf(ctx, options['ctx'])
+  return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
+}
+
+function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length'> {
+  if (given === undefined) return {}
+  const tokens = Number(given)
+  if (Number.isInteger(tokens) && tokens >= 2) return { context_length: tokens }
+  throw ctx.fail(2, `--ctx ${String(given)}: expected a number of tokens from 2 on`)
 }
 
 /** The one of these words that was written, in whatever case. */
@@ -64,7 +74,8 @@ function named<T extends string> (words: readonly T[], text: string): T | undefi
 
 function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
-  if (shaped) for (const [key, value] of Object.entries(shape)) query.set(key, String(value))
+  const told = shaped ? shape : { context_length: shape.context_length }
+  for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))
   for (const ref of excluded) query.append('excluded_node_ids', ref)
   return query.toString()
 }

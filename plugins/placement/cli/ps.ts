@@ -21,6 +21,8 @@ export interface PsRow {
   ttlSeconds: number | null
   /** ISO-8601; null unless it is being stopped. */
   drainUntil: string | null
+  /** Tokens of context; null where the model has none, or it waits. */
+  contextLength: number | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
@@ -44,6 +46,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['NODES', ({ nodes }) => nodes.map(({ name }) => name).join(',') || '-'],
     ['STATE', (row) => plain(stateOf(state, row))],
     ['MEM', ({ state: kind, memoryBytes }) => kind === 'waiting' ? '-' : showBytes(memoryBytes)],
+    ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
+      rows.some(({ contextLength }) => contextLength !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     ['REPLACES', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
@@ -67,7 +71,7 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, memoryBytes: 0, nodes: []
+    drainUntil: null, contextLength: null, memoryBytes: 0, nodes: []
   }
 }
 
@@ -77,7 +81,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   const starting = new Map(progress.kind === 'starting'
     ? progress.ranks.map(({ nodeId, state }) => [nodeId, state])
     : [])
-  const { shardAssignments: { modelId }, placement, drainUntil } = bodyOf(instance)
+  const { shardAssignments: { modelId }, contextTokenLimit, placement, drainUntil } = bodyOf(instance)
   return {
     instanceId,
     modelId,
@@ -87,6 +91,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
     replaces: placement?.replaces ?? null,
     ttlSeconds: placement?.ttlSeconds ?? null,
     drainUntil: drainUntil ?? null,
+    contextLength: contextTokenLimit > 0 ? contextTokenLimit : null,
     memoryBytes: ranks.reduce((sum, { shard }) => {
       const { of, parts } = partOf(shard)
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)

@@ -1,5 +1,6 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
-import type { Need, Usable } from '../planner/memory.js'
+import type { Need } from '../../../kernel/index.js'
+import type { Usable } from '../planner/memory.js'
 import type { PlanRank, Suggestion } from '../planner/types.js'
 import { count } from './state.js'
 

@@ -9,6 +9,7 @@ export const verbs = {
       ['--min-nodes <n>', 'spread it over at least so many nodes'],
       ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
       ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
+      ['--ctx <tokens>', 'tokens of context; 8192 when left out, or all of a model that has fewer'],
       ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],
       ['--explain', 'show the sums of memory, node by node, and what would make it fit'],

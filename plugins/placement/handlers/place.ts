@@ -1,3 +1,4 @@
+import { contextOf } from '../../../kernel/index.js'
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
 import { checkFits, checkForm, invalid } from '../place/check.js'
 import { enter, planAndEnter } from '../place/enter.js'
@@ -29,6 +30,7 @@ export async function place (
     sharding: body.sharding ?? 'Pipeline',
     instanceMeta: body.instance_meta,
     minNodes: body.min_nodes ?? 1,
+    contextLength: body.context_length,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
     origin: 'request',
@@ -75,5 +77,5 @@ function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport
   const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
   const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
   const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
-  return changed(made, { contextTokenLimit, systemRole })
+  return changed(made, { contextTokenLimit: contextOf(card, contextTokenLimit), systemRole })
 }

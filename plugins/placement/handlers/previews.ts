@@ -1,10 +1,13 @@
-import type { RouteRequest } from '../../../kernel/index.js'
 import { randomUUID } from 'node:crypto'
+import { contextOf } from '../../../kernel/index.js'
+import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import { instanceOf, shownTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { previews as combinations } from '../planner/index.js'
 import type { Preview } from '../planner/index.js'
 import type { routes } from '../routes.js'
+import { changed } from '../../runners/service.js'
+import type { Instance } from '../../runners/service.js'
 
 /** GET /instance/placement. */
 export async function placement (
@@ -16,10 +19,11 @@ export async function placement (
     sharding: query.sharding,
     instanceMeta: query.instance_meta,
     minNodes: query.min_nodes,
+    contextLength: query.context_length,
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
-  return shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
+  return shownTo(caller, withContext(instanceOf(plan, card, facts.nodes, randomUUID), card, query))
 }
 
 /** GET /instance/previews. */
@@ -31,12 +35,13 @@ export async function previews (
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)
   const rows = combinations(card, planning.view(facts, card.modelId), {
-    nodeIds: planning.nodeIds(only), excluded: planning.nodeIds(excluded)
+    nodeIds: planning.nodeIds(only), excluded: planning.nodeIds(excluded),
+    contextLength: query.context_length
   })
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
     previews: rows.map((row) => rowOf(card.modelId, row, ({ plan }) =>
-      shownTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))))
+      shownTo(caller, withContext(instanceOf(plan, card, facts.nodes, randomUUID), card, query))))
   }
 }
 
@@ -59,4 +64,11 @@ function rowOf (
     reason: null,
     details: { why, stagedBytes, ranks }
   }
+}
+
+/** The instance with the context that was asked for. */
+function withContext (
+  instance: Instance, card: ModelCard, { context_length: asked }: { context_length?: number }
+): Instance {
+  return changed(instance, { contextTokenLimit: contextOf(card, asked) })
 }

@@ -88,10 +88,11 @@ export class Placing {
   #plan (
     modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
   ): Outcome | SvcError {
-    const { origin, sharding, minNodes, excluded, failedOn } = intent
+    const { origin, sharding, minNodes, excluded, failedOn, contextLength } = intent
     try {
       return this.#planning.look({
-        modelId, sharding, minNodes, force: false, excluded: [...excluded, ...failedOn, ...taken],
+        modelId, sharding, minNodes, contextLength, force: false,
+        excluded: [...excluded, ...failedOn, ...taken],
         // Nobody chose a topology for a model that is placed automatically: its engine's is used.
         instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta
       }, facts)

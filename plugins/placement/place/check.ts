@@ -1,6 +1,6 @@
-import { kernelError, SvcError } from '../../../kernel/index.js'
+import { kernelError, needOf, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { gib, needOf, usableOf } from '../planner/memory.js'
+import { gib, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
@@ -16,11 +16,13 @@ import type { Rank } from './instance.js'
  */
 export function checkForm (instance: Instance, card: ModelCard): void {
   const at = `instance.${Object.keys(instance)[0]}`
-  const { engine, shardAssignments: { runnerToShard, nodeToRunner } } = bodyOf(instance)
+  const { contextTokenLimit, engine, shardAssignments: { runnerToShard, nodeToRunner } } = bodyOf(instance)
   const [nodes, shards] = ['nodeToRunner', 'runnerToShard'].map((name) => `${at}.shardAssignments.${name}`)
   const runners = Object.values(nodeToRunner)
   const without = runners.find((runnerId) => !Object.hasOwn(runnerToShard, runnerId))
   check([
+    [contextTokenLimit <= card.contextLength, `${at}.contextTokenLimit`,
+      `must be at most ${card.contextLength}, the context of ${card.modelId}`],
     [engine === card.engine, `${at}.engine`, `must be ${card.engine}, the engine of ${card.modelId}`],
     [new Set(runners).size === runners.length, nodes!, 'must name each runner once'],
     [without === undefined, shards!, `has no shard for the runner ${without}`],
@@ -85,6 +87,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   }
   const request: PlanRequest = {
     card,
+    contextLength: bodyOf(instance).contextTokenLimit,
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
     instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length,
@@ -116,7 +119,7 @@ function checkLinks (
 function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Rank, view: ClusterView): void {
   const node = view.nodes.find((one) => one.nodeId === nodeId)!
   const traits = view.engines[card.engine]!
-  const need = needOf(card, traits.overhead, partOf(shard))
+  const need = needOf(card, traits, bodyOf(instance).contextTokenLimit, partOf(shard))
   const backends = traits.backends.filter((name) =>
     card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
   const told = { ...node, memory: node.memory! }

@@ -1,5 +1,5 @@
-import type { Caller, ModelCard, NodeReport } from '../../../kernel/index.js'
-import type { Part } from '../planner/memory.js'
+import { contextOf } from '../../../kernel/index.js'
+import type { Caller, ModelCard, NodeReport, Part } from '../../../kernel/index.js'
 import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
@@ -33,7 +33,7 @@ export function instanceOf (
   })
   const body: RingInstance = {
     instanceId: newId(),
-    contextTokenLimit: card.contextLength,
+    contextTokenLimit: contextOf(card, placement?.contextLength),
     systemRole: placement?.systemRole ?? null,
     engine: card.engine,
     shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },

@@ -1,4 +1,4 @@
-import { delay, SvcError } from '../../../kernel/index.js'
+import { delay, kernelError, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
@@ -21,6 +21,8 @@ export interface Ask {
   /** When left out, the topology that the model's engine uses. */
   instanceMeta?: InstanceMeta | undefined
   minNodes: number
+  /** Tokens of context; the usual number when left out. */
+  contextLength?: number | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
   force: boolean
@@ -137,6 +139,7 @@ export class Planning {
   look ({ modelId, excluded, ...ask }: Ask, facts: Facts): Outcome {
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
+    checkContext(card, ask.contextLength)
     const view = this.view(facts, modelId)
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
@@ -150,6 +153,15 @@ export class Planning {
     return error.reason === 'info_pending' ||
       (error.reason === 'insufficient_memory' && this.ctx.deps.instances.settling())
   }
+}
+
+/** Throws `invalid_request` for a context that the model does not have. */
+function checkContext ({ modelId, contextLength }: ModelCard, asked: number | undefined): void {
+  if (asked === undefined || asked <= contextLength) return
+  const message = contextLength === 0 ? `${modelId} has no context to choose`
+    : `context_length must be at most ${contextLength}, the context of ${modelId}`
+  throw kernelError('invalid_request', message,
+    { param: 'context_length', issues: [{ path: 'context_length', message }] })
 }
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {

@@ -1,5 +1,5 @@
+import { needOf } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
-import { needOf } from '../planner/memory.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { runnerKind } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
@@ -8,13 +8,10 @@ import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, partOf, ranksOf } from './instance.js'
 import type { Rank } from './instance.js'
 
-/** Memory in use per byte of weights, for an engine that does not declare it. */
-const OVERHEAD = 1.30
-
 /** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
-  const { backends, multiNode = false, meta, tensor = false, overhead = OVERHEAD } = decl
-  return { multiNode, tensor, overhead, backends, meta: meta === 'LlamaRpc' ? meta : 'Ring' }
+  const { backends, multiNode = false, meta, tensor = false, overhead, fixedBytes } = decl
+  return { multiNode, tensor, overhead, fixedBytes, backends, meta: meta === 'LlamaRpc' ? meta : 'Ring' }
 }
 
 /** What a view is made of, besides the facts. */
@@ -96,10 +93,10 @@ function claimOf (
   const node = nodes.get(nodeId)
   if (node === undefined) return []
   const card = cardOf(shard)
-  const { engine } = bodyOf(instance)
+  const { engine, contextTokenLimit } = bodyOf(instance)
   return [{
     nodeId,
     backend: node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu',
-    bytes: needOf(card, engines[engine]?.overhead ?? OVERHEAD, partOf(shard)).neededBytes
+    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, partOf(shard)).neededBytes
   }]
 }

@@ -1,6 +1,6 @@
+import type { Need } from '../../../kernel/index.js'
 import { compareText, jobNeed, joins } from './candidates.js'
 import type { BackendOption, CandidateNode, Job, Neighbours } from './candidates.js'
-import type { Need } from './memory.js'
 import { findGroup } from './search.js'
 import type { Budget } from './search.js'
 

@@ -1,5 +1,7 @@
-import { needOf, usableOf } from './memory.js'
-import type { Need, Part, Usable } from './memory.js'
+import { needOf } from '../../../kernel/index.js'
+import type { Need, Part } from '../../../kernel/index.js'
+import { usableOf } from './memory.js'
+import type { Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
 /** What is asked, with the engine's traits at hand. */
@@ -75,7 +77,7 @@ const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
 export function jobNeed (job: Job, part: Part): Need {
-  return needOf(job.request.card, job.traits.overhead, part)
+  return needOf(job.request.card, job.traits, job.request.contextLength, part)
 }
 
 /** Sorts the nodes of the view. */

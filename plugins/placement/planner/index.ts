@@ -6,7 +6,6 @@ import type {
   ClusterView, InstanceMeta, NodeFacts, PlanRequest, PlanResult, Sharding, Suggestion
 } from './types.js'
 
-export { CACHE_TOKENS, FIXED_BYTES } from './memory.js'
 export { withChange } from './suggest.js'
 export { REFUSALS } from './types.js'
 export type {
@@ -50,6 +49,8 @@ export interface PreviewScope {
   /** Only these nodes; all when left out or empty. */
   nodeIds?: readonly string[]
   excluded?: readonly string[]
+  /** Tokens of context; the usual number when left out. */
+  contextLength?: number | undefined
 }
 
 const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
@@ -61,7 +62,7 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
  * One node is always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
  */
 export function previews (
-  card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [] }: PreviewScope = {}
+  card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], contextLength }: PreviewScope = {}
 ): Preview[] {
   const has = (ids: readonly string[], { nodeId, installId }: NodeFacts): boolean =>
     ids.includes(nodeId) || ids.includes(installId)
@@ -70,7 +71,7 @@ export function previews (
   return SHAPES.flatMap((shape) => {
     const found: Preview[] = []
     for (let minNodes = shape === SHAPES[0] ? 1 : 2; minNodes <= Math.max(1, nodes.length);) {
-      const result = planBriefly({ card, ...shape, minNodes, excluded, force: false }, view)
+      const result = planBriefly({ card, contextLength, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
       // Fewer nodes than this plan has would give it again.

@@ -1,48 +1,4 @@
-import type { ModelCard } from '../../../kernel/index.js'
 import type { ClusterView, MemoryClaim, NodeFacts } from './types.js'
-
-/** Tokens whose keys and values are counted for every placement. */
-export const CACHE_TOKENS = 8192
-/** What a runner takes beside the model, per node. */
-export const FIXED_BYTES = 256 * 1024 * 1024
-const BYTES_PER_CACHED_VALUE = 2
-const KEYS_AND_VALUES = 2
-
-/** A fraction of the model, in whole numbers: layers of layers, or one of so many nodes. */
-export interface Part { of: number, parts: number }
-
-/** The terms of what one node must have. Whole bytes, rounded up. */
-export interface Need {
-  shareBytes: number
-  overhead: number
-  weightsBytes: number
-  cacheBytes: number
-  fixedBytes: number
-  neededBytes: number
-}
-
-/** Bytes of keys and values of a whole model; 0 where the card has no heads. */
-export function cacheBytes (card: ModelCard): number {
-  const values = card.nLayers * card.kvHeads * card.headSize * CACHE_TOKENS
-  return KEYS_AND_VALUES * BYTES_PER_CACHED_VALUE * values
-}
-
-/** What a node needs for its part: share x overhead + cache x part + fixed. */
-export function needOf (card: ModelCard, overhead: number, part: Part): Need {
-  const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
-  const shareBytes = portion(card.totalBytes)
-  // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
-  const weightsBytes = Math.ceil(shareBytes * Math.round(overhead * 100) / 100)
-  const cache = portion(cacheBytes(card))
-  return {
-    shareBytes,
-    overhead,
-    weightsBytes,
-    cacheBytes: cache,
-    fixedBytes: FIXED_BYTES,
-    neededBytes: weightsBytes + cache + FIXED_BYTES
-  }
-}
 
 /** The terms of what one node can give to a backend. Whole bytes, rounded down. */
 export interface Usable {

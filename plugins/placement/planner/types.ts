@@ -1,4 +1,4 @@
-import type { ModelCard } from '../../../kernel/index.js'
+import type { MemoryTraits, ModelCard } from '../../../kernel/index.js'
 
 /** How a model is cut: by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'
@@ -8,6 +8,8 @@ export type InstanceMeta = 'Ring' | 'LlamaRpc'
 /** What is asked for. */
 export interface PlanRequest {
   card: ModelCard
+  /** Tokens of context; the usual number when left out. */
+  contextLength?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
   /** At least this many nodes; 1 or less means any number. */
@@ -37,14 +39,12 @@ export interface NodeFacts {
 }
 
 /** What an engine can do. */
-export interface EngineTraits {
+export interface EngineTraits extends MemoryTraits {
   /** Whether a model can be spread over several nodes. */
   multiNode: boolean
   /** How its ranks on several nodes talk. */
   meta: InstanceMeta
   tensor: boolean
-  /** Memory in use per byte of weights, in whole hundredths, e.g. 1.30. */
-  overhead: number
   /** Best first. */
   backends: readonly string[]
 }

@@ -32,6 +32,29 @@ t.test('a model is placed on the node that holds it', async (t) => {
   t.strictSame(rig.events, [], 'nothing was forced')
 })
 
+t.test('an instance has the context that was asked for', async (t) => {
+  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 8, headSize: 128 })
+  const cards = [long, card('acme/mute', { contextLength: 0 })]
+  const rig = await startPlacement(t, { nodes: { n1: 40 }, cards })
+  const place = async (model_id: string, context_length: number) =>
+    await rig.ask('POST', '/place_instance', { model_id, context_length })
+  const { body } = await rig.ask('GET', '/instance/placement?model_id=acme/long&context_length=100')
+  t.match(body, { RingInstance: { contextTokenLimit: 100 } })
+  const asked = '/instance/previews?model_id=acme/long&context_length=131072'
+  const { body: { previews } } = await rig.ask('GET', asked)
+  t.match(previews, [{ reason: 'insufficient_memory', details: { nodes: [{ cacheBytes: 10 * GIB }] } }])
+  const placed = await place('acme/long', 65_536)
+  t.equal(placed.status, 200, JSON.stringify(placed.body))
+  t.match(bodyOf(rig.placed[0]!.instance),
+    { contextTokenLimit: 65_536, placement: { contextLength: 65_536 } }, 'also when it is placed again')
+  const param = 'context_length'
+  t.match(await place('acme/long', 131_073),
+    { status: 400, body: { error: { reason: 'invalid_request', param, message: /at most 131072/ } } })
+  t.match(await place('acme/long', 1), { status: 400, body: { error: { param } } })
+  t.match(await place('acme/mute', 10),
+    { status: 400, body: { error: { param, message: /no context to choose/ } } })
+})
+
 t.test('a model over several nodes, in a ring with addresses', async (t) => {
   const wide = card('acme/wide', { engine: 'wide', supportsTensor: true })
   const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64, n3: 64 }, cards: [wide] })

@@ -24,6 +24,7 @@ export function card (over: Partial<ModelCard> = {}): ModelCard {
     heads: 0,
     kvHeads: 0,
     headSize: 0,
+    valueBytes: 2,
     contextLength: 8192,
     supportsTensor: false,
     companions: [],

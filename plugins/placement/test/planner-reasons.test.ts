@@ -1,5 +1,6 @@
 import t from 'tap'
-import { CACHE_TOKENS, FIXED_BYTES, plan } from '../planner/index.js'
+import { USUAL_CONTEXT } from '../../../kernel/index.js'
+import { plan } from '../planner/index.js'
 import type { ClusterView, MemoryClaim, PlanRequest, RefusalReason } from '../planner/index.js'
 import { GIB, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
 
@@ -184,9 +185,16 @@ for (const row of rows) {
   })
 }
 
-t.test('the fixed terms are those of the contract', async (t) => {
-  t.equal(CACHE_TOKENS, 8192)
-  t.equal(FIXED_BYTES, 256 * 1024 * 1024)
+t.test('a longer context needs more, and one context at least', async (t) => {
+  const whole = card({ ...heads, contextLength: 131_072 })
+  const needed = (contextLength?: number): number =>
+    planned(plan(request({ card: whole, contextLength }), view([node('a', 100)]))).ranks[0]!.neededBytes
+  const usual = 2 * 2 * USUAL_CONTEXT * 20 * 8 * 128
+  t.equal(USUAL_CONTEXT, 8192)
+  t.equal(needed(), 13.25 * GIB + usual)
+  t.equal(needed(65_536), 13.25 * GIB + 8 * usual)
+  t.equal(needed(16), 13.25 * GIB + 16 * usual / 512, 'sixteen short ones')
+  t.equal(needed(10 ** 9), 13.25 * GIB + 16 * usual, 'no more than the model has')
 })
 
 t.test('pending nodes are named with what they have not told', async (t) => {
@@ -223,7 +231,7 @@ t.test('overhead is exact in hundredths', async (t) => {
   const model = card({ totalBytes: 1000 })
   const engines = { lm: { ...lm, overhead: 1.1 } }
   const result = planned(plan(request({ card: model }), view([node('a', 1)], { engines })))
-  t.equal(result.ranks[0]!.neededBytes, 1100 + FIXED_BYTES)
+  t.equal(result.ranks[0]!.neededBytes, 1100 + GIB / 4)
 })
 
 t.test('the details hold every term', async (t) => {

@@ -2,6 +2,7 @@
  * The rules of placement written a second time, without the planner's code: exact arithmetic, and every
  * group of nodes tried. For small clusters only.
  */
+import { cacheOf } from '../../../kernel/index.js'
 import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/index.js'
 
 /** Bytes a backend of the node may use. */
@@ -23,8 +24,8 @@ export function fits (
   request: PlanRequest, view: ClusterView, of: number, parts: number, bytes: bigint
 ): boolean {
   const { card } = request
-  const cache = 4n * 8192n * BigInt(card.nLayers) * BigInt(card.kvHeads) * BigInt(card.headSize)
-  const overhead = BigInt(Math.round(view.engines[card.engine]!.overhead * 100))
+  const cache = BigInt(cacheOf(card, request.contextLength).bytes)
+  const overhead = BigInt(Math.round((view.engines[card.engine]!.overhead ?? 1.3) * 100))
   const [share, whole] = [BigInt(of), BigInt(parts)]
   const model = BigInt(card.totalBytes) * overhead * share + cache * share * 100n
   const needed = model + 268_435_456n * whole * 100n

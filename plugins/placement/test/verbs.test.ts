@@ -119,7 +119,8 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     t.match(ran, { status: exit, err: new RegExp(`it is ${reason}`) }, reason)
   }
   const wrong = [['x'], ['acme/..x'], ['acme/chat', '--min-nodes', '0'], ['acme/chat', '--min-nodes', 'two'],
-    ['acme/chat', '--sharding', 'rows'], ['acme/chat', '--meta', 'star']]
+    ['acme/chat', '--sharding', 'rows'], ['acme/chat', '--meta', 'star'], ['acme/chat', '--ctx', '1'],
+    ['acme/chat', '--ctx', '8k']]
   for (const words of wrong) t.equal((await node.run(['place', ...words])).status, 2, words.join(' '))
 })
 
@@ -161,12 +162,12 @@ t.test('svc ps', async (t) => {
   runnersAre(state, B, { RunnerLoading: { layersLoaded: 1, totalLayers: 4 } })
   state.instanceFailures = [{ instanceId: C, errorCode: 'x', errorMessage: 'gone', affectedNodeIds: [] }]
   const ran = await node.run(['ps'])
-  t.equal(ran.out, 'INSTANCE                              MODEL  NODES  STATE           MEM\n' +
-  `${A}  a/a    n1     ready           10.0 GiB\n` +
-  `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB\n` +
-  `${C}  c/c    id-n3  failed: gone    10.0 GiB\n`)
+  t.equal(ran.out, 'INSTANCE                              MODEL  NODES  STATE           MEM       CONTEXT\n' +
+  `${A}  a/a    n1     ready           10.0 GiB  4096\n` +
+  `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB  4096\n` +
+  `${C}  c/c    id-n3  failed: gone    10.0 GiB  4096\n`)
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
-    { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB,
+    { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB, contextLength: 4096,
       nodes: [{ nodeId: 'id-n1', name: 'n1', state: 'RunnerRunning' }] },
     { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
     { state: 'failed', error: 'gone' }
@@ -252,10 +253,10 @@ t.test('svc ps shows what is being stopped, what waits, and what was moved', asy
   state.waitingInstances = { w: waits('w', 'c/c'), [A]: waits(A, 'a/a') } as never
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
   t.equal((await node.run(['ps'])).out.replace(/ +/g, ' '), [
-    'INSTANCE MODEL NODES STATE MEM TTL REPLACES',
-    `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z 10.0 GiB - -`,
-    `${B} b/b n1 ready 10.0 GiB 300 s old`,
-    'w c/c - WAITING: n1: too little. - 60 s -', ''
+    'INSTANCE MODEL NODES STATE MEM CONTEXT TTL REPLACES',
+    `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z 10.0 GiB 4096 - -`,
+    `${B} b/b n1 ready 10.0 GiB 4096 300 s old`,
+    'w c/c - WAITING: n1: too little. - - 60 s -', ''
   ].join('\n'))
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
     { state: 'draining', drainUntil: '2026-01-01T00:00:00.000Z', ttlSeconds: null },

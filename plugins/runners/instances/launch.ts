@@ -12,7 +12,7 @@ import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import type { Detection } from '../machine/detection.js'
-import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
+import { memoryLimitBytes } from '../machine/memory.js'
 import { readable } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
 import { modelOf } from './copies.js'
@@ -52,6 +52,12 @@ export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: 
 function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
   const instance = instances.get(instanceId)
   return instance === undefined ? undefined : bodyOf(instance).modelDigest
+}
+
+/** Tokens of context of the instance of an assignment. */
+function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
+  const instance = instances.get(instanceId)
+  return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
 }
 
 /** The backend a model runs on here; null when no enabled plugin brings its engine. */
@@ -108,6 +114,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
+  const contextLength = contextIn(parts, assignment)
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, engine, role), ...planned(parts, runnerId, role)
   }
@@ -119,6 +126,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       directory: model.directory,
       backend: choice.backend,
       threads: config.threads,
+      ...contextLength === undefined ? {} : { contextLength },
       options
     },
     engineModule: engine.decl.module,
@@ -126,8 +134,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     log,
     scratch,
     ...(config.confine ? { reads: () => readsOf(parts, model, engine.decl.module, options) } : {}),
-    memoryLimitBytes:
-      memoryLimitBytes(model.card, config.memory_limit_mb, sequenceBytes(model.card, options)),
+    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }

@@ -22,7 +22,9 @@ export const placement = exactly({
   replaces: { type: ['string', 'null'] }
 }, {
   /** What the cluster keeps it for, by a plugin's wish; absent for all else. */
-  systemRole: text
+  systemRole: text,
+  /** Tokens of context that were asked for; absent for the usual number. */
+  contextLength: count
 })
 export type PlacementIntent = FromSchema<typeof placement>
 

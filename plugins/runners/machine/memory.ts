@@ -1,5 +1,6 @@
 import { showBytes } from '../../../kernel/cli/index.js'
-import type { Machine, ModelCard } from '../../../kernel/index.js'
+import { needOf } from '../../../kernel/index.js'
+import type { Machine, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
 import type { Assignment } from '../instances/shapes.js'
@@ -8,42 +9,19 @@ import type { ShardBody } from '../instances/sections.js'
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */
 const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
-const MODEL_MEMORY_OVERHEAD = 1.3
 const MEMORY_FIXED_BYTES = 256 * MIB
 const MEMORY_CAP_FACTOR = 1.1
-/** KV cache of engines without an option. */
-const USUAL_SEQUENCE_BYTES = 1024 * MIB
-
-type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength'>
-
-/** Keys and values, as 32-bit floats. */
-const VALUE_BYTES = 2 * 4
 
 /**
- * Bytes of keys and values that an engine may keep of a language model: as its option `kv_cache_bytes` says,
- * else one sequence of the whole context, and at least what the engines here take by themselves.
- */
-export function sequenceBytes (
-  { nLayers, kvHeads, headSize, contextLength }: Sized, options: Readonly<Record<string, unknown>>
-): number {
-  const token = nLayers * kvHeads * headSize * VALUE_BYTES
-  const given = Number(options['kv_cache_bytes'])
-  if (given > 0) return given
-  return token > 0 ? Math.max(USUAL_SEQUENCE_BYTES, token * contextLength) : 0
-}
-
-/**
- * Resident bytes above which a runner is ended: what placement counts for the weights, and `sequences` twice,
- * as a step makes them anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
+ * Resident bytes above which a runner is ended: what placement counts, and the cache twice, as a step may
+ * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
-  card: Pick<ModelCard, 'totalBytes'>,
-  configuredMb: number | undefined,
-  sequences = 0
+  card: ModelCard, traits: MemoryTraits, contextLength?: number, configuredMb?: number
 ): number {
-  if (configuredMb !== undefined) return configuredMb * 1024 * 1024
-  const share = card.totalBytes * MODEL_MEMORY_OVERHEAD + MEMORY_FIXED_BYTES + 2 * sequences
-  return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, share * MEMORY_CAP_FACTOR))
+  if (configuredMb !== undefined) return configuredMb * MIB
+  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength)
+  return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 
 /** Bytes of weights that a rank holds: its layers, or with Tensor its slice of all of them. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { memoryLimitBytes, sequenceBytes } from '../machine/memory.js'
+import { memoryLimitBytes } from '../machine/memory.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { Member } from '../instances/fleet.js'
 import { createReconciler, plan } from '../instances/reconcile.js'
@@ -189,33 +189,13 @@ t.test('a pass that breaks off does not end the loop', async (t) => {
 })
 
 const GiB = 1024 ** 3
-function checkMemory (
-  name: string,
-  totalBytes: number,
-  configuredMb: number | undefined,
-  bytes: number
-): void {
-  t.test(`memory cap: ${name}`, async (t) => {
-    t.equal(memoryLimitBytes({ totalBytes }, configuredMb), bytes)
-  })
-}
-checkMemory('a small model gets the floor', 5_000_000, undefined, GiB)
-checkMemory(
-  'a large model gets its share and a tenth',
-  10 * GiB,
-  undefined,
-  Math.ceil((13 * GiB + 256 * 1024 ** 2) * 1.1)
-)
-checkMemory('the configuration wins', 10 * GiB, 64, 64 * 1024 ** 2)
-
-t.test('memory cap: a language model may keep its sequences', (t) => {
-  const card = { nLayers: 2, kvHeads: 4, headSize: 8, contextLength: 1024 }
-  t.equal(sequenceBytes({ ...card, kvHeads: 0 }, {}), 0)
-  t.equal(sequenceBytes(card, {}), GiB, 'what an engine takes by itself')
-  const long = { ...card, contextLength: 2 ** 23 }
-  t.equal(sequenceBytes(long, {}), 2 * 4 * 8 * 8 * 2 ** 23, 'one whole context')
-  t.equal(sequenceBytes(card, { kv_cache_bytes: 5000 }), 5000)
-  const without = memoryLimitBytes({ totalBytes: 10 * GiB }, undefined)
-  t.equal(memoryLimitBytes({ totalBytes: 10 * GiB }, undefined, GiB), Math.ceil(without + 2 * GiB * 1.1))
-  t.end()
+t.test('memory cap: what placement counts, and the cache twice', async (t) => {
+  const small = card('acme/small', { totalBytes: 5_000_000 })
+  const large = { ...small, totalBytes: 10 * GiB, nLayers: 32, kvHeads: 8, headSize: 128, valueBytes: 2 }
+  const long = { ...large, contextLength: 131_072 }
+  const cap = (bytes: number): number => Math.ceil(bytes * 1.1)
+  t.equal(memoryLimitBytes(small, {}), GiB, 'a small model gets the floor')
+  t.equal(memoryLimitBytes(long, {}), cap(13.25 * GiB + 2 * GiB))
+  t.equal(memoryLimitBytes(long, { overhead: 1.1, fixedBytes: GiB }, 16_384), cap(12 * GiB + 4 * GiB))
+  t.equal(memoryLimitBytes(long, {}, undefined, 64), 64 * 1024 ** 2, 'the configuration wins')
 })

@@ -56,6 +56,7 @@ function facts ({ metadata, bytesByType }: GgufHeader, parts: readonly string[])
     heads,
     kvHeads: own('attention.head_count_kv') ?? heads,
     headSize: own('attention.key_length') ?? (heads > 0 ? Math.floor(hiddenSize / heads) : 0),
+    valueBytes: 2,
     contextLength,
     quantization,
     ...licence === undefined ? {} : { licence: licence.slice(0, 200) }

@@ -106,7 +106,7 @@ function kindOf (header: OnnxHeader, path: string): Kind {
 const list = (names: readonly string[]): string =>
   names.slice(0, 8).join(', ') + (names.length > 8 ? ` and ${names.length - 8} more` : '')
 
-type Sizes = Pick<Found, 'nLayers' | 'contextLength'> &
+type Sizes = Pick<Found, 'nLayers' | 'contextLength' | 'valueBytes'> &
   Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** Sizes of the cache are the graph's where it fixes them: that is what runs. @throws CardError */
@@ -129,7 +129,8 @@ function sizesOf ({ config, path }: Parts, header: OnnxHeader, settings: Json): 
   }
   return {
     nLayers, heads, headSize, contextLength, hiddenSize: hidden ?? heads * headSize,
-    kvHeads: cache?.kvHeads ?? stated ?? heads
+    kvHeads: cache?.kvHeads ?? stated ?? heads,
+    ...cache?.valueBytes === undefined ? {} : { valueBytes: cache.valueBytes }
   }
 }
 

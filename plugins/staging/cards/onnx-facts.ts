@@ -52,7 +52,16 @@ export function chooseGraph (folder: Folder, paths: readonly string[]): string |
 }
 
 /** The key-value cache of a decoder, as its inputs show it. Sizes that are free are undefined. */
-export interface CacheShape { layers: number, kvHeads: number | undefined, headSize: number | undefined }
+export interface CacheShape {
+  layers: number
+  kvHeads: number | undefined
+  headSize: number | undefined
+  /** 2 of half precision; undefined for the usual 4. */
+  valueBytes: 2 | undefined
+}
+
+/** float16 and bfloat16. */
+const HALF_TYPES = [10, 16]
 
 /** The cache among the inputs of a graph; undefined when it has none. */
 export function cacheOf (header: OnnxHeader): CacheShape | undefined {
@@ -66,5 +75,6 @@ export function cacheOf (header: OnnxHeader): CacheShape | undefined {
     const dim = first.dims[at]
     return typeof dim === 'number' && dim > 0 ? dim : undefined
   }
-  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2) }
+  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2),
+    valueBytes: HALF_TYPES.includes(first.elemType) ? 2 : undefined }
 }

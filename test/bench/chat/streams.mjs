@@ -40,7 +40,7 @@ export default {
   async run ({ short: quick, rounds = quick ? 2 : 6 }) {
     const notes = []
     return await withWorkers({
-      svc: () => startEngine({ prefix_cache_bytes: 0, kv_cache_bytes: 4 * 2 ** 30 }),
+      svc: () => startEngine({ prefix_cache_bytes: 0 }),
       peer: () => startTransformers(notes)
     }, async (workers) => {
       const small = await beginnings(workers, rounds, quick ? 2 : COUNT)
