@@ -325,6 +325,16 @@ export interface OwnApi {
 }
 export const OwnApiService = defineService<OwnApi>('kernel.own-api')
 
+/** Settings that plugins change while the node runs. */
+export interface ConfigKeeper {
+  /**
+   * Writes to svc.yaml what is in force already, by dotted path: no restart is needed for it. Throws
+   * `invalid_request`, `missing_grant`, and what the disk says.
+   */
+  keep (path: string, value: unknown, caller: Caller): void
+}
+export const ConfigService = defineService<ConfigKeeper>('kernel.config')
+
 /** What is declared in this node. */
 export interface Declarations {
   /** The kernel's manifest first, then those of the plugins that are on. */

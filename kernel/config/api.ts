@@ -6,12 +6,12 @@ import { requireAuthority } from '../http/access.js'
 import { changeFile } from './edit.js'
 import { saveConfigFile } from './file.js'
 import { kernelKeys } from './kernel-keys.js'
-import { formatPath, getIn, isTree, parsePath } from './paths.js'
+import { cleanCopy, formatPath, getIn, isTree, parsePath, setIn } from './paths.js'
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
 import type { Env } from './env.js'
 import type { ConfigOwner } from './known.js'
-import type { Path } from './paths.js'
+import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 /** A change as a client asks for it: values by dotted path, null to remove. */
@@ -29,6 +29,8 @@ export interface ConfigApi {
    * caller may not change that or would grant more than it has itself (nothing is written).
    */
   write (change: ConfigChange, caller: Caller): { revision: string, restart_needed: boolean }
+  /** Writes a setting that is in force already: no restart is needed for it. Throws as `write`. */
+  keep (path: string, value: unknown, caller: Caller): void
 }
 
 export interface ConfigApiOptions {
@@ -47,30 +49,44 @@ export interface ConfigApiOptions {
 /** Reading and changing svc.yaml over the API. */
 export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
+  const inForce = cleanCopy(options.written) as Tree
+  const kept = new Map<string, unknown>()
+  const write = ({ revision, set }: ConfigChange, caller: Caller, changed: () => void): string => {
+    const before = text()
+    if (revisionOf(before) !== revision) {
+      throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
+        { revision: revisionOf(before) })
+    }
+    const { owners, authorities, env } = options
+    const after = changeFile(options.path, before, Object.entries(set).map(([path, value]) =>
+      [options.config.writtenAt(path), value === null ? undefined : value]), { owners, authorities, env })
+    if ('issues' in after) throw refused(after.issues)
+    authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
+    if (after.text !== before) {
+      saveConfigFile(options.path, after.text)
+      changed()
+    }
+    return after.text
+  }
   return {
     read: () => {
       const now = text()
+      const entries: unknown[] = options.config.entries().filter(({ path }) => !kept.has(path))
+      for (const [path, value] of kept) entries.push({ path, value, origin: 'file' })
       return {
-        revision: revisionOf(now), file: options.path, entries: options.config.entries(),
-        restart_needed: !isDeepStrictEqual(readConfigText(now, null).value, options.written)
+        revision: revisionOf(now), file: options.path, entries,
+        restart_needed: !isDeepStrictEqual(readConfigText(now, null).value, inForce)
       }
     },
-    write ({ revision, set }, caller) {
-      const before = text()
-      if (revisionOf(before) !== revision) {
-        throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
-          { revision: revisionOf(before) })
-      }
-      const { owners, authorities, env } = options
-      const after = changeFile(options.path, before, Object.entries(set).map(([path, value]) =>
-        [options.config.writtenAt(path), value === null ? undefined : value]), { owners, authorities, env })
-      if ('issues' in after) throw refused(after.issues)
-      authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
-      if (after.text !== before) {
-        saveConfigFile(options.path, after.text)
-        options.onChange()
-      }
-      return { revision: revisionOf(after.text), restart_needed: after.text !== before }
+    write (change, caller) {
+      let changed = false
+      const after = write(change, caller, () => { changed = true; options.onChange() })
+      return { revision: revisionOf(after), restart_needed: changed }
+    },
+    keep (path, value, caller) {
+      write({ revision: revisionOf(text()), set: { [path]: value } }, caller, () => {})
+      setIn(inForce, parsePath(options.config.writtenAt(path))!, value)
+      kept.set(path, value)
     }
   }
 }

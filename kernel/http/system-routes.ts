@@ -152,7 +152,7 @@ export const systemRoutes = {
 
 /** What the system routes need of the kernel. */
 export type SystemParts =
-  Pick<Assembly, 'options' | 'manifests' | 'routes' | 'bus' | 'health' | 'readiness' | 'changes'> &
+  Pick<Assembly, 'options' | 'config' | 'manifests' | 'routes' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource }
 
 /** Most that is read of another node's answer to a restart. */
@@ -188,8 +188,7 @@ export function systemHandlers (kernel: SystemParts): Handlers {
 function pluginHandlers (
   kernel: SystemParts
 ): Pick<Handlers, 'config' | 'setConfig' | 'plugins' | 'switchPlugin'> {
-  const { options: { configApi, plugins, off, node: { nodeId } }, bus, health } = kernel
-  const config = configApi(() => { health.raise('restart_needed', '') })
+  const { options: { plugins, off, node: { nodeId } }, bus, config } = kernel
   const all = [
     ...plugins.map(({ manifest }) => ({ manifest, why: null })),
     ...off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))

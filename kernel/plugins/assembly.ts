@@ -93,6 +93,7 @@ export function assemble (options: KernelOptions) {
   setMaxListeners(0, stopping.signal)
   return {
     options, log, bus, health, commands, changes, manifests, capabilities, tracers, traffic, stopping,
+    config: options.configApi(() => { health.raise('restart_needed', '') }),
     readiness: createReadiness(),
     /** Tags under `nodeCapabilities`. */
     tags: new Set<string>(),

@@ -2,8 +2,9 @@ import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { kernelError } from '../api/errors.js'
 import {
-  BundleService, ClusterService, CommandService, EventTapService, InspectionService, InvocationService,
-  MachineService, DeclarationService, OwnApiService, SessionService, StateService, GossipService, TokenService
+  BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
+  GossipService, InspectionService, InvocationService, MachineService, OwnApiService, SessionService,
+  StateService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
 import { BootError } from '../api/errors.js'
@@ -108,6 +109,7 @@ function addServices (kernel: Booting, own: OwnRequests): void {
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     [MachineService, options.machine], [OwnApiService, own.of(kernel.app)],
+    [ConfigService, kernel.config],
     [DeclarationService, declarationsOf(kernel.manifests)]
   ]
   for (const [{ id }, service] of all) services.set(id, service)
@@ -122,7 +124,7 @@ function declarationsOf (plugins: readonly Manifest[]): Declarations {
 }
 
 /** What diagnostics may ask of the kernel. */
-function inspectionOf ({ options, started, commands, streams }: Booting): Inspection {
+function inspectionOf ({ options, config, started, commands, streams }: Booting): Inspection {
   return {
     plugins: () => started.map(({ plugin: { manifest: { name, version, summary } }, effects }) =>
       ({ name, version, summary, effects: effects() })),
@@ -133,7 +135,7 @@ function inspectionOf ({ options, started, commands, streams }: Booting): Inspec
     dials: () => options.network.dials(),
     links: () => options.network.links(),
     config: () => {
-      const { file, entries } = options.configApi(() => {}).read()
+      const { file, entries } = config.read()
       return { file, entries }
     }
   }

@@ -149,7 +149,8 @@ function kernelOptions (
     local: new Set(allow ?? Object.keys(authorities)),
     configApi: () => ({
       read: () => ({ revision: '', file: '', entries: [], restart_needed: false }),
-      write: () => ({ revision: '', restart_needed: true })
+      write: () => ({ revision: '', restart_needed: true }),
+      keep: () => {}
     })
   }
 }

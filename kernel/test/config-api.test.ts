@@ -152,3 +152,22 @@ t.test('who may change what, however the path is written', (t) => {
   check({ 'access.local': ['${env.WHO}'] }, all, 'invalid_request')
   t.end()
 })
+
+t.test('what is in force already is written, and needs no restart', (t) => {
+  const { api, path, changes } = open(t, '# mine\napi:\n  port: 5000\n')
+  api.keep('plugins.probe.size', 9, manager)
+  t.match(readFileSync(path, 'utf8'), /# mine\napi:\n {2}port: 5000\nplugins:\n {2}probe:\n {4}size: 9\n/)
+  const { restart_needed: needed, entries } = api.read()
+  t.equal(needed, false)
+  t.equal(changes(), 0)
+  t.match(entries.filter((entry) => (entry as { path: string }).path === 'plugins.probe.size'),
+    [{ value: 9, origin: 'file' }])
+  const refused = (size: number, caller: Caller, reason: string): void => {
+    t.throws(() => { api.keep('plugins.probe.size', size, caller) }, { name: 'SvcError', reason })
+  }
+  refused(0, manager, 'invalid_request')
+  refused(8, callerWith('operator'), 'missing_grant')
+  api.write({ revision: api.read().revision, set: { 'api.port': 5001 } }, manager)
+  t.equal(api.read().restart_needed, true, 'what else changes does')
+  t.end()
+})

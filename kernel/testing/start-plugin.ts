@@ -188,7 +188,8 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     restart: () => true,
     configApi: () => ({
       read: () => ({ revision: '', file: '', entries: [], restart_needed: false }),
-      write: () => ({ revision: '', restart_needed: true })
+      write: () => ({ revision: '', restart_needed: true }),
+      keep: () => {}
     }),
     warnings: [],
     strict: options.strict ?? true,

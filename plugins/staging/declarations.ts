@@ -9,7 +9,8 @@ const retry = (status: number, message: string, remedy: string, retryAfterSecond
 /** Reasons this plugin answers with, beside the kernel's own. */
 export const errors = {
   store_not_configured: final(503, 'No node of this cluster has a model store.',
-    'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'),
+    '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
+    '`svc config set model_store.store_path FOLDER` on one node, then restart it.'),
   store_unreachable: retry(503, 'The store host cannot be reached.',
     'Bring it back; `svc nodes` shows which node is lost.', 5),
   model_not_found: final(404, 'No such model is in the store.',
@@ -146,6 +147,13 @@ export const commands = {
       properties: { installId: text, is: { type: 'boolean' } }
     },
     result: { type: 'object', required: ['is'], properties: { is: { type: 'boolean' } } }
+  },
+  claimStore: {
+    summary: 'Makes a node the store host where there is none; says which node it is.',
+    args: {
+      type: 'object', additionalProperties: false, required: ['installId'], properties: { installId: text }
+    },
+    result: { type: 'object', required: ['host'], properties: { host: text } }
   },
   addCard: {
     summary: 'Adds a custom card, or replaces it.',

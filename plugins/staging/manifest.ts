@@ -1,4 +1,4 @@
-import { BundleService, ClusterService, SessionService } from '../../kernel/index.js'
+import { BundleService, ClusterService, ConfigService, SessionService } from '../../kernel/index.js'
 import type { Context, Manifest, ModelCard, Section } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
 import { EventLogService } from '../event-log/service.js'
@@ -14,7 +14,9 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Keeps models in a store, copies them to the nodes that need them, and keeps disks from filling.',
   after: ['event-log'],
-  consumes: { bundle: BundleService, cluster: ClusterService, session: SessionService },
+  consumes: {
+    bundle: BundleService, cluster: ClusterService, config: ConfigService, session: SessionService
+  },
   consumesOptional: { eventLog: EventLogService },
   provides: { models: ModelsService },
   checks: { rooms: { summary: 'Room in the store and for copies.', load: () => import('./doctor.js') } },

@@ -96,10 +96,20 @@ const download = {
       },
       revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
       allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
-      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
+      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' },
+      make_store: {
+        type: 'boolean',
+        description: 'true: where the cluster has no store, the node that is asked becomes it (operator only)'
+      }
     }
   },
-  reply: downloadStatus,
+  reply: {
+    ...downloadStatus,
+    properties: {
+      ...downloadStatus.properties,
+      storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
+    }
+  },
   deadlineMs: 600_000,
   errors: [...storeErrors, 'download_running', 'import_refused', 'hub_disabled', 'missing_grant']
 } as const satisfies RouteDecl

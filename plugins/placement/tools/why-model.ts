@@ -117,7 +117,8 @@ function storeFact (store: unknown, modelId: string): Fact[] {
   return reason !== 'store_not_configured' ? [] : [fact('warn', reason,
     'No node of this cluster has a store, so no model can be pulled.', {
       ...more,
-      remedy: 'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'
+      remedy: '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
+        '`svc config set model_store.store_path FOLDER` on one node, then restart it.'
     })]
 }
 

@@ -1,7 +1,8 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { isVerbError, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
 import { wantedFrom } from './source.js'
+import type { Wanted } from './source.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -13,8 +14,7 @@ export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
       const { modelId, body } = wantedFrom(ctx, word!, options)
-      const path = `${storePath(modelId)}/download`
-      const first = await ctx.client.json<DownloadStatus>(path, { method: 'POST', body })
+      const first = await begin(ctx, { modelId, body })
       if (options['background'] === true) {
         inBackground(ctx, first)
         return
@@ -31,6 +31,20 @@ export function createPull (pace: Pace): Verb {
 }
 
 export default createPull(realPace)
+
+/** Starts a download; where the cluster has no store, the node that is asked becomes it, and that is told. */
+async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
+  const ask = async (more: object): Promise<DownloadStatus & { storeMade?: string }> =>
+    await ctx.client.json(`${storePath(modelId)}/download`, { method: 'POST', body: { ...body, ...more } })
+  const { storeMade, ...first } = await ask({}).catch(async (error: unknown) => {
+    if (!isVerbError(error) || error.api?.reason !== 'store_not_configured') throw error
+    return await ask({ make_store: true })
+  })
+  if (storeMade !== undefined) {
+    ctx.err.line(`there was no store: this node keeps it from now on, in ${plain(storeMade)}`)
+  }
+  return first
+}
 
 const ends = new Set<string>(['complete', 'failed', 'paused', 'cancelled', 'not_found'])
 const over = ({ status }: DownloadStatus): boolean => ends.has(status)

@@ -13,7 +13,7 @@ export interface Wanted {
 /** The options of `svc pull` that say what to bring. */
 export interface SourceOptions {
   revision?: string
-  variant?: string
+  variant?: string | undefined
   allow?: string[]
   as?: string
   from?: string
@@ -56,13 +56,42 @@ function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): 
   }
 }
 
+/** A model as people write it. */
+export interface NamedModel { modelId: string, revision?: string, variant?: string }
+
+/** The public hub's addresses of a model, without the model. */
+const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//i
+
+const pathOf = (address: string): string =>
+  address.replace(HUB, '').replace('/tree/', '@').replace(/\/$/, '')
+
+/**
+ * Reads `org/name`, also with `@revision` and `:variant`, or its address at the hub. Throws VerbError (2).
+ */
+export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
+  const [, name = '', at, revision, colon, variant] =
+    /^([^@:]*)(@([^:]*))?(:(.*))?$/s.exec(HUB.test(word) ? pathOf(word) : word) ?? []
+  // What is wrong is shown as it was written.
+  const modelId = isModelId(name) ? name : readModelId(ctx, word)
+  if (at !== undefined && revision === '') throw ctx.fail(2, 'after the @ of the model comes a revision')
+  if (colon !== undefined && !/^[A-Za-z0-9._-]{1,64}$/.test(variant!)) {
+    throw ctx.fail(2, `after the : of the model comes which of its weights, such as ${modelId}:Q4_K_M`)
+  }
+  return {
+    modelId, ...at === undefined ? {} : { revision: revision! },
+    ...colon === undefined ? {} : { variant: variant! }
+  }
+}
+
 function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
   refuse(ctx, options, ['as'], 'is for a folder only')
-  const at = word.indexOf('@')
-  const modelId = readModelId(ctx, at < 0 ? word : word.slice(0, at))
-  const revision = revisionOf(ctx, at < 0 ? undefined : word.slice(at + 1), options.revision)
-  const { variant, allow, from } = options
-  if (from !== undefined) refuse(ctx, options, ['variant', 'allow'], 'is not for --from: all of it is taken')
+  const { modelId, ...named } = readNamedModel(ctx, word)
+  const revision = oneOf(ctx, 'revisions', ['@', named.revision], ['--revision ', options.revision])
+  const variant = oneOf(ctx, 'variants', [':', named.variant], ['--variant ', options.variant])
+  const { allow, from } = options
+  if (from !== undefined) {
+    refuse(ctx, { ...options, variant }, ['variant', 'allow'], 'is not for --from: all of it is taken')
+  }
   return {
     modelId,
     body: {
@@ -74,12 +103,14 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   }
 }
 
-function revisionOf (ctx: VerbContext, inWord: string | undefined, option?: string): string | undefined {
-  if (inWord === '') throw ctx.fail(2, 'after the @ of the model comes a revision')
-  if (inWord !== undefined && option !== undefined && inWord !== option) {
-    throw ctx.fail(2, `two revisions: @${inWord} and --revision ${option}`)
+type Said = readonly [sign: string, value: string | undefined]
+
+/** What the word or the option says. Throws VerbError (2) where both do, and not the same. */
+function oneOf (ctx: VerbContext, what: string, [a, one]: Said, [b, other]: Said): string | undefined {
+  if (one !== undefined && other !== undefined && one !== other) {
+    throw ctx.fail(2, `two ${what}: ${a}${one} and ${b}${other}`)
   }
-  return inWord ?? option
+  return one ?? other
 }
 
 function refuse (

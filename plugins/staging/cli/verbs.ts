@@ -7,14 +7,15 @@ export const verbs = {
     args: '<model-or-folder>',
     options: [
       ['--revision <r>', 'branch, tag or commit of the hub; org/name@revision says the same'],
-      ['--variant <v>', 'which of several weights: q4, q8, fp16, fp32, int8 and so on'],
+      ['--variant <v>', 'which weights: q4, fp16, Q4_K_M and so on; org/name:q4 says the same'],
       ['--allow <pattern...>', 'only files whose path fits one of these patterns (* ? **)'],
       ['--as <org/name>', 'what a folder is to be called (its card.yaml says, else local/FOLDER)'],
       ['--from <node>', 'from the copy of this node: id, install id or name'],
       ['--background', 'start it and return']
     ],
     examples: [
-      'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull ./my-voice --as acme/voice',
+      'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',
+      'svc pull ./my-voice --as acme/voice',
       'svc pull acme/voice --from attic --background'
     ],
     load: () => import('./pull.js')

@@ -10,6 +10,7 @@ import type { StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
+import { makeStore } from '../manager/make-store.js'
 import { modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
@@ -106,9 +107,18 @@ async function cancelTransfers (
 
 /** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
-  manager: ModelManager, request: RouteRequest & { body: StartOptions | null | undefined }
+  manager: ModelManager,
+  request: RouteRequest & { body: StartOptions & { make_store?: boolean } | null | undefined }
 ): Promise<unknown> {
-  return await startDownload(manager, request, modelIn(request), request.body ?? {})
+  const { make_store: make = false, ...options } = request.body ?? {}
+  const modelId = modelIn(request)
+  // Another node may know already that this one has just become it.
+  await manager.making?.catch(() => undefined)
+  const asked = manager.store === null && request.member === null
+  if (asked) await manager.access.learned(request.signal)
+  const path = asked && make ? await makeStore(manager, request, options) : null
+  const answer = await startDownload(manager, request, modelId, options)
+  return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
 /** Starts a download here or at the store host; the answer is its state, or that host's Reply. */

@@ -39,7 +39,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
 
 /** GET /store/health. */
 export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const { store, options: { storePath } } = manager
+  const { store, storePath } = manager
   if (store === null || storePath === null) {
     return await manager.access.forward(request, { method: 'GET', path: '/store/health' })
   }

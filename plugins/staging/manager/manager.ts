@@ -32,7 +32,7 @@ export interface ManagerOptions {
   random: () => number
   stagingPath: string
   cachePath: string
-  /** Null on a node that is no store host. */
+  /** Null on a node that starts as no store host. */
   storePath: string | null
   keepRecentBytes: number
   cleanupOnDeactivate: boolean
@@ -60,8 +60,12 @@ export class ModelManager {
   readonly roots: Roots
   /** Of each root. In the cache nothing is evicted, but an operator can purge it. */
   readonly evictors: Record<keyof Roots, Evictor>
-  /** Set by `open` on a store host. */
+  /** Folder of the store, also of one that cannot be used; null on a node that is no store host. */
+  storePath: string | null
+  /** Set by `open` on a store host, else by `becomeStore`. */
   store: Store | null = null
+  /** While this node asks to become the store host. */
+  making: Promise<string | null> | null = null
   /** Set by whoever runs models. */
   judge: Judge | null = null
   /** The cards of the models that plugins answer for themselves. */
@@ -77,6 +81,7 @@ export class ModelManager {
     const { random, stagingPath, cachePath } = options
     this.ctx = ctx
     this.options = options
+    this.storePath = options.storePath
     this.clock = clock
     this.cluster = cluster
     const root = (path: string): ModelRoot => new ModelRoot({ root: path, clock })
@@ -171,7 +176,7 @@ export class ModelManager {
 
   /** Never rejects: what cannot be used is reported, the rest works. */
   async #open (): Promise<void> {
-    const { storePath } = this.options
+    const { storePath } = this
     await this.#separate()
     const { staged, beside, cache } = this.roots
     await this.#prepare(staged)
@@ -179,16 +184,25 @@ export class ModelManager {
     await this.#prepare(beside)
     await this.#prepare(cache)
     await this.local.open()
-    if (storePath !== null) await this.#openStore(storePath)
-    await this.#tellAtStart()
+    if (storePath !== null) {
+      await this.#openStore(storePath).then((store) => { this.#useStore(store) },
+        (error: unknown) => { this.#reportUnusable(error) })
+    }
+    this.#tellStore()
+    await this.#tellCards()
     this.share()
   }
 
-  /** Tells the others whether this node is a store host, and which cards its operator has written. */
-  async #tellAtStart (): Promise<void> {
-    const { clock, log, sections, node: { home, nodeId } } = this.ctx
+  /** Tells the others whether this node is a store host. */
+  #tellStore (): void {
+    const { clock, sections, node: { nodeId } } = this.ctx
     const since = new Date(clock.now()).toISOString()
     publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
+  }
+
+  /** Tells the others which cards the operator of this node has written. */
+  async #tellCards (): Promise<void> {
+    const { log, sections, node: { home, nodeId } } = this.ctx
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
     for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
     publishEntries(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
@@ -196,7 +210,7 @@ export class ModelManager {
 
   /** Folders that overlap would each take the other's models for its own: of two, one is not used. */
   async #separate (): Promise<void> {
-    const { storePath } = this.options
+    const { storePath } = this
     const used = storePath === null ? [] : [storePath]
     for (const root of [this.roots.staged, this.roots.cache]) {
       const clashes = used.map(async (path) => await overlap(path, root.root).catch(() => false))
@@ -246,22 +260,43 @@ export class ModelManager {
     this.ctx.raise('staging_unusable', failureOf(error).message)
   }
 
-  async #openStore (path: string): Promise<void> {
+  async #openStore (path: string): Promise<Store> {
     const { local, room, hub, derive, ctx: { clock, log }, options: { random } } = this
     const { fromNode } = this.exchange
-    try {
-      const store = new Store({
-        root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
-        fromNode,
-        // Also told of progress, which is no news for the other nodes.
-        onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
-      })
-      await store.open()
-      this.store = store
-      for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
-    } catch (error) {
-      this.#reportUnusable(error)
+    const store = new Store({
+      root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
+      fromNode,
+      // Also told of progress, which is no news for the other nodes.
+      onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
+    })
+    await store.open()
+    return store
+  }
+
+  #useStore (store: Store): void {
+    this.store = store
+    for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
+  }
+
+  /**
+   * Has this node keep the store in that folder from now on, once `keep` has written it down. Throws what the
+   * disk and `keep` say; then nothing has changed.
+   */
+  async becomeStore (path: string, keep: () => void): Promise<void> {
+    for (const { root } of Object.values(this.roots)) {
+      if (await overlap(path, root)) throw new Error(`it overlaps with the folder of models ${root}`)
     }
+    const store = await this.#openStore(path)
+    try {
+      keep()
+    } catch (error) {
+      await store.close()
+      throw error
+    }
+    this.storePath = path
+    this.#useStore(store)
+    this.#tellStore()
+    this.share()
   }
 
   /** Says when the store has a new model, or other content under a known name. True when there is news. */

@@ -47,6 +47,11 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
     services: { models: modelsService(manager) },
     state: { downloads: () => manager.gossip.view() },
     commands: {
+      claimStore: ({ installId }) => {
+        const host = manager.access.known()?.installId ?? installId
+        if (host === installId) stores.put(installId, { since: new Date(ctx.clock.now()).toISOString() })
+        return { host }
+      },
       setStore: ({ installId, is }) => {
         if (is) stores.put(installId, { since: new Date(ctx.clock.now()).toISOString() })
         else stores.remove(installId)
@@ -187,10 +192,12 @@ function apiError (ctx: StagingContext, { reason, message }: Failure): SvcError 
  * starts while the store is away would think that there is none. Says so where another node is one, too.
  */
 export function rememberStore (manager: ModelManager, session: Session): void {
-  const { ctx, options: { storePath } } = manager
+  const { ctx } = manager
   const { log, node: { installId } } = ctx
-  const is = storePath !== null
   const tell = (): void => {
+    // The master is just deciding whether it is.
+    if (manager.making !== null) return
+    const is = manager.storePath !== null
     const others = is ? manager.access.all().filter(({ self }) => !self) : []
     if (others.length > 0) ctx.raise('second_store', others.map(({ name }) => name).join(', '))
     else ctx.clear('second_store')

@@ -30,9 +30,12 @@ export class StoreAccess {
     return this.all().sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))[0]
   }
 
-  /** Waits, up to 10 s, until a node that has just started has been told where the store is. */
-  async learned (signal: AbortSignal): Promise<void> {
-    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && this.#learning();) {
+  /**
+   * Waits, up to 10 s, until a node that has just started has been told where the store is; with `surely` any
+   * node, for there is one.
+   */
+  async learned (signal: AbortSignal, surely = false): Promise<void> {
+    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.#learning());) {
       await delay(this.#ctx.clock, LOOK_MS, signal)
       leftMs -= LOOK_MS
     }
@@ -59,9 +62,12 @@ export class StoreAccess {
     return host
   }
 
+  /** Whether this node cannot know yet if there is a store. */
+  get learning (): boolean { return this.#learning() }
+
   /** Why no store host can be named: there is none, or this node has not been told of it yet. */
   none (): SvcError {
-    if (!this.#learning()) return this.#ctx.error('store_not_configured')
+    if (!this.learning) return this.#ctx.error('store_not_configured')
     const message = 'This node is only just meeting the others and has not been told yet where the store is.'
     return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1, learning: true })
   }

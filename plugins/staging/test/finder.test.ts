@@ -317,7 +317,7 @@ t.test('a second store host is told of', (t) => {
   let again = (): void => {}
   const session = { masterNodeId: null, onChange: (fn: () => void) => { again = fn } }
   const manager = {
-    access: w.parts.access, ctx, options: { storePath: '/store' }
+    access: w.parts.access, ctx, storePath: '/store', making: null
   }
   rememberStore(manager as never, session as never)
   again()

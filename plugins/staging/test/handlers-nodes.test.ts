@@ -51,6 +51,7 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
   const purged: unknown[] = []
   const job: StageJob = new Job(ID, { digest: undefined }, { clock: systemClock, onChange: () => {} })
   const manager = {
+    virtual: () => [],
     ctx, cluster, access, store: null, clock: systemClock,
     local: { versions: () => [] }, exchange: { partial: () => undefined },
     evictors: {

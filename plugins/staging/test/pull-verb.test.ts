@@ -95,6 +95,23 @@ t.test('every end has its exit status', async (t) => {
   }
 })
 
+t.test('where there is no store, the node that is asked becomes it', async (t) => {
+  let bodies: unknown[] = []
+  const node = await nodeOf(t, {
+    'POST /store/models/acme/x/download': (response, { body }) => {
+      bodies.push(body)
+      if (bodies.length === 1) sendError(response, 503, 'store_not_configured')
+      else sendJson(response, { ...download({ status: 'complete' }), storeMade: '/data/store' })
+    }
+  })
+  const ran = await node.run(['pull', 'acme/x:q4'])
+  t.match(ran, { status: 0, err: /^there was no store: this node keeps it from now on, in \/data\/store\n/ })
+  t.same(bodies, [{ variant: 'q4' }, { variant: 'q4', make_store: true }])
+  bodies = []
+  const json = await node.run(['pull', 'acme/x', '--json'])
+  t.same(JSON.parse(json.out), download({ status: 'complete' }))
+})
+
 t.test('a node that is busy in the middle is asked again', async (t) => {
   let asked = 0
   const node = await nodeOf(t, {
@@ -137,6 +154,12 @@ t.test('what is sent for a model', async (t) => {
     [['acme/x@v2'], { revision: 'v2' }],
     [['acme/x@refs/pr/1', '--revision', 'refs/pr/1'], { revision: 'refs/pr/1' }],
     [['acme/x', '--revision', 'main', '--variant', 'q4'], { revision: 'main', variant: 'q4' }],
+    [['acme/x:Q4_K_M'], { variant: 'Q4_K_M' }],
+    [['acme/x@v2:q4', '--variant', 'q4'], { revision: 'v2', variant: 'q4' }],
+    [['hf.co/acme/x'], {}],
+    [['hf.co/acme/x:IQ2_XS'], { variant: 'IQ2_XS' }],
+    [['https://huggingface.co/acme/x/'], {}],
+    [['https://huggingface.co/acme/x/tree/v2'], { revision: 'v2' }],
     [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
     [['acme/x', '--from', 'attic'], { source: 'node:attic' }]
   ]
@@ -199,6 +222,12 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['acme/x?y'], /is no model/],
     [['acme/x@'], /after the @ of the model comes a revision/],
     [['acme/x@a', '--revision', 'b'], /two revisions: @a and --revision b/],
+    [['acme/x:'], /after the : of the model comes which of its weights/],
+    [['acme/x:a/b'], /such as acme\/x:Q4_K_M/],
+    [['acme/x:q4', '--variant', 'q8'], /two variants: :q4 and --variant q8/],
+    [['acme/x:q4', '--from', 'attic'], /--variant is not for --from/],
+    [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is no model/],
+    [['https://example.net/acme/x'], /is no model/],
     [['acme/x', '--as', 'acme/y'], /--as is for a folder only/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant is not for --from/],
     [['./voice', '--variant', 'q4'], /--variant is not for a folder/],

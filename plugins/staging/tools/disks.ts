@@ -67,7 +67,8 @@ async function noStore ({ look }: Pick<ToolContext, 'look'>): Promise<Fact[]> {
     case 'store_not_configured': return [fact('info', 'store_not_configured',
       'No node of this cluster has a store.', {
         ...more,
-        remedy: 'On one node: `svc config set model_store.store_path ~/.svc/store`, then restart it.'
+        remedy: '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
+          '`svc config set model_store.store_path FOLDER` on one node, then restart it.'
       })]
     default: return []
   }
