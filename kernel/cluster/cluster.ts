@@ -23,7 +23,7 @@ import type { QuorumSetting } from './election/rules.js'
 import type { Timing } from './election/timing.js'
 import type { Leader } from './election/protocol.js'
 import type { Members } from './members/file.js'
-import type { Applicant, MemberList } from './members/member.js'
+import type { Applicant, MemberList, MemberRecord } from './members/member.js'
 import type { Sections } from './sections.js'
 
 /** A node at the other end of a link. */
@@ -351,8 +351,8 @@ export class ClusterCore {
 
   #diverged (who: string, document: string): void { this.#emitNode('StateDiverged', who, { document }) }
 
-  #gone (installId: string): void {
-    if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, {})
+  #gone ({ installId, name }: Pick<MemberRecord, 'installId' | 'name'>): void {
+    if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, { name })
     this.#options.transport.drop(installId)
     this.#driver.forget(installId)
     this.#evidence.delete(installId)

@@ -96,7 +96,9 @@ const events = {
     payload: textsOf('nodeId', 'reason')
   },
   NodeRemoved: {
-    plane: 'durable', summary: 'A node was removed from the cluster for good.', payload: nodeEvent
+    plane: 'durable',
+    summary: 'A node was removed from the cluster for good; `name` is what it was called.',
+    payload: textsOf('nodeId', 'name')
   },
   MasterElected: { plane: 'durable', summary: 'A node became master.', payload: sessionEvent },
   SessionChanged: {

@@ -116,7 +116,7 @@ t.test('a member that is removed never comes back', async (t) => {
   await c.settled(one.core.membership.remove(three.installId))
   await c.until('two members', () => [one, two].every((n) => n.members.current().members.length === 2))
   const master = await c.agreed([one, two])
-  t.strictSame(c.told('NodeRemoved'), [{ nodeId: three.node.nodeId }], 'told once')
+  t.strictSame(c.told('NodeRemoved'), [{ nodeId: three.node.nodeId, name: 'n3' }], 'told once')
   t.equal(c.events.find((e) => e.kind === 'NodeRemoved')?.node, master.name, 'by the master')
   t.strictSame(c.told('NodeTimedOut'), [], 'it is not missed')
   for (const node of [one, two]) {

@@ -30,7 +30,7 @@ export interface MembershipOptions {
   clock: Clock
   log: Logger
   /** A node was removed: nothing of it is kept. */
-  gone: (installId: string) => void
+  gone: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
   /** Told after a removal: the list goes to every peer, since not all of them hear the master. */
   tell: (list: MemberList) => void
 }
@@ -229,7 +229,7 @@ export class Membership {
       log.error({ err }, 'the list of members could not be written')
     }
     const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
-    for (const { installId } of left) gone(installId)
+    for (const member of left) gone(member)
     if (left.length > 0) tell(members.current())
   }
 }

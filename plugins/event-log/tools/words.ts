@@ -27,7 +27,7 @@ const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> =
   StaleDirectiveRefused: [DECIDED, '{nodeId} refused what {masterNodeId} said as the master of term {term}'],
   SessionChanged: [DECIDED, '{masterNodeId} became master in a new session (term {term})'],
   MasterElected: [DECIDED, '{masterNodeId} became master (term {term})'],
-  NodeRemoved: [DECIDED, '{nodeId} was removed from the cluster'],
+  NodeRemoved: [DECIDED, '{name} was removed from the cluster'],
   NodeRestarted: [CAME, '{nodeId} was told to restart'],
   NodeJoined: [CAME, '{nodeId} joined'],
   PlacementForced: [PLACED, '{modelId} was placed on {nodeIds} without the check of memory, by {by}'],

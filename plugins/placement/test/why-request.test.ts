@@ -146,7 +146,7 @@ t.test('events and steps in words', (t) => {
   }
   const rows: [string, Record<string, unknown>, RegExp | null][] = [
     ['NodeRestarted', { nodeId: 'x' }, /^X was told to restart/],
-    ['NodeRemoved', { nodeId: 'x' }, /^X was removed/],
+    ['NodeRemoved', { nodeId: 'x', name: 'attic' }, /^attic was removed/],
     ['InstanceCreated', { modelId: 'a/b', nodeIds: ['x', 'y'] }, /placed on X, Y/],
     ['InstanceUnloaded', { modelId: 'a/b', idleSeconds: 9 }, /unused for 9 s/],
     ['InstanceFailureRecorded', { modelId: 'a/b', errorCode: 'c', errorMessage: 'm' }, /\(c\): m/],

@@ -54,7 +54,7 @@ const EVENTS: Readonly<Record<string, readonly [about: keyof typeof CONCERNS, wo
   ProtocolViolation: ['node', '{nodeId} broke the protocol: {reason}'],
   NodeTimedOut: ['node', '{nodeId} was lost: {evidence}'],
   NodeRestarted: ['node', '{nodeId} was told to restart'],
-  NodeRemoved: ['node', '{nodeId} was removed from the cluster'],
+  NodeRemoved: ['node', '{name} was removed from the cluster'],
   SessionChanged: ['cluster',
     'the cluster began another session (term {term}, master {masterNodeId}); what was open then ended'],
   RunnerFailed: ['instance', 'its runner was given up after {attempts} attempts: {errorMessage}'],

@@ -47,10 +47,10 @@ t.test('a lost node, what it reports, and one that nobody knows', async (t) => {
 
 t.test('a node that was removed, by the name that it had then', async (t) => {
   const { '/state': state } = recorded('three-nodes') as unknown as Record<string, object>
-  const removed = { idx: 50, at: '2026-11-23T20:50:00.000Z', event: { NodeRemoved: { nodeId: 'gone' } } }
+  const removed = { idx: 50, at: '2026-11-23T20:50:00.000Z',
+    event: { NodeRemoved: { nodeId: 'gone', name: 'attic' } } }
   const answers = {
-    '/state': state, '/cluster/members': lacks('operator'), '/events?': { events: [removed] },
-    '/state?': { state: { nodeIdentities: { gone: { friendlyName: 'attic' } } } }
+    '/state': state, '/cluster/members': lacks('operator'), '/events?': { events: [removed] }
   }
   const { facts, unknown } = await node.run(toolContext(answers, NOW), { node: 'Attic' })
   t.same(unknown, [])
