@@ -1,4 +1,5 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
+import { createHash } from 'node:crypto'
 import { readMessages, readParameters } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf, type SamplingNumbers } from '../sampling.js'
@@ -7,7 +8,13 @@ import { invalid } from '../text/errors.js'
 import { fieldsOf, idsOf, type Fields } from '../json.js'
 
 /** What a request is checked against. */
-export interface Facts { modelId: string, contextLength: number, defaults: Readonly<Record<string, unknown>> }
+export interface Facts {
+  modelId: string
+  contextLength: number
+  defaults: Readonly<Record<string, unknown>>
+  /** What the chat template takes as ids of calls. */
+  callIds?: 'any' | 'short'
+}
 
 type Body = Record<string, unknown>
 
@@ -37,12 +44,32 @@ function copiesOf (body: Body, n: number, seed: number | null): Body[] {
   })
 }
 
+/** Mistral's templates refuse other ids than those of nine letters and digits. */
+export const callIdsOf = (template: string): 'any' | 'short' =>
+  /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
+
+const shortened = (id: unknown): unknown => typeof id !== 'string' || /^[a-zA-Z\d]{9}$/.test(id)
+  ? id
+  : createHash('sha256').update(id).digest('hex').slice(0, 9)
+
+function withShortIds (message: Fields): Body {
+  const { tool_calls: calls, tool_call_id: id, ...rest } = message
+  return {
+    ...rest,
+    ...id === undefined ? {} : { tool_call_id: shortened(id) },
+    ...Array.isArray(calls)
+      ? { tool_calls: calls.map((call) => ({ ...fieldsOf(call), id: shortened(fieldsOf(call)['id']) })) }
+      : {}
+  }
+}
+
 /** The messages and what else the template reads. @throws EngineError invalid_request */
-export function templateBody (payload: Fields): Body {
+export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
   const { tools, template_variables: variables, add_generation_prompt: add } = payload
   return {
-    messages: readMessages(payload['messages']).map((message) =>
-      ({ ...message, content: message.content ?? '' })),
+    messages: readMessages(payload['messages']).map((message) => ({
+      ...callIds === 'short' ? withShortIds({ ...message }) : message, content: message.content ?? ''
+    })),
     ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},
     ...variables == null ? {} : { chat_template_kwargs: fieldsOf(variables) },
     ...add === false ? { add_generation_prompt: false } : {}
@@ -101,7 +128,7 @@ const candidates = ({ topLogprobs }: SamplingParams): number => Math.max(1, topL
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
   return bodiesOf(payload, facts, (params, maxTokens) => ({
-    ...templateBody(payload),
+    ...templateBody(payload, facts.callIds),
     ...chatGrammar(params.grammar),
     max_tokens: maxTokens,
     stream_options: { include_usage: true },

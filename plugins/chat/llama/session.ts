@@ -10,7 +10,7 @@ import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 import {
-  chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
+  callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
 } from './request.js'
 import type { LlamaServer } from './server.js'
 
@@ -58,6 +58,7 @@ export class LlamaSession implements EngineSession {
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
     // The server may have rounded the context that it was given.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
+    this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
   }
 
   async warmup (): Promise<void> {
@@ -146,7 +147,7 @@ export class LlamaSession implements EngineSession {
   }
 
   private async rendered (payload: Fields, signal: AbortSignal): Promise<string> {
-    const body = templateBody(payload)
+    const body = templateBody(payload, this.facts.callIds)
     const { prompt } = await this.client.json({ path: '/apply-template', body, signal })
     return textOf(prompt)
   }

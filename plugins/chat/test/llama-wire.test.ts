@@ -121,6 +121,24 @@ t.test('tools', (t) => {
   t.end()
 })
 
+t.test('ids of calls where the template takes short ones only', (t) => {
+  const ids = (callIds: 'any' | 'short', id: string): unknown => {
+    const asked = [
+      { role: 'assistant', tool_calls: [{ id, type: 'function' }] }, { role: 'tool', tool_call_id: id }
+    ]
+    const { bodies: [body] } = chatBodies({ messages: asked }, { ...facts, callIds })
+    const [call, result] = body?.['messages'] as [{ tool_calls: { id: string }[] }, { tool_call_id: string }]
+    t.match(call, { tool_calls: [{ type: 'function' }] })
+    t.equal(call.tool_calls[0]?.id, result.tool_call_id, 'they still belong together')
+    return result.tool_call_id
+  }
+  t.equal(ids('any', 'call_1'), 'call_1')
+  t.equal(ids('short', 'abcABC123'), 'abcABC123')
+  t.match(ids('short', 'call_1'), /^[a-z0-9]{9}$/)
+  t.not(ids('short', 'call_1'), ids('short', 'call_2'))
+  t.end()
+})
+
 t.test('bodies of completions and embeddings', (t) => {
   const body = (payload: object): Record<string, unknown> =>
     completionBodies({ prompt: 'p', ...payload }, facts).bodies[0] ?? {}

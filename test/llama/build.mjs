@@ -1,0 +1,108 @@
+// Builds the llama.cpp that the tests of test/llama run against, once, and prints where its programs are:
+//   node test/llama/build.mjs
+// Its source comes with an npm package (pin.json); it is kept in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
+// names the folder of the programs of a build that is there already.
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, homedir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const PIN = JSON.parse(readFileSync(new URL('pin.json', import.meta.url), 'utf8'))
+/** Programs that the tests start. */
+const PROGRAMS = ['llama-server', 'ggml-rpc-server', 'llama-quantize']
+const OPTIONS = [
+  '-DCMAKE_BUILD_TYPE=Release', '-DGGML_RPC=ON', '-DLLAMA_CURL=OFF', '-DLLAMA_BUILD_TESTS=OFF',
+  '-DLLAMA_BUILD_EXAMPLES=OFF'
+]
+const BUNDLE = 'package/llama/gitRelease.bundle'
+
+/** What stands in the way, with what to do. */
+export class BuildError extends Error {}
+
+function run (command, args, cwd, advice) {
+  console.log(`> ${command} ${args.join(' ')}`)
+  const { status, error } = spawnSync(command, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] })
+  if (status !== 0) throw new BuildError(`${command} failed${error ? `: ${error.message}` : ''}. ${advice}`)
+}
+
+const has = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0
+
+/** Says what is missing before a byte is fetched. */
+function checkTools () {
+  const missing = [
+    ...['git', 'tar', 'cmake'].filter((name) => !has(name)),
+    ...['c++', 'g++', 'clang++'].some(has) ? [] : ['a C++ compiler'],
+    ...['ninja', 'make'].some(has) ? [] : ['ninja or make']
+  ]
+  if (missing.length > 0) {
+    throw new BuildError(`llama.cpp cannot be built here without ${missing.join(', ')}: install ` +
+      'that (Debian: apt install git cmake ninja-build g++), or name a build in SVC_TEST_LLAMA')
+  }
+}
+
+/** Fetches the package with llama.cpp's source, checked against the pin. */
+function fetchBundle (folder) {
+  const name = `${PIN.package}@${PIN.version}`
+  const archive = join(folder, `${PIN.package}-${PIN.version}.tgz`)
+  if (!existsSync(archive)) {
+    const part = join(folder, 'part')
+    rmSync(part, { recursive: true, force: true })
+    mkdirSync(part)
+    run('npm', ['pack', name, '--pack-destination', part], folder,
+      `Without a way to the npm registry nothing can be fetched: put ${name} as ${archive}, or name a ` +
+      'build in SVC_TEST_LLAMA')
+    renameSync(join(part, `${PIN.package}-${PIN.version}.tgz`), archive)
+    rmSync(part, { recursive: true })
+  }
+  const digest = `sha512-${createHash('sha512').update(readFileSync(archive)).digest('base64')}`
+  if (digest !== PIN.integrity) {
+    throw new BuildError(`${archive} is not the package of pin.json (its digest is ${digest}): remove it`)
+  }
+  run('tar', ['-xzf', archive, BUNDLE], folder, `Remove ${archive} and try again`)
+  return join(folder, BUNDLE)
+}
+
+/** Builds what is not built yet; the path of the folder with the programs. @throws BuildError */
+export function buildLlama () {
+  const given = process.env.SVC_TEST_LLAMA
+  if (given !== undefined) return checked(resolve(given), 'SVC_TEST_LLAMA')
+  const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
+  const folder = join(cache, 'svc-test', `llama.cpp-${PIN.release}`)
+  const source = join(folder, 'src')
+  const bin = join(source, 'build', 'bin')
+  const done = join(folder, 'built')
+  if (existsSync(done)) return checked(bin, folder)
+  checkTools()
+  mkdirSync(folder, { recursive: true })
+  if (!existsSync(source)) {
+    const part = `${source}.part`
+    rmSync(part, { recursive: true, force: true })
+    run('git', ['clone', '--quiet', fetchBundle(folder), part], folder, 'Is the disk full?')
+    renameSync(part, source)
+  }
+  const again = `Read what it says above; what is half done is in ${folder}`
+  run('cmake', ['-B', 'build', ...has('ninja') ? ['-G', 'Ninja'] : [], ...OPTIONS], source, again)
+  const jobs = String(availableParallelism())
+  run('cmake', ['--build', 'build', '--parallel', jobs, '--target', ...PROGRAMS], source, again)
+  writeFileSync(done, `${PIN.package}@${PIN.version}\n`)
+  return checked(bin, folder)
+}
+
+/** The folder, when the programs are in it. */
+function checked (bin, from) {
+  const missing = PROGRAMS.slice(0, 2).filter((name) => !existsSync(join(bin, name)))
+  if (missing.length === 0) return bin
+  throw new BuildError(`${bin} has no ${missing.join(' and no ')}: see ${from}`)
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    console.log(buildLlama())
+  } catch (error) {
+    if (!(error instanceof BuildError)) throw error
+    console.error(error.message)
+    process.exitCode = 1
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * Conversations with a real llama-server: real chat templates and a real vocabulary. The models say what a
+ * script says, in the writing of the model that the template is of.
+ */
+import t from 'tap'
+import { OutputReader } from '../../plugins/chat/text/parse/output.js'
+import { ask, chunksOf } from '../../plugins/chat/test/llama-kit.js'
+import { loaded, madeModel, skipMade, template, type Real } from './kit.js'
+
+type Payload = Record<string, unknown>
+
+const messages = [
+  { role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Is it raining in Oslo?' }
+]
+const tool = (name: string, field: string): Payload => ({
+  type: 'function',
+  function: { name, description: `Looks up ${field}`, parameters: {
+    type: 'object', additionalProperties: false, required: [field],
+    properties: { [field]: { type: 'string' } }
+  } }
+})
+const tools = [tool('weather', 'city'), tool('clock', 'zone')]
+
+/** What is read from the text of an answer. */
+function readOf (text: string): { content: string, reasoning: string, calls: [string, unknown][] } {
+  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
+  const deltas = [reader.push(text), reader.end()]
+  const calls: { name: string, text: string }[] = []
+  for (const { index, name, arguments: given } of deltas.flatMap(({ toolCalls }) => toolCalls)) {
+    const call = calls[index] ??= { name: '', text: '' }
+    call.name += name ?? ''
+    call.text += given ?? ''
+  }
+  return {
+    content: deltas.map(({ content }) => content).join(''),
+    reasoning: deltas.map(({ reasoning }) => reasoning).join(''),
+    calls: calls.map(({ name, text }) => [name, JSON.parse(text)])
+  }
+}
+
+const chat = async ({ session }: Real, more: Payload, params: Payload = {}) => await ask(session, 'chat', {
+  messages, max_tokens: 200, ...more, params: { temperature: 0, ...params }
+})
+
+/** None is a token of the vocabulary. */
+const TAGGED = ['<tool_call>', '\n{"name": "clock",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
+
+/** Templates of known models, and how such a model calls a function. */
+const CALLS: Record<string, string[]> = {
+  'Qwen-Qwen2.5-7B-Instruct': TAGGED,
+  'Qwen-Qwen3-0.6B': TAGGED,
+  'Qwen3-Coder': ['<tool_call>', '\n<function=clock>', '\n<parameter=zone>', '\nutc',
+    '\n</parameter>\n</function>', '\n</tool_call>'],
+  'meta-llama-Llama-3.2-3B-Instruct': ['{"name": "clock",', ' "parameters": {"zone":', ' "utc"}}'],
+  'NousResearch-Hermes-3-Llama-3.1-8B-tool_use': TAGGED,
+  'mistralai-Mistral-Nemo-Instruct-2407': ['[TOOL_CALLS]', '[{"name": "clock",', ' "arguments": {"zone":',
+    ' "utc"},', ' "id": "abcdefghi"}]'],
+  'ibm-granite-granite-4.0': TAGGED,
+  'HuggingFaceTB-SmolLM3-3B': TAGGED,
+  'LFM2-8B-A1B': ['<|tool_call_start|>', '[clock(zone="', 'utc")]', '<|tool_call_end|>']
+}
+
+for (const [name, script] of Object.entries(CALLS)) {
+  t.test(`${name}: calls`, { skip: skipMade }, async (t) => {
+    const real = await loaded(t, madeModel(t, { template: template(name), script }))
+    const choices = {
+      auto: 'auto', required: 'required', one: { type: 'function', function: { name: 'clock' } }
+    }
+    for (const [what, choice] of Object.entries(choices)) {
+      const { text, done } = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice } })
+      t.same(readOf(text), { content: '', reasoning: '', calls: [['clock', { zone: 'utc' }]] }, what)
+      t.match(done, { finish_reason: 'stop', usage: { completion_tokens: script.length + 1 } }, what)
+    }
+    const id = 'call_0123456789abcdef'
+    const called = { id, type: 'function', function: { name: 'clock', arguments: '{"zone":"utc"}' } }
+    const more = [
+      ...messages, { role: 'assistant', content: null, tool_calls: [called] },
+      { role: 'tool', tool_call_id: id, content: '{"time":"noon"}' }
+    ]
+    t.match((await chat(real, { messages: more, tools })).done, { kind: 'done' }, 'the result is read')
+    const [plain, told] = await Promise.all([messages, more].map(async (each) =>
+      (await chunksOf(real.session, 'tokenize', { messages: each, tools }))[0]?.payload['count'] as number))
+    t.ok(told! > plain!, 'and stands in the prompt')
+  })
+
+  t.test(`${name}: words`, { skip: skipMade }, async (t) => {
+    const said = ['It is', ' dry in', ' Oslo, and', ' in Rome.']
+    const real = await loaded(t, madeModel(t, { template: template(name), script: said }))
+    const { pieces, text, done } = await chat(real, {}, { logprobs: true, top_logprobs: 2 })
+    t.equal(text, said.join(''))
+    t.match(done, { finish_reason: 'stop', usage: { completion_tokens: said.length + 1 } })
+    const [counted] = await chunksOf(real.session, 'tokenize', { messages, add_special_tokens: false })
+    const { count } = counted?.payload ?? {}
+    t.same(pieces[0], { kind: 'admitted', tool_format: 'hermes', prompt_tokens: count })
+    const told = pieces.flatMap(({ tokens }) => (tokens ?? []) as { text: string }[])
+    t.same(told.map((token) => token.text).slice(0, said.length), said, 'each token is reported')
+    for (const choice of ['auto', 'none']) {
+      const { text } = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice } })
+      t.same(readOf(text), { content: said.join(''), reasoning: '', calls: [] }, `tools: ${choice}`)
+    }
+    t.match(await chat(real, { max_tokens: 2 }), { text: 'It is dry in', done: { finish_reason: 'length' } })
+    const stopped = { text: 'It is dry in Oslo', done: { finish_reason: 'stop' } }
+    t.match(await chat(real, { stop: [', and'] }), stopped)
+  })
+}
+
+t.test('reasoning', { skip: skipMade }, async (t) => {
+  const script = ['<think>', '\nHm, rain', ' or not?\n', '</think>', '\n\nNo, it', ' is dry.']
+  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
+  const { reasoning, content } = readOf((await chat(real, {})).text)
+  t.same([reasoning, content], ['Hm, rain or not?', 'No, it is dry.'])
+  t.equal((await chat(real, { max_tokens: 2 })).text, '<think>Hm, rain', 'cut in the middle')
+})
+
+t.test('a schema', { skip: skipMade }, async (t) => {
+  const schema = {
+    type: 'object', additionalProperties: false, required: ['rain'], properties: { rain: { type: 'boolean' } }
+  }
+  const script = ['{"rain": tr', 'ue }']
+  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen2.5-7B-Instruct'), script }))
+  for (const grammar of [{ kind: 'schema', schema }, { kind: 'json' }]) {
+    const { text } = await chat(real, {}, { grammar })
+    t.same(JSON.parse(text), { rain: true }, text)
+  }
+  const wrong = chat(real, {}, { grammar: { kind: 'schema', schema: { type: 'nothing' } } })
+  await t.rejects(wrong, { message: /refused the request/ })
+})
+
+t.test('a schema holds a model that would say something else', { skip: skipMade }, async (t) => {
+  const schema = {
+    type: 'object', additionalProperties: false, required: ['rain'], properties: { rain: { enum: [true] } }
+  }
+  const made = { template: template('Qwen-Qwen2.5-7B-Instruct'), script: ['Well, it', ' is dry.'] }
+  const real = await loaded(t, madeModel(t, made))
+  t.match((await chat(real, {})).text, /^Well/)
+  t.same(JSON.parse((await chat(real, {}, { grammar: { kind: 'schema', schema } })).text), { rain: true })
+})

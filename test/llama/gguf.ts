@@ -1,0 +1,202 @@
+/** GGUF files of small models with the real vocabularies that come with llama.cpp's source. */
+import { readFileSync, writeFileSync } from 'node:fs'
+
+const ALIGN = 32
+/** Sizes of the plain types of values, by their number. */
+const BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]
+const [U32, F32, BOOL, STRING, LIST] = [4, 6, 7, 8, 9]
+/** The kind of a token that is written as it is. */
+const USER_DEFINED = 4
+
+type Value = number | boolean | string | { float: number }
+/** A tensor's name and its sizes, the longest rows last. */
+type Tensor = [name: string, sizes: number[]]
+
+const u32 = (value: number): Buffer => { const b = Buffer.alloc(4); b.writeUInt32LE(value); return b }
+const u64 = (value: number): Buffer => {
+  const b = Buffer.alloc(8)
+  b.writeBigUInt64LE(BigInt(value))
+  return b
+}
+const f32 = (value: number): Buffer => { const b = Buffer.alloc(4); b.writeFloatLE(value); return b }
+const text = (value: string): Buffer => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)])
+
+function entry (key: string, value: Value): Buffer {
+  const coded = typeof value === 'string'
+    ? [u32(STRING), text(value)]
+    : typeof value === 'boolean'
+      ? [u32(BOOL), Buffer.of(Number(value))]
+      : typeof value === 'number' ? [u32(U32), u32(value)] : [u32(F32), f32(value.float)]
+  return Buffer.concat([text(key), ...coded])
+}
+
+/** The entries of a file, counts of entries and tokens, ids of the added tokens and of the last one. */
+interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
+
+/** The entries of a file about its tokenizer, without a template. Added tokens replace unused ones. */
+function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
+  const bytes = readFileSync(path)
+  const number = (at: number): number => Number(bytes.readBigUInt64LE(at))
+  const end = (at: number, type: number): number => {
+    if (type === STRING) return at + 8 + number(at)
+    if (type !== LIST) return at + BYTES[type]!
+    const [inner, count] = [bytes.readUInt32LE(at), number(at + 4)]
+    let next = at + 12
+    for (let i = 0; i < count; i++) next = end(next, inner)
+    return next
+  }
+  const entries: Buffer[] = []
+  const ids: number[] = []
+  let [kept, size, last] = [0, 0, 0]
+  let at = 24
+  for (let i = number(16); i > 0; i--) {
+    const from = at
+    at = end(at, STRING)
+    const key = bytes.toString('utf8', from + 8, at)
+    const type = bytes.readUInt32LE(at)
+    const list = at + 16
+    if (key === 'tokenizer.ggml.eos_token_id') last = bytes.readUInt32LE(at + 4)
+    const count = type === LIST ? number(at + 8) : 0
+    at = end(at + 4, type)
+    if (!/^tokenizer\.(?!chat_template)/.test(key)) continue
+    if (key === 'tokenizer.ggml.tokens') {
+      size = count
+      const tokens = texts(bytes.subarray(list, at))
+      for (const token of added) {
+        const id = tokens.findIndex((each) => each.startsWith('[PAD'))
+        tokens[id] = token
+        ids.push(id)
+      }
+      entries.push(bytes.subarray(from, list), Buffer.concat(tokens.map(text)))
+    } else {
+      const own = Buffer.from(bytes.subarray(from, at))
+      if (key === 'tokenizer.ggml.token_type') {
+        for (const id of ids) own.writeInt32LE(USER_DEFINED, list - from + 4 * id)
+      }
+      entries.push(own)
+    }
+    kept++
+  }
+  return { entries, kept, size, ids, last }
+}
+
+/** The texts of a list. */
+function texts (bytes: Buffer): string[] {
+  const found: string[] = []
+  for (let at = 0; at < bytes.length;) {
+    const next = at + 8 + Number(bytes.readBigUInt64LE(at))
+    found.push(bytes.toString('utf8', at + 8, next))
+    at = next
+  }
+  return found
+}
+
+/** The shape of a model. */
+interface Shape { width: number, hidden: number, layers: number, heads: number, context: number }
+const SHAPE: Shape = { width: 64, hidden: 64, layers: 2, heads: 2, context: 8192 }
+
+function decoder ({ width, hidden, layers }: Shape, vocabulary: number): Tensor[] {
+  const layer = (i: number): Tensor[] => Object.entries({
+    attn_norm: [width], attn_q: [width, width], attn_k: [width, width], attn_v: [width, width],
+    attn_output: [width, width], ffn_norm: [width], ffn_gate: [hidden, width], ffn_up: [hidden, width],
+    ffn_down: [width, hidden]
+  }).map(([name, sizes]) => [`blk.${i}.${name}.weight`, sizes])
+  return [
+    ['token_embd.weight', [vocabulary, width]], ['output_norm.weight', [width]],
+    ...Array.from({ length: layers }, (_, i) => layer(i)).flat()
+  ]
+}
+
+function encoder ({ width, hidden, layers, context }: Shape, vocabulary: number): Tensor[] {
+  const both = (name: string, ...sizes: number[]): Tensor[] =>
+    [[`${name}.weight`, sizes], [`${name}.bias`, sizes.slice(0, 1)]]
+  const layer = (i: number): Tensor[] => [
+    ...['attn_q', 'attn_k', 'attn_v', 'attn_output'].flatMap((name) =>
+      both(`blk.${i}.${name}`, width, width)),
+    ...['attn_output_norm', 'layer_output_norm'].flatMap((name) => both(`blk.${i}.${name}`, width)),
+    ...both(`blk.${i}.ffn_up`, hidden, width), ...both(`blk.${i}.ffn_down`, width, hidden)
+  ]
+  return [
+    ['token_embd.weight', [vocabulary, width]], ['token_types.weight', [2, width]],
+    ['position_embd.weight', [context, width]], ...both('token_embd_norm', width),
+    ...Array.from({ length: layers }, (_, i) => layer(i)).flat()
+  ]
+}
+
+/** Numbers that are the same at every call; those of norms are 1. */
+function weights (sizes: number[], name: string, next: () => number): Float32Array {
+  const values = new Float32Array(sizes.reduce((a, b) => a * b, 1))
+  return /norm\.weight$/.test(name) ? values.fill(1) : values.map(() => next() - 0.5)
+}
+
+/** What a made model is to be. */
+export interface Made {
+  /** A file with the vocabulary. */
+  vocabulary: string
+  template?: string
+  /** Tokens that the model says one after the other, whatever it is asked; no two may be the same. */
+  script?: readonly string[]
+  /** A text encoder; a decoder otherwise. */
+  encoder?: boolean
+  shape?: Partial<Shape>
+}
+
+/**
+ * The weights of a model that says a script: the token before alone decides which comes next. All others lead
+ * to the first.
+ */
+function scripted (width: number, { size, ids, last }: Vocabulary): Record<string, Float32Array> {
+  const [input, output] = [new Float32Array(size * width), new Float32Array(size * width)]
+  for (let id = 0; id < size; id++) input[id * width + 1 + ids.indexOf(id)] = 1
+  for (const [step, id] of [...ids, last].entries()) output[id * width + step] = 10
+  return { 'token_embd.weight': input, 'output.weight': output }
+}
+
+/** Writes a model; gives the bytes of its file. */
+export function writeModel (
+  path: string, { vocabulary, template, script, encoder: encodes = false, shape }: Made
+): number {
+  const full = { ...SHAPE, ...shape }
+  const words = vocabularyOf(vocabulary, script ?? [])
+  const { entries, kept, size } = words
+  const name = encodes ? 'bert' : 'llama'
+  const own: Record<string, Value> = {
+    'general.architecture': name,
+    [`${name}.context_length`]: full.context,
+    [`${name}.embedding_length`]: full.width,
+    [`${name}.block_count`]: full.layers,
+    [`${name}.feed_forward_length`]: full.hidden,
+    [`${name}.attention.head_count`]: full.heads,
+    ...encodes
+      ? { 'bert.attention.layer_norm_epsilon': { float: 1e-5 }, 'bert.attention.causal': false,
+          'bert.pooling_type': 1 }
+      : { 'llama.attention.layer_norm_rms_epsilon': { float: 1e-5 }, 'llama.vocab_size': size },
+    ...template === undefined ? {} : { 'tokenizer.chat_template': template }
+  }
+  const all = [...Object.entries(own).map(([key, value]) => entry(key, value)), ...entries]
+  const count = Object.keys(own).length + kept
+  const tensors = encodes ? encoder(full, size) : decoder(full, size)
+  const fixed = script === undefined ? undefined : scripted(full.width, words)
+  if (fixed !== undefined) tensors.push(['output.weight', [size, full.width]])
+  let state = 7
+  const next = (): number => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32
+  let offset = 0
+  const data: Buffer[] = []
+  const infos = tensors.map(([tensor, sizes]) => {
+    const values = fixed === undefined || /norm/.test(tensor)
+      ? weights(sizes, tensor, next)
+      : fixed[tensor] ?? new Float32Array(sizes.reduce((a, b) => a * b, 1))
+    const raw = Buffer.from(values.buffer)
+    const padded = Buffer.concat([raw, Buffer.alloc(-raw.length & (ALIGN - 1))])
+    data.push(padded)
+    const info = [text(tensor), u32(sizes.length), ...[...sizes].reverse().map(u64), u32(0), u64(offset)]
+    offset += padded.length
+    return Buffer.concat(info)
+  })
+  const head = Buffer.concat([
+    Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(count), ...all, ...infos
+  ])
+  const bytes = Buffer.concat([head, Buffer.alloc(-head.length & (ALIGN - 1)), ...data])
+  writeFileSync(path, bytes)
+  return bytes.length
+}

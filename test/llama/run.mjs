@@ -1,0 +1,20 @@
+// The tests of this folder, with the llama.cpp of build.mjs: npm run test:llama [-- FILE ...]
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { BuildError, buildLlama } from './build.mjs'
+
+const here = fileURLToPath(new URL('.', import.meta.url))
+try {
+  const bin = buildLlama()
+  console.log(`llama.cpp is in ${bin}`)
+  const env = { ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server') }
+  const files = process.argv.length > 2 ? process.argv.slice(2) : [here]
+  const { status } = spawnSync(process.execPath, [join(here, '../run.mjs'), '--jobs', '1', ...files],
+    { stdio: 'inherit', env })
+  process.exitCode = status ?? 1
+} catch (error) {
+  if (!(error instanceof BuildError)) throw error
+  console.error(error.message)
+  process.exitCode = 1
+}
