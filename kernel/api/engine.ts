@@ -156,6 +156,11 @@ export interface EngineDecl {
   readonly backends: readonly string[]
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
+  /**
+   * That binary: its name in PATH, and what `svc engine add` brings builds of it as. Where no variable names
+   * one, PATH has none and no build is there, a node does not offer the engine.
+   */
+  readonly program?: { readonly name: string, readonly builds: string }
   /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
   readonly overhead?: number
   /** Bytes beside weights and cache, on each node; 256 MiB when absent. */

@@ -173,6 +173,7 @@ export const builtIn: readonly KnownVerb[] =
 export const groups: Groups = {
   plugin: 'write, list and switch plugins',
   config: 'check, read and change svc.yaml',
+  engine: 'list, bring and remove builds of external engines',
   docs: 'print what the code knows about itself',
   token: 'make, list and revoke tokens of this node'
 }

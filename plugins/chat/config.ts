@@ -26,5 +26,21 @@ export const config = {
   }
 } as const
 
+/** Settings of their own in svc.yaml. */
+export const settings = {
+  engines: {
+    type: 'object', additionalProperties: false, default: {},
+    description: 'Builds of external engines, which `svc engine add` brings.',
+    properties: {
+      url: {
+        type: 'string', format: 'uri', pattern: '^https?://[^@]+$',
+        default: 'https://api.github.com/repos/ggml-org/llama.cpp',
+        description: 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror that ' +
+          'answers /releases/tags/TAG as it does.'
+      }
+    }
+  }
+} as const
+
 /** The settings with their defaults. */
 export type ChatConfig = FromSchema<typeof config, true>

@@ -1,7 +1,7 @@
 import { InvocationService } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
 import { verbs } from './cli/verbs.js'
-import { config } from './config.js'
+import { config, settings } from './config.js'
 import { chatCapability, embeddingsCapability } from './descriptor.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
@@ -14,7 +14,7 @@ export const manifest = {
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
   requires: ['runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
-  config, routes,
+  config, settings, routes,
   errors: {
     context_length_exceeded: {
       status: 400,
@@ -38,6 +38,7 @@ export const manifest = {
       module: new URL('./llama/index.js', import.meta.url).href,
       backends: ['cuda', 'cpu'],
       external: true,
+      program: { name: 'llama-server', builds: 'llama.cpp' },
       batch: 16,
       overhead: 1.1,
       multiNode: true,

@@ -12,6 +12,8 @@ export const errors = {
     'details.suggestions names what would make it fit; `svc place MODEL --explain` shows the sums.'),
   no_connected_cycle: refused('Too few nodes are connected with each other in both directions.',
     'Lower min_nodes, or mend the links: `svc doctor` shows which dial fails.'),
+  engine_missing: refused('No node has the external program that the model runs on.',
+    '`svc engine add llama.cpp` brings it, on each node that is to run such models.'),
   spread_unsupported: refused('The engine does not spread a model over nodes in that way.',
     'Set min_nodes to 1, or instance_meta to details.engineSpreadsAs where that is not null.'),
   exclusions_removed_all: refused('The exclusions leave no node.', 'Exclude fewer nodes.'),

@@ -224,8 +224,9 @@ function detect (ctx: RunnersContext, { files, uid }: MachineParts): Detection {
     overrides: async () => await checkOverrides(files.env, uid),
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
-    engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external } }) =>
-      ({ name, backends, external })),
+    home: ctx.node.home,
+    engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external, program } }) =>
+      ({ name, backends, external, program })),
     log: ctx.log,
     clock: ctx.clock,
     raise: ctx.raise,

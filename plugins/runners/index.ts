@@ -67,7 +67,7 @@ export function createRunners (machine: MachineParts): Plugin {
         runners: assembly.runners,
         tasks: () => routing.tasks(),
         instanceFailures: () => failures.view(),
-        nodeResources: nodeResources(nodeId, detection.backends, ctx.config.rpc_for_every_user)
+        nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
       }
     }
   })

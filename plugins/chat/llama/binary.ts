@@ -33,8 +33,8 @@ const SERVER: Kind = {
   variable: 'SVC_LLAMA_SERVER_BIN',
   names: ['llama-server'],
   needed: ['--model', '--host', '--port', '--ctx-size', '--parallel', '--threads', '--api-key-file'],
-  absent: 'there is no llama-server in PATH: install llama.cpp, or set SVC_LLAMA_SERVER_BIN to the ' +
-    'absolute path of its llama-server, and restart svc',
+  absent: 'there is no llama-server in PATH: bring llama.cpp with `svc engine add llama.cpp`, or set ' +
+    'SVC_LLAMA_SERVER_BIN to the absolute path of its llama-server and restart svc',
   wrong: ['server of llama.cpp, or an old one', 'a newer llama-server']
 }
 const DONOR: Kind = {

@@ -40,9 +40,11 @@ export function modelFile ({ modelId, files }: ModelCard): string {
 export function llamaEngine (parts: EngineParts): EngineModule {
   return {
     async load (spec, env): Promise<EngineSession> {
-      const { card, directory, threads, backend, options } = spec
+      const { card, directory, threads, options } = spec
       if (options['lends'] === true) return await startDonor(spec, env, parts)
       const rpc = rpcOf(options)
+      // A build for a GPU that placement does not know of; alone only, since shares are of known devices.
+      const backend = options['gpu'] === true && rpc === null ? 'gpu' : spec.backend
       const model = join(directory, modelFile(card))
       const embeds = card.tasks.includes('embeddings')
       const sizes = sizesOf(spec, embeds)

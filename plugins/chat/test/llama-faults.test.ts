@@ -70,7 +70,7 @@ t.test('which program and which file', async (t) => {
   const path = process.env['PATH']
   process.env['PATH'] = directory
   t.teardown(() => { process.env['PATH'] = path })
-  await t.rejects(load(undefined), { message: /no llama-server in PATH: install llama\.cpp, or set / })
+  await t.rejects(load(undefined), { message: /no llama-server in PATH: .*svc engine add.*or set / })
 })
 
 t.test('the log of a loud server is bounded', async (t) => {

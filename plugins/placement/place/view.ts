@@ -10,8 +10,11 @@ import type { Rank } from './instance.js'
 
 /** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
-  const { backends, multiNode = false, meta, tensor = false, overhead, fixedBytes } = decl
-  return { multiNode, tensor, overhead, fixedBytes, backends, meta: meta === 'LlamaRpc' ? meta : 'Ring' }
+  const { backends, multiNode = false, meta, tensor = false, overhead, fixedBytes, program } = decl
+  return {
+    multiNode, tensor, overhead, fixedBytes, backends, builds: program?.builds,
+    meta: meta === 'LlamaRpc' ? meta : 'Ring'
+  }
 }
 
 /** What a view is made of, besides the facts. */
@@ -65,9 +68,15 @@ function factsOf (
       ? null
       : { total: gpu.vramTotalBytes, used: gpu.vramUsedBytes },
     backends: resources === null ? null : backendsOf(resources.backends, engines),
+    lacks: programsLacking(resources?.['engines']),
     participation: resources?.participation ?? null,
     lends: resources?.['rpcForEveryUser'] !== false
   }
+}
+
+/** The engines whose program the node says it does not have. */
+function programsLacking (engines: unknown): string[] {
+  return Object.entries((engines ?? {}) as object).flatMap(([name, found]) => found === null ? [name] : [])
 }
 
 /** Each engine with those of its backends that the node offers. */

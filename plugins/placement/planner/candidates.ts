@@ -102,6 +102,7 @@ function optionsOf (
   job: Job, node: NodeFacts, pending: boolean, view: ClusterView
 ): BackendOption[] {
   const { request: { card }, traits } = job
+  if (node.lacks?.includes(card.engine) === true) return []
   const told = node.backends === null ? traits.backends
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const untold = { ...node, memory: BOUNDLESS, vram: null }

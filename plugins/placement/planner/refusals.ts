@@ -52,6 +52,13 @@ export function noBackend (
   request: PlanRequest, traits: EngineTraits | null, survey: Survey | null
 ): Unplanned {
   const { modelId, engine, backends } = request.card
+  const without = (survey?.withoutBackend ?? []).filter(({ lacks = [] }) => lacks.includes(engine))
+  if (traits?.builds !== undefined && without.length > 0) {
+    const { builds } = traits
+    return unplanned('engine_missing', request, `Model ${modelId} runs on ${builds}, which is not on ` +
+      `${named(without)}: \`svc engine add ${builds}\` there brings it.`,
+    { engine, nodes: without.map(idOf), command: `svc engine add ${builds}` })
+  }
   const nodes = (survey?.withoutBackend ?? []).map((node) => ({
     ...idOf(node),
     backends: node.backends !== null && Object.hasOwn(node.backends, engine) ? node.backends[engine] : []

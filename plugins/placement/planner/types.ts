@@ -30,6 +30,8 @@ export interface NodeFacts {
   vram: { total: number, used: number } | null
   /** Engine name to the backends this node can run it on. */
   backends: Readonly<Record<string, readonly string[]>> | null
+  /** Engines whose external program is not there. */
+  lacks?: readonly string[]
   /** Model id to the bytes of it that lie on this node already. */
   stagedBytes: ReadonlyMap<string, number>
   /** Only `full` nodes run models. */
@@ -47,6 +49,8 @@ export interface EngineTraits extends MemoryTraits {
   tensor: boolean
   /** Best first. */
   backends: readonly string[]
+  /** What `svc engine add` brings its program as, where it drives one. */
+  builds?: string | undefined
 }
 
 /** Memory of one node that is spoken for, or about to come back. `backend` says which memory. */
@@ -100,8 +104,8 @@ export interface Plan {
  * if the nodes that have not told yet turn out to have enough.
  */
 export const REFUSALS = [
-  'tensor_unsupported', 'too_few_layers', 'no_backend', 'exclusions_removed_all', 'spread_unsupported',
-  'tensor_indivisible', 'no_connected_cycle', 'insufficient_memory', 'info_pending'
+  'tensor_unsupported', 'too_few_layers', 'no_backend', 'engine_missing', 'exclusions_removed_all',
+  'spread_unsupported', 'tensor_indivisible', 'no_connected_cycle', 'insufficient_memory', 'info_pending'
 ] as const
 export type RefusalReason = typeof REFUSALS[number]
 

@@ -159,7 +159,8 @@ function someTraits (random: Random): EngineTraits {
     tensor: random() < 0.8,
     overhead: oneOf(random, [1.3, 1.1]),
     backends: oneOf(random, [['cuda', 'cpu'], ['cpu', 'cuda']]),
-    meta: random() < 0.2 ? 'LlamaRpc' : 'Ring'
+    meta: random() < 0.2 ? 'LlamaRpc' : 'Ring',
+    builds: random() < 0.5 ? 'lm.cpp' : undefined
   }
 }
 
@@ -173,6 +174,7 @@ function someNode (random: Random, id: string): NodeFacts {
     backends: random() < 0.05
       ? null
       : { lm: oneOf(random, [['cpu'], ['cpu'], ['cpu', 'cuda'], ['cuda'], ['odd', 'cpu'], []]) },
+    ...random() < 0.1 ? { lacks: ['lm'] } : {},
     stagedBytes: new Map(random() < 0.3 ? [['acme/x', Math.floor(random() * 3) * GIB]] : []),
     participation: random() < 0.9 ? 'full' : oneOf(random, ['management', 'management', null])
   })

@@ -72,6 +72,7 @@ function relaxed (reason: RefusalReason, request: PlanRequest, view: ClusterView
       return { request: { ...request, card: { ...model, supportsTensor: true } }, view: { ...view, engines } }
     case 'too_few_layers':
       return { request: { ...request, card: { ...model, nLayers: request.minNodes } }, view }
+    case 'engine_missing':
     case 'no_backend': {
       const [spare] = [node('spare', 0, { backends: { [model.engine]: model.backends } })]
       return { request, view: { ...view, engines, nodes: [...view.nodes, spare] } }

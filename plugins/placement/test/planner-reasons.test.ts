@@ -60,6 +60,12 @@ const rows: Row[] = [{
   reason: 'no_backend',
   message: /^No node can run acme\/x: engine lm needs one of cuda\.$/
 }, {
+  what: 'no node has the program of the engine',
+  view: view(three.map((one) => ({ ...one, lacks: ['lm'] })),
+    { engines: { lm: { ...lm, builds: 'lm.cpp' } } }),
+  reason: 'engine_missing',
+  message: /^Model acme\/x runs on lm\.cpp, which is not on a, b, c: `svc engine add lm\.cpp` there/
+}, {
   what: 'only management nodes',
   view: view([node('a', 50, { participation: 'management' })]),
   reason: 'no_backend',

@@ -9,10 +9,11 @@ import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'
 import { opensPorts, roleOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
-import { chooseBackend, declaredBackend, runtimesFor } from '../machine/backends.js'
+import { chooseBackend, declaredBackend, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes } from '../machine/memory.js'
+import type { Program } from '../machine/programs.js'
 import { readable } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
 import { modelOf } from './copies.js'
@@ -34,7 +35,7 @@ export interface LaunchParts {
   bundle: Bundle
   /** Files of models; absent where the plugin `staging` is off. */
   models: Models | undefined
-  detection: Pick<Detection, 'runtimes' | 'binary'>
+  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<Drivers, 'prepare' | 'plan'>
   leases: Pick<ModelLeases, 'take'>
@@ -66,13 +67,23 @@ export function backendOf (
 ): BackendChoice | null {
   const engine = bundle.engine(card.engine)
   if (engine === undefined) return null
+  const { name, decl: { backends, program } } = engine
+  const found = detection.programs()[name]
+  if (found === null && program !== undefined) return programMissing(name, program)
+  const build = builtFor(found)
   return chooseBackend({
-    engine: engine.name,
-    offers: engine.decl.backends.filter((name) => card.backends.includes(name)),
+    engine: name,
+    // A build for something else has no CUDA in it.
+    offers: backends.filter((one) => card.backends.includes(one))
+      .filter((one) => one !== 'cuda' || build === undefined || build === one),
     declared: declaredBackend(config.backends, engine.name),
     runtimes: runtimesFor(engine.decl, detection.runtimes)
   })
 }
+
+/** What the build in use was made for; undefined where no build of svc's is in use. */
+const builtFor = (program: BinaryOverride | Program | null | undefined): string | undefined =>
+  program != null && 'build' in program ? program.build.backend : undefined
 
 /**
  * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors, and tells
@@ -116,7 +127,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const contextLength = contextIn(parts, assignment)
   const options = {
-    ...optionsOf(config, engine.name), ...programs(parts, engine, role), ...planned(parts, runnerId, role)
+    ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
+    ...planned(parts, runnerId, role)
   }
   return {
     runnerId,
@@ -174,14 +186,22 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
  * LaunchError `no_backend`.
  */
 function programs (
-  { detection: { binary } }: LaunchParts, { name, decl }: RegisteredEngine, role: Role | null
+  { detection }: LaunchParts,
+  { engine: { name, decl }, role, choice }:
+  { engine: RegisteredEngine, role: Role | null, choice: BackendChoice }
 ): Record<string, unknown> {
   if (decl.external !== true) return {}
-  const server = binary(name)
-  if (role?.kind !== 'donor') return server === undefined ? {} : { serverBinary: usable(server) }
-  const donor = decl.donor === undefined ? undefined : binary(decl.donor)
+  const server = detection.binary(name)
+  const program = detection.programs()[name]
+  // An operator's word for a backend counts more than what the build was made for.
+  const declared = choice.backend !== null && choice.declared
+  const gpu = !declared && ['metal', 'vulkan'].includes(builtFor(program) ?? '')
+  const built = program != null && 'build' in program
+    ? { serverBinary: program.path, ...gpu ? { gpu } : {} } : {}
+  if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
+  const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.
-  const beside = server?.problem === null ? { serverBinary: server.path } : {}
+  const beside = server?.problem === null ? { serverBinary: server.path } : built
   return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 

@@ -1,10 +1,12 @@
 import { realpath, stat } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
+import type { ProgramDecl } from './programs.js'
 import type { Runtimes } from './runtimes.js'
 
 /** The backend an engine will use, or why there is none. */
 export type BackendChoice =
-  { backend: string, declared: boolean } | { backend: null, problem: string, remedy: string }
+  { backend: string, declared: boolean } |
+  { backend: null, problem: string, remedy: string, code?: 'engine_missing' }
 
 /** What the choice depends on: the engine's offer, the configuration and what was found here. */
 interface BackendQuery {
@@ -37,6 +39,17 @@ export function chooseBackend ({ engine, offers, declared, runtimes }: BackendQu
     backend: null,
     problem: `engine ${engine} offers ${offers.join(', ')}, none of which is found here`,
     remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml to use it all the same, and restart.`
+  }
+}
+
+/** Said of an engine whose program is not on a node. */
+export function programMissing (engine: string, { name, builds }: ProgramDecl): BackendChoice {
+  return {
+    backend: null,
+    code: 'engine_missing',
+    problem: `engine ${engine} needs ${name}, which is not here`,
+    remedy: `Bring it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to the ` +
+      'absolute path of one, and restart.'
   }
 }
 

@@ -2,7 +2,9 @@ import type { Caller, Context, Logger, Machine } from '../../../kernel/index.js'
 import { declaredBackend, overrideVariable } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import { findConflict } from './conflicts.js'
-import type { ConflictCode, Observation } from './conflicts.js'
+import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
+import { findProgram } from './programs.js'
+import type { Program, ProgramDecl } from './programs.js'
 import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
@@ -11,7 +13,10 @@ import type { RuntimeFiles, Runtimes } from './runtimes.js'
 /** GPUs are looked for this long after the start, so as not to delay the first model. */
 const GPU_DELAY_MS = 1_000
 
-interface DetectionParts extends Pick<Observation, 'declared' | 'engines'> {
+interface DetectionParts extends Pick<Observation, 'declared'> {
+  engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
+  /** Of the node. */
+  home: string
   files: RuntimeFiles
   gpus: Machine['gpus']
   overrides (): Promise<BinaryOverride[]>
@@ -32,6 +37,8 @@ export interface Detection {
   backends (): string[]
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
+  /** By engine: the program it drives here, looked for anew; null where there is none. */
+  programs (): Record<string, BinaryOverride | Program | null>
   stop (): void
 }
 
@@ -69,6 +76,7 @@ export function startDetection (parts: DetectionParts): Detection {
     probed,
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
+    programs: () => programsOf(parts, seen),
     backends: () => offered(seen),
     stop () {
       stopped = true
@@ -105,12 +113,36 @@ function offered ({ runtimes: { cuda, nvidiaDevice, webgpu }, gpus, declared }: 
   return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
 }
 
-/** What the kernel shows under nodeResources, with this node's backends and whether it may share a model. */
+/** Engines that say which program they drive; what a variable names counts, usable or not. */
+function programsOf (
+  { engines, home, files: { env } }: DetectionParts, { binaries }: Observation
+): Record<string, BinaryOverride | Program | null> {
+  const driving = engines.flatMap(({ name, program }) => program === undefined ? [] : [{ name, program }])
+  return Object.fromEntries(driving.map(({ name, program }) => {
+    const named = binaries.find(({ variable }) => variable === overrideVariable(name))
+    return [name, named ?? findProgram({ home, env }, program)]
+  }))
+}
+
+/**
+ * What the kernel shows under nodeResources, with this node's backends, the programs of its engines, and
+ * whether it may share a model.
+ */
 export function nodeResources (
-  nodeId: string, backends: () => string[], rpcForEveryUser: boolean
+  nodeId: string, { backends, programs }: Pick<Detection, 'backends' | 'programs'>, rpcForEveryUser: boolean
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, Record<string, unknown>>
-    return { ...nodes, [nodeId]: { ...nodes[nodeId], backends: backends(), rpcForEveryUser } }
+    const engines = Object.fromEntries(Object.entries(programs()).map(([name, one]) => [name, shown(one)]))
+    return { ...nodes, [nodeId]: { ...nodes[nodeId], backends: backends(), engines, rpcForEveryUser } }
   }
+}
+
+/** Without paths, which tell of the machine. */
+function shown (program: BinaryOverride | Program | null): object | null {
+  if (program === null) return null
+  if ('variable' in program) return { from: 'variable', usable: program.problem === null }
+  if (program.from === 'path') return { from: 'path' }
+  const { build: { tag, backend, devices } } = program
+  return { from: 'build', tag, backend, devices }
 }

@@ -80,8 +80,11 @@ interface Source {
   copies (modelId: string): readonly ModelCopy[] | undefined
   failure (instanceId: string): InstanceFailure | undefined
   /** What other live nodes offer; only a report asks. */
-  backends: ReadonlySet<string>
+  offers: readonly Offers[]
 }
+
+/** Backends of a node, and by engine the program that it drives: null where there is none. */
+interface Offers { backends?: readonly string[], engines?: Readonly<Record<string, unknown>> }
 
 interface Question extends Look { modelId: string, capability: string | null }
 
@@ -137,7 +140,7 @@ export class Availability {
       lost: (nodeId) => isLost(this.#nodes(), nodeId),
       copies: (id) => models?.copies(id),
       failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
-      backends: new Set()
+      offers: []
     }, { modelId, capability, ...look })).broken
   }
 
@@ -152,7 +155,7 @@ export class Availability {
       lost: (nodeId) => isLost(nodes, nodeId),
       copies: (id) => copies === undefined ? undefined : copies.get(id) ?? [],
       failure: (id) => failures.get(id),
-      backends: await this.#backendsElsewhere(nodes)
+      offers: await this.#offersElsewhere(nodes)
     }
     return (modelId, capability) => {
       const instances = placed.of(modelId)
@@ -167,12 +170,13 @@ export class Availability {
     return new Map(all.reverse().map(({ value }) => [value.instanceId, value]))
   }
 
-  async #backendsElsewhere (nodes: ReadonlyMap<string, NodeView>): Promise<ReadonlySet<string>> {
+  /** What other live nodes run models with. */
+  async #offersElsewhere (nodes: ReadonlyMap<string, NodeView>): Promise<readonly Offers[]> {
     const { self, state } = this.#parts
     const { nodeResources = {} } = (await state?.read() ?? {}) as
-      { nodeResources?: Readonly<Record<string, { backends?: readonly string[] }>> }
+      { nodeResources?: Readonly<Record<string, Offers>> }
     const others = [...nodes.values()].filter(({ nodeId, live }) => live && nodeId !== self.nodeId)
-    return new Set(others.flatMap(({ nodeId }) => nodeResources[nodeId]?.backends ?? []))
+    return others.flatMap(({ nodeId }) => nodeResources[nodeId] ?? [])
   }
 
   #nodes (): ReadonlyMap<string, NodeView> {
@@ -247,10 +251,11 @@ export class Availability {
   }
 
   /** Whether another live node runs the model or could. Only a node that has the engine can tell. */
-  #elsewhere ({ backends }: Source, { runners }: Question, card: ModelCard | null): boolean {
+  #elsewhere ({ offers }: Source, { runners }: Question, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
-    const offers = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
-    return offers.some((name) => card!.backends.includes(name) && backends.has(name))
+    const known = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
+    return offers.some(({ backends = [], engines }) => engines?.[card?.engine ?? ''] !== null &&
+      known.some((name) => card!.backends.includes(name) && backends.includes(name)))
   }
 }
 

@@ -165,7 +165,7 @@ function backendLink ({ backend, card, elsewhere }: ChainFacts): Found {
   return backend === null
     ? bad('plugin_off', `no enabled plugin brings its engine ${card?.engine ?? ''}`,
         'Enable the plugin with `svc plugin enable NAME` (`svc plugin ls` lists them) and restart.')
-    : bad('backend_missing', backend.problem, backend.remedy)
+    : bad(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
 }
 
 function placementLink (

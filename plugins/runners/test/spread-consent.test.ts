@@ -25,7 +25,8 @@ function launched (instance: Instance, nodeId: string, agreed: boolean): unknown
       rpc_for_every_user: agreed
     },
     models: undefined,
-    detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined },
+    detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined,
+      programs: () => ({}) },
     instances: { get: () => instance },
     drivers: { prepare: async () => {}, plan: () => null },
     logs: { output: quiet }

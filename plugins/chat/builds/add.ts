@@ -1,0 +1,232 @@
+/** Brings a build of llama.cpp into the home: whole under its name, or not at all. */
+import { execFile } from 'node:child_process'
+import { chmod, mkdir, readdir, rename, statfs, writeFile } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { BUILD_FILE, buildsFolder, buildsOf, buildText } from '../../runners/service.js'
+import type { Build } from '../../runners/service.js'
+import { diskError, digestOf, download } from './download.js'
+import { openWorkplace } from './folder.js'
+import type { Workplace } from './folder.js'
+import {
+  assetsFor, backendFor, BuildError, checked, KNOWN_TAG, readName, readRelease, reasonOf, tagFor
+} from './release.js'
+import type { Asset, BuildBackend, Machine, Source } from './release.js'
+import { unpack } from './unpack.js'
+
+export const ENGINE = 'llama.cpp'
+const SERVER = 'llama-server'
+const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
+const TRIAL_MS = 60_000
+/** What an archive takes on the disk with what comes out of it; that was seen to be 2.6 times as large. */
+const GROWTH = 5
+
+/** What is to be added, and where. */
+export interface AddParts extends Source {
+  home: string
+  machine: Machine
+  /** An NVIDIA GPU is there. */
+  nvidia: boolean
+  tag?: string | undefined
+  backend?: string | undefined
+  /** Archives on this machine, in place of a release; that with the programs first. */
+  files: readonly string[]
+  /** For a trial of the program. */
+  env: Readonly<Record<string, string | undefined>>
+  now (): Date
+  /** Free bytes on the disk of a folder. */
+  free? (folder: string): Promise<number>
+  /** Told how far an archive is. */
+  progress (name: string, bytes: number, total: number): void
+}
+
+/** A build; `added` is false for one that was there, which is now the one in use. */
+export interface Added { build: Build, added: boolean }
+
+/** Adds a build, or chooses one that is there. @throws BuildError */
+export async function addBuild (parts: AddParts): Promise<Added> {
+  const { home, files } = parts
+  const { tag, backend } = files.length > 0 ? namedBy(files[0]!, parts) : {
+    tag: tagFor(parts.tag ?? KNOWN_TAG), backend: backendFor(parts.backend, parts.machine, parts.nvidia)
+  }
+  const builds = buildsFolder(home, ENGINE)
+  await mkdir(builds, { recursive: true, mode: 0o700 }).catch((error: unknown) => { throw diskError(error) })
+  const name = `${tag}-${backend}`
+  const there = buildsOf(home, ENGINE).find((build) => build.name === name)
+  if (there !== undefined) return await choose(there, parts)
+  const work = await openWorkplace(builds)
+  let keep = true
+  try {
+    const archives = files.length > 0 ? await given(files)
+      : await fetched(parts, { tag, backend, work, builds })
+    keep = false
+    const folder = await unpacked(archives.map(({ file }) => file), work, parts)
+    const build: Build = {
+      name, folder: join(builds, name), tag, backend, usedSince: parts.now().toISOString(),
+      digests: archives.map(({ digest }) => digest), devices: await tried(folder, parts)
+    }
+    await writeFile(join(folder, BUILD_FILE), buildText(build), { mode: 0o600 })
+    return { build, added: await placed(folder, build, home) }
+  } catch (error) {
+    // What fills the disk does not stay.
+    const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException
+    keep &&= code !== 'ENOSPC' && code !== 'EDQUOT'
+    throw error
+  } finally {
+    await work.leave(keep)
+  }
+}
+
+/** What the name of an archive says, or the options do. @throws BuildError */
+function namedBy (file: string, { tag, backend, machine, nvidia }: AddParts) {
+  const name = readName(basename(file))
+  const says = tag ?? name?.tag
+  const built = backend ?? name?.backend
+  if (says !== undefined && built !== undefined) {
+    return { tag: tagFor(says), backend: backendFor(built, machine, nvidia) }
+  }
+  throw new BuildError(`${basename(file)} is not called as an archive of llama.cpp is: say what it is with ` +
+    '--build TAG and --backend', { wrong: true })
+}
+
+/** Makes a build that is there the one in use. @throws BuildError where it is from other archives */
+async function choose (there: Build, { files, now }: AddParts): Promise<Added> {
+  if (files.length > 0) {
+    const digests = await Promise.all(files.map(digestOf))
+    if (digests.join() !== there.digests.join()) {
+      throw new BuildError(`${there.name} is there already, from other archives: remove it first, with ` +
+        `\`svc engine rm ${ENGINE} ${there.name}\``)
+    }
+  }
+  const build = { ...there, usedSince: now().toISOString() }
+  const file = join(there.folder, BUILD_FILE)
+  const aside = `${file}.${process.pid}`
+  await writeFile(aside, buildText(build), { mode: 0o600 }).then(async () => { await rename(aside, file) })
+    .catch((error: unknown) => { throw diskError(error) })
+  return { build, added: false }
+}
+
+interface Archive { file: string, digest: string }
+
+async function given (files: readonly string[]): Promise<Archive[]> {
+  return await Promise.all(files.map(async (file) => {
+    const digest = await digestOf(file).catch((error: unknown) => {
+      throw new BuildError(`${file} cannot be read: ${reasonOf(error)}`, { wrong: true, cause: error })
+    })
+    return { file, digest }
+  }))
+}
+
+/** Downloads the archives of a release. @throws BuildError */
+async function fetched (
+  parts: AddParts,
+  { tag, backend, work, builds }: { tag: string, backend: BuildBackend, work: Workplace, builds: string }
+): Promise<Archive[]> {
+  const { machine, signal, dispatcher, progress } = parts
+  const assets = assetsFor(await readRelease(parts, tag), tag, machine, backend).map(checked)
+  await fits(assets, builds, parts)
+  const archives: Archive[] = []
+  for (const asset of assets) {
+    const file = await work.part(asset.digest)
+    const onBytes = (bytes: number): void => { progress(asset.name, bytes, asset.size) }
+    await download(asset, file, { signal, dispatcher, onBytes })
+    archives.push({ file, digest: asset.digest })
+  }
+  return archives
+}
+
+/** @throws BuildError before a byte is fetched that has no room */
+async function fits (
+  assets: readonly Asset[], folder: string, { free = freeBytes }: Pick<AddParts, 'free'>
+): Promise<void> {
+  const needed = GROWTH * assets.reduce((sum, { size }) => sum + size, 0)
+  const room = await free(folder)
+  if (room >= needed) return
+  throw new BuildError(`the disk of the home is too full: the build needs up to ${mib(needed)} MiB, and ` +
+    `${mib(room)} MiB are free`, { cause: { code: 'ENOSPC' } })
+}
+
+const mib = (bytes: number): number => Math.ceil(bytes / 2 ** 20)
+
+async function freeBytes (folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+/** Unpacks the archives: the folder with the programs, what the others have beside. @throws BuildError */
+async function unpacked (
+  files: readonly string[], work: Workplace, { signal }: AddParts
+): Promise<string> {
+  const folders: string[] = []
+  for (const [i, file] of files.entries()) {
+    const folder = await work.folder(String(i))
+    await unpack(file, folder, signal)
+    folders.push(folder)
+  }
+  const [main, ...others] = folders
+  const server = (await filesIn(main!)).find((file) => basename(file) === SERVER)
+  if (server === undefined) throw new BuildError(`the archive has no ${SERVER}: it is no build of llama.cpp`)
+  const folder = dirname(server)
+  for (const library of (await Promise.all(others.map(filesIn))).flat()) {
+    await rename(library, join(folder, basename(library)))
+  }
+  // A ZIP archive made elsewhere may not say what can be run.
+  for (const name of PROGRAMS) await chmod(join(folder, name), 0o755).catch(() => {})
+  await chmod(folder, 0o755)
+  return folder
+}
+
+async function filesIn (folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
+}
+
+/** Starts the program once: the devices that it finds. @throws BuildError where it does not start here */
+async function tried (folder: string, { env, signal }: AddParts): Promise<string[]> {
+  const known = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
+  const run = async (flag: string): Promise<string> => {
+    const { stdout, stderr } = await promisify(execFile)(join(folder, SERVER), [flag], {
+      signal, timeout: TRIAL_MS, killSignal: 'SIGKILL',
+      env: Object.fromEntries(known.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]))
+    })
+    return `${stdout}\n${stderr}`
+  }
+  await run('--version').catch((error: unknown) => {
+    if (signal.aborted) throw error
+    const said = `${(error as { stderr?: string }).stderr ?? ''} ${(error as Error).message}`
+    const short = said.replace(/\s+/g, ' ').trim().slice(0, 300)
+    throw new BuildError(`this build does not start on this machine: ${short}`)
+  })
+  // Old builds do not know it.
+  const devices = await run('--list-devices').catch(() => '')
+  return readDevices(devices)
+}
+
+/** The devices that a server lists. Pure. */
+export function readDevices (text: string): string[] {
+  const [, list = ''] = text.split(/^Available devices:$/m)
+  return [...list.matchAll(/^ {2}([A-Za-z]+\d+: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
+}
+
+/** Gives a build its name at once; false where another add was earlier. @throws BuildError */
+async function placed (folder: string, build: Build, home: string): Promise<boolean> {
+  try {
+    await rename(folder, build.folder)
+    return true
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'ENOTEMPTY' && code !== 'EEXIST') throw diskError(error)
+    if (buildsOf(home, ENGINE).some(({ name }) => name === build.name)) return false
+    throw new BuildError(`${build.folder} is there and is no build: remove it, and try again`)
+  }
+}
+
+/** Removes a build, at once as others see it. */
+export async function removeBuild ({ folder, name }: Build): Promise<void> {
+  const work = await openWorkplace(dirname(folder))
+  try {
+    await rename(folder, join(await work.folder(name), 'old'))
+  } finally {
+    await work.leave(false)
+  }
+}

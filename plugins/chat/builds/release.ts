@@ -1,0 +1,163 @@
+/** Releases of llama.cpp: what their archives are called, where they are, and what their digests are. */
+import { fetch } from 'undici'
+import type { Dispatcher } from 'undici'
+
+/** Why a build could not be brought, in words for who asked; `wrong` where the question itself was. */
+export class BuildError extends Error {
+  readonly wrong: boolean
+  constructor (message: string, { wrong = false, cause }: { wrong?: boolean, cause?: unknown } = {}) {
+    super(message, { cause })
+    this.wrong = wrong
+  }
+}
+
+/** The release that is known to work: the build of llama.cpp 0.5.0, with whose source test/llama runs. */
+export const KNOWN_TAG = 'b11146'
+const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
+export type BuildBackend = (typeof BACKENDS)[number]
+
+/** A machine that builds are made for, in Node's words. */
+export interface Machine { platform: string, arch: string }
+
+/** One archive of a release. */
+export interface Asset {
+  name: string
+  url: string
+  size: number
+  /** `sha256:` and 64 hex digits. */
+  digest: string
+}
+
+const SYSTEMS: Readonly<Record<string, string>> = { linux: 'ubuntu', darwin: 'macos' }
+const MOST_JSON_BYTES = 4 * 2 ** 20
+const MOST_BYTES = 4 * 2 ** 30
+
+/** The backend that is meant. @throws BuildError for one that is not built for the machine */
+export function backendFor (given: string | undefined, machine: Machine, nvidia: boolean): BuildBackend {
+  const { platform, arch } = machine
+  if (SYSTEMS[platform] === undefined || !['x64', 'arm64'].includes(arch)) {
+    throw new BuildError(`there is no build of llama.cpp for ${platform} on ${arch}: compile it, and set ` +
+      'SVC_LLAMA_SERVER_BIN to its llama-server')
+  }
+  const usual = platform === 'darwin' ? arch === 'arm64' ? 'metal' : 'cpu' : nvidia ? 'cuda' : 'cpu'
+  const backend = BACKENDS.find((one) => one === (given ?? usual))
+  const there: readonly BuildBackend[] = platform === 'linux' ? ['cpu', 'vulkan', 'cuda']
+    : arch === 'arm64' ? ['cpu', 'metal'] : ['cpu']
+  if (backend !== undefined && there.includes(backend)) return backend
+  throw new BuildError(`--backend ${given ?? usual}: for this machine there is ${there.join(', ')}`,
+    { wrong: true })
+}
+
+/** A tag as llama.cpp's releases have them. @throws BuildError */
+export function tagFor (given: string): string {
+  if (/^b[1-9]\d{0,8}$/.test(given)) return given
+  throw new BuildError(`--build ${given}: expected a tag such as ${KNOWN_TAG}`, { wrong: true })
+}
+
+const ENDING = 'tar\\.gz'
+const OFFICIAL =
+  new RegExp(`^llama-(b\\d+)-bin-(ubuntu|macos)-(?:(vulkan|cuda-[\\d.]+)-)?(x64|arm64)\\.${ENDING}$`)
+
+/** What the name of an official archive says. Null for another name. Pure. */
+export function readName (name: string): { tag: string, backend: BuildBackend | undefined } | null {
+  const found = OFFICIAL.exec(name)
+  if (found === null) return null
+  const [, tag, system, built, arch] = found
+  const plain = system === 'macos' && arch === 'arm64' ? 'metal' : 'cpu'
+  return { tag: tag!, backend: BACKENDS.find((one) => one === (built ?? plain).split('-')[0]) }
+}
+
+/**
+ * The archives of a release that make up a build: that with the programs first. Of several for CUDA the one
+ * for its oldest version, which asks for the least of the driver. Pure. @throws BuildError
+ */
+export function assetsFor (
+  assets: readonly Asset[], tag: string, { platform, arch }: Machine, backend: BuildBackend
+): Asset[] {
+  const variant = backend === 'cuda' ? 'cuda-(\\d+\\.\\d+)-' : backend === 'vulkan' ? 'vulkan-' : ''
+  const wanted = new RegExp(`^llama-${tag}-bin-${SYSTEMS[platform]!}-${variant}${arch}\\.${ENDING}$`)
+  const found = assets.flatMap((asset) => {
+    const match = wanted.exec(asset.name)
+    return match === null ? [] : [{ asset, version: Number(match[1] ?? 0) }]
+  }).sort((a, b) => a.version - b.version)
+  const main = found[0]?.asset
+  if (main === undefined) {
+    throw new BuildError(`release ${tag} of llama.cpp has no build for ${backend} on ${platform}, ${arch}`)
+  }
+  if (backend !== 'cuda') return [main]
+  // CUDA's own libraries, which go beside the programs.
+  const libraries = assets.find(({ name }) => name === `cudart-${main.name}`)
+  if (libraries === undefined) throw new BuildError(`release ${tag} has no cudart-${main.name}`)
+  return [main, libraries]
+}
+
+/** How a release is read. */
+export interface Source { base: string, signal: AbortSignal, dispatcher?: Dispatcher | undefined }
+
+/** The archives of a release, from the API that GitHub has. @throws BuildError */
+export async function readRelease ({ base, signal, dispatcher }: Source, tag: string): Promise<Asset[]> {
+  const url = `${base.replace(/\/+$/, '')}/releases/tags/${tag}`
+  const headers = { accept: 'application/vnd.github+json' }
+  const answer = await request(url, { signal, dispatcher, headers })
+  if (answer.status === 404) throw new BuildError(`there is no release ${tag} at ${base}`)
+  if (!answer.ok) {
+    const limit = answer.status === 403 || answer.status === 429
+    const why = limit ? ', which may be its limit for one hour' : ''
+    throw new BuildError(`${url} answers ${answer.status}${why}: ` +
+      'try again later, or download the archive elsewhere and add it with --from FILE')
+  }
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of answer.body ?? []) {
+    bytes += (chunk as Uint8Array).length
+    if (bytes > MOST_JSON_BYTES) throw new BuildError(`${url} answers more than ${MOST_JSON_BYTES} bytes`)
+    chunks.push(chunk as Uint8Array)
+  }
+  return readAssets(Buffer.concat(chunks).toString(), url)
+}
+
+/** The archives that a release names. Pure. @throws BuildError */
+export function readAssets (text: string, url: string): Asset[] {
+  let assets: unknown
+  try {
+    assets = (JSON.parse(text) as { assets?: unknown }).assets
+  } catch { /* said below */ }
+  if (!Array.isArray(assets)) throw new BuildError(`${url} is no release as GitHub's API tells it`)
+  return assets.flatMap((asset: Record<string, unknown>) => {
+    const { name, browser_download_url: from, size, digest } = asset
+    return typeof name === 'string' && typeof from === 'string' && typeof size === 'number'
+      ? [{ name, url: from, size, digest: typeof digest === 'string' ? digest : '' }] : []
+  })
+}
+
+/** An archive that may be downloaded. @throws BuildError for one without a digest, or too large */
+export function checked (asset: Asset): Asset {
+  if (!/^sha256:[0-9a-f]{64}$/.test(asset.digest)) {
+    throw new BuildError(`the release tells no SHA-256 of ${asset.name}, as old ones do not: take a newer ` +
+      'one with --build, or download it elsewhere and add it with --from FILE')
+  }
+  if (asset.size > 0 && asset.size <= MOST_BYTES) return asset
+  throw new BuildError(`${asset.name} is said to have ${asset.size} bytes`)
+}
+
+/** A GET that follows redirects, though not from https to http. @throws BuildError where nobody answers */
+export async function request (
+  url: string, { signal, dispatcher, headers }: Pick<Source, 'signal' | 'dispatcher'> &
+    { headers: Record<string, string> }
+): Promise<Awaited<ReturnType<typeof fetch>>> {
+  const answer = await fetch(url, { signal, headers: { 'user-agent': 'svc', ...headers },
+    ...dispatcher === undefined ? {} : { dispatcher } })
+    .catch((error: unknown) => {
+      if (signal.aborted) throw error
+      throw new BuildError(`${url} cannot be read: ${reasonOf(error)}`, { cause: error })
+    })
+  if (new URL(url).protocol !== 'https:' || new URL(answer.url).protocol === 'https:') return answer
+  await answer.body?.cancel()
+  throw new BuildError(`${url} leads to ${answer.url}, which is not https`)
+}
+
+/** The cause that fetch hides behind "fetch failed". */
+export function reasonOf (error: unknown): string {
+  const { message, cause } = error as Error
+  return cause instanceof Error && cause.message !== '' ? cause.message : message
+}

@@ -1,0 +1,7 @@
+/** For builds-crash.test.ts: `svc engine add` in a process of its own. */
+import { engine } from './builds-kit.js'
+
+const [home, ...words] = process.argv.slice(2) as [string, ...string[]]
+const { status, err } = await engine(home, words)
+process.stderr.write(err)
+process.exitCode = status

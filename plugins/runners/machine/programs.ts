@@ -1,0 +1,90 @@
+import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
+import { delimiter, isAbsolute, join } from 'node:path'
+
+/** What an engine says of the external program it drives. */
+export interface ProgramDecl {
+  /** Its name in PATH and in a build. */
+  readonly name: string
+  /** What `svc engine add` brings builds of. */
+  readonly builds: string
+}
+
+/** A build below `<home>/engines`, as its `build.json` says. */
+export interface Build {
+  /** Of its folder: `b11146-cpu`. */
+  name: string
+  folder: string
+  tag: string
+  backend: string
+  /** When it was added, or last chosen. The latest one is used. */
+  usedSince: string
+  /** Of its archives, with `sha256:` before each. */
+  digests: string[]
+  /** What it computes on besides the CPU, as it said itself when it was added. */
+  devices: string[]
+}
+
+/** The file in the folder of a build that says what it is. Without it, a folder is no build. */
+export const BUILD_FILE = 'build.json'
+const FORMAT = 1
+
+/** Where the builds of an engine lie, a folder for each. */
+export const buildsFolder = (home: string, builds: string): string => join(home, 'engines', builds)
+
+/** The builds of an engine in a home, the one that is used first. */
+export function buildsOf (home: string, builds: string): Build[] {
+  const folder = buildsFolder(home, builds)
+  return namesIn(folder).flatMap((name) => readBuild(join(folder, name), name) ?? [])
+    .sort((a, b) => b.usedSince.localeCompare(a.usedSince) || a.name.localeCompare(b.name))
+}
+
+/** The text of a build's file. */
+export function buildText ({ tag, backend, usedSince, digests, devices }: Build): string {
+  return `${JSON.stringify({ format: FORMAT, tag, backend, usedSince, digests, devices }, null, 2)}\n`
+}
+
+function namesIn (folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => !name.startsWith('.'))
+  } catch {
+    return []
+  }
+}
+
+function readBuild (folder: string, name: string): Build | null {
+  try {
+    const { format, tag, backend, usedSince, digests, devices } =
+      JSON.parse(readFileSync(join(folder, BUILD_FILE), 'utf8')) as Partial<Build> & { format?: unknown }
+    const words = [tag, backend, usedSince].every((word) => typeof word === 'string')
+    if (format !== FORMAT || !words || !Array.isArray(digests) || !Array.isArray(devices)) return null
+    return {
+      name, folder, tag: String(tag), backend: String(backend), usedSince: String(usedSince), digests, devices
+    }
+  } catch {
+    return null
+  }
+}
+
+/** The program that an engine drives here, where no variable names one. */
+export type Program = { from: 'path', path: string } | { from: 'build', path: string, build: Build }
+
+/** What is looked at. */
+interface Place { home: string, env: Readonly<Record<string, string | undefined>> }
+
+/** The program in PATH, else that of the build in use; null where there is none. */
+export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl): Program | null {
+  const found = (env['PATH'] ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
+    .map((folder) => join(folder, name)).find(runnable)
+  if (found !== undefined) return { from: 'path', path: found }
+  const [build] = buildsOf(home, builds)
+  return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
+}
+
+function runnable (path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,104 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { backendOf } from '../instances/launch.js'
+import type { LaunchParts } from '../instances/launch.js'
+import { nodeResources, startDetection } from '../machine/detection.js'
+import type { Detection } from '../machine/detection.js'
+import { buildsFolder, buildsOf, buildText, findProgram } from '../machine/programs.js'
+import { card } from './samples.js'
+
+const program = { name: 'llama-server', builds: 'llama.cpp' }
+const ENGINE = 'llama-server'
+
+interface TestCase { teardown (fn: () => unknown): void }
+
+function homeOf (t: TestCase): string {
+  const home = mkdtempSync(join(tmpdir(), 'svc-programs-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  return home
+}
+
+function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:00.000Z'): string {
+  const folder = join(buildsFolder(home, 'llama.cpp'), `b7-${backend}`)
+  mkdirSync(folder, { recursive: true })
+  const told = { tag: 'b7', backend, usedSince, digests: ['sha256:1'], devices: ['Test0: x'] }
+  writeFileSync(join(folder, 'build.json'), buildText({ name: '', folder, ...told }))
+  return folder
+}
+
+/** A node's look at itself. */
+async function look (
+  home: string, env: Record<string, string> = {}, nvidiaDevice = false
+): Promise<Detection> {
+  const detection = startDetection({
+    home, declared: {}, options: {}, clock: manualClock(), raise () {}, clear () {},
+    engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
+    log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
+    gpus: async () => ({ gpus: [], problems: [] }),
+    overrides: async () => Object.entries(env).flatMap(([variable, path]) =>
+      variable === 'PATH' ? [] : [{ variable, path, problem: 'does not exist' }]),
+    files: {
+      platform: 'linux', arch: 'x64', env, list: async () => nvidiaDevice ? ['nvidia0'] : [],
+      hasLibrary: async () => false, runtimeFolder: () => null
+    }
+  })
+  await detection.probed
+  return detection
+}
+
+const shown = (detection: Detection): unknown =>
+  (nodeResources('n', detection, false)({} as never) as { n: { engines: unknown } }).n.engines
+
+/** What the model of that engine would run on. */
+function choice (detection: Detection, backends: Record<string, string> = {}) {
+  const decl = { summary: '', module: '', backends: ['cuda', 'cpu'], external: true, program }
+  const bundle = { engine: () => ({ name: ENGINE, owner: 'x', decl }) } as unknown as LaunchParts['bundle']
+  const config = { backends } as LaunchParts['config']
+  const model = { ...card('acme/x'), engine: ENGINE, backends: ['cuda', 'cpu'] }
+  return backendOf({ bundle, config, detection }, model)
+}
+
+t.test('the build that was added or chosen last is used; what is none is passed over', async (t) => {
+  const home = homeOf(t)
+  addBuild(home, 'cpu', '2026-02-01T00:00:00.000Z')
+  const newest = addBuild(home, 'vulkan', '2026-03-01T00:00:00.000Z')
+  mkdirSync(join(buildsFolder(home, 'llama.cpp'), 'b8-cpu'))
+  writeFileSync(join(addBuild(home, 'odd'), 'build.json'), '{"format":2}')
+  t.strictSame(buildsOf(home, 'llama.cpp').map(({ name }) => name), ['b7-vulkan', 'b7-cpu'])
+  t.match(findProgram({ home, env: {} }, program), { from: 'build', path: join(newest, 'llama-server') })
+  t.equal(findProgram({ home: join(home, 'none'), env: {} }, program), null)
+})
+
+t.test('PATH counts more than a build, a variable more than both, usable or not', async (t) => {
+  const home = homeOf(t)
+  addBuild(home, 'cpu')
+  t.strictSame(shown(await look(home)),
+    { [ENGINE]: { from: 'build', tag: 'b7', backend: 'cpu', devices: ['Test0: x'] } })
+  writeFileSync(join(home, 'llama-server'), '')
+  chmodSync(join(home, 'llama-server'), 0o755)
+  t.strictSame(shown(await look(home, { PATH: `/none:${home}` })), { [ENGINE]: { from: 'path' } })
+  t.strictSame(shown(await look(home, { PATH: home, SVC_LLAMA_SERVER_BIN: '/none' })),
+    { [ENGINE]: { from: 'variable', usable: false } })
+})
+
+t.test('a node without the program does not offer the engine, until a build is added', async (t) => {
+  const home = homeOf(t)
+  const detection = await look(home)
+  t.strictSame(shown(detection), { [ENGINE]: null })
+  t.match(choice(detection), { backend: null, code: 'engine_missing', remedy: /`svc engine add llama\.cpp`/ })
+  addBuild(home, 'cpu')
+  t.match(choice(detection), { backend: 'cpu' })
+})
+
+t.test('a build without CUDA is not asked for it', async (t) => {
+  const home = homeOf(t)
+  addBuild(home, 'vulkan')
+  const detection = await look(home, {}, true)
+  t.match(choice(detection), { backend: 'cpu', declared: false })
+  addBuild(home, 'cuda', '2026-09-01T00:00:00.000Z')
+  t.match(choice(detection), { backend: 'cuda' })
+  t.match(choice(detection, { [ENGINE]: 'cpu' }), { backend: 'cpu', declared: true })
+})

@@ -1,0 +1,55 @@
+/** A node without llama.cpp gets a build while it runs; the build is a stand-in for llama-server. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { archiveOf, nameOf } from '../../plugins/chat/test/builds-kit.js'
+import { folder } from '../../plugins/chat/test/llama-kit.js'
+import { ask } from './http.js'
+import { fixture, startNode, svc } from './kit.js'
+
+const MODEL = 'test/gguf'
+const SCRIPT = fileURLToPath(new URL('../../plugins/chat/test/fixtures/llama-server.mjs', import.meta.url))
+const config = { plugins: {
+  gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
+  // The stand-in keeps its journal where no runner may write.
+  runners: { confine: false }
+} }
+
+t.test('a build that is added to a running node', { timeout: 120_000 }, async (t) => {
+  const directory = folder(t)
+  const journal = join(directory, 'journal')
+  writeFileSync(journal, '')
+  const server = '#!/bin/sh\ncase "$1" in --version|--list-devices) exit 0;; esac\n' +
+    `exec '${process.execPath}' '${SCRIPT}' '${JSON.stringify({ journal })}' "$@" "$0"\n`
+  const archive = join(directory, nameOf('b7'))
+  writeFileSync(archive, archiveOf('b7', { server }))
+  const node = await startNode(t, { config, ready: false })
+  const place = async () => await ask(node, '/place_instance',
+    { body: { model_id: MODEL, wait: true, timeout_seconds: 60 } })
+  const chat = async () => await ask(node, '/v1/chat/completions',
+    { body: { model: MODEL, messages: [{ role: 'user', content: 'Hello' }] } })
+  const engine = async (...words: string[]) => await svc(['engine', ...words, '--home', node.home])
+
+  t.match(await place(), { status: 400, json: { error: {
+    reason: 'engine_missing', details: { command: 'svc engine add llama.cpp' }
+  } } })
+  t.match((await chat()).text, 'svc engine add llama.cpp', 'so says a request')
+
+  const added = await engine('add', 'llama.cpp', '--from', archive, '--backend', 'cpu')
+  t.equal(added.status, 0, added.stderr)
+  const placed = await place()
+  t.equal(placed.status, 200, placed.text)
+  const answer = await chat()
+  t.equal(answer.status, 200, answer.text)
+  t.match((await ask(node, '/state')).json, { nodeResources: { [node.nodeId]: {
+    engines: { 'llama-server': { from: 'build', tag: 'b7', backend: 'cpu' } }
+  } } })
+
+  t.match(await engine('rm', 'llama.cpp', 'b7-cpu'), { status: 1, stderr: /b7-cpu is in use/ })
+  const { instances } = (await ask(node, '/state')).json as { instances: Record<string, unknown> }
+  const gone = await ask(node, `/instance/${Object.keys(instances)[0]!}`, { method: 'DELETE' })
+  t.equal(gone.status, 200, gone.text)
+  t.match(await engine('rm', 'llama.cpp', 'b7-cpu'), { status: 0 })
+  t.match(await place(), { status: 400, json: { error: { reason: 'engine_missing' } } })
+})
