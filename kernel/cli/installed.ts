@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { changeFile } from '../config/edit.js'
 import { saveConfigFile } from '../config/file.js'
-import { findSetting, resolveConfig } from '../config/resolve.js'
+import { findSetting } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
 import { arrange } from '../plugins/graph.js'
 import { readInstallation } from '../plugins/installation.js'
@@ -83,13 +83,6 @@ export function changeSetting (
     throw new CliError(exitCodes.failed, `cannot write ${path}: ${(error as Error).message}`)
   }
   return path
-}
-
-/** The value of a setting as svc.yaml and the variables of this run have it. */
-export async function readSetting (ctx: VerbContext, key: string): Promise<unknown> {
-  const installation = await installationOf(ctx)
-  const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
-  return config.entries(key).find(({ path }) => path === key)?.value
 }
 
 /** How a change to svc.yaml takes effect. */

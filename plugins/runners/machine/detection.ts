@@ -56,6 +56,12 @@ export function startDetection (parts: DetectionParts): Detection {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
   }
+  let found: ReturnType<Detection['programs']> | undefined
+  const programs: Detection['programs'] = () => {
+    // A report on all models asks for each of them, in one turn.
+    if (found === undefined) queueMicrotask(() => { found = undefined })
+    return found ??= programsOf(parts, seen)
+  }
   const probed = lookAtFiles().catch((error: unknown) => {
     log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
   })
@@ -76,7 +82,7 @@ export function startDetection (parts: DetectionParts): Detection {
     probed,
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
-    programs: () => programsOf(parts, seen),
+    programs,
     backends: () => offered(seen),
     stop () {
       stopped = true

@@ -90,6 +90,8 @@ t.test('a node without the program does not offer the engine, until a build is a
   t.strictSame(shown(detection), { [ENGINE]: null })
   t.match(choice(detection), { backend: null, code: 'engine_missing', remedy: /`svc engine add llama\.cpp`/ })
   addBuild(home, 'cpu')
+  t.match(choice(detection), { backend: null }, 'it is looked for once in a turn')
+  await null
   t.match(choice(detection), { backend: 'cpu' })
 })
 
@@ -99,6 +101,7 @@ t.test('a build without CUDA is not asked for it', async (t) => {
   const detection = await look(home, {}, true)
   t.match(choice(detection), { backend: 'cpu', declared: false })
   addBuild(home, 'cuda', '2026-09-01T00:00:00.000Z')
+  await null
   t.match(choice(detection), { backend: 'cuda' })
   t.match(choice(detection, { [ENGINE]: 'cpu' }), { backend: 'cpu', declared: true })
 })
