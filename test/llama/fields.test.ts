@@ -58,8 +58,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     t.ok(await repeats({ presence_penalty: 2 }) < plain)
     t.ok(await repeats({ frequency_penalty: 2 }) < plain)
     t.ok(await repeats({ frequency_penalty: -2, presence_penalty: -2 }) > plain)
-    const settings = (await server('/props'))['default_generation_settings'] as Payload
-    t.match(settings, { n_ctx: 256 })
+    t.match(await server('/props'), { default_generation_settings: { n_ctx: 256 } })
   })
 
   await t.test('a bias', async (t) => {

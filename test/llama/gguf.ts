@@ -138,6 +138,8 @@ export interface Made {
   script?: readonly string[]
   /** A text encoder; a decoder otherwise. */
   encoder?: boolean
+  /** How a decoder makes a vector of a text. */
+  pooling?: number
   shape?: Partial<Shape>
 }
 
@@ -154,7 +156,7 @@ function scripted (width: number, { size, ids, last }: Vocabulary): Record<strin
 
 /** Writes a model; gives the bytes of its file. */
 export function writeModel (
-  path: string, { vocabulary, template, script, encoder: encodes = false, shape }: Made
+  path: string, { vocabulary, template, script, encoder: encodes = false, pooling, shape }: Made
 ): number {
   const full = { ...SHAPE, ...shape }
   const words = vocabularyOf(vocabulary, script ?? [])
@@ -171,6 +173,7 @@ export function writeModel (
       ? { 'bert.attention.layer_norm_epsilon': { float: 1e-5 }, 'bert.attention.causal': false,
           'bert.pooling_type': 1 }
       : { 'llama.attention.layer_norm_rms_epsilon': { float: 1e-5 }, 'llama.vocab_size': size },
+    ...pooling === undefined ? {} : { [`${name}.pooling_type`]: pooling },
     ...template === undefined ? {} : { 'tokenizer.chat_template': template }
   }
   const all = [...Object.entries(own).map(([key, value]) => entry(key, value)), ...entries]

@@ -1,13 +1,15 @@
 /** What the tests with the real llama.cpp have in common: its programs, models, and an engine with them. */
 import '../../plugins/runners/test/process-plain-spawn.js'
-import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { request, type IncomingMessage } from 'node:http'
 import { dirname, join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { EngineSession, ModelCard } from '../../kernel/api/engine.js'
 import { cardOf, folder, notingEnv, type Noted, type TestCase } from '../../plugins/chat/test/llama-kit.js'
 import { llamaEngine } from '../../plugins/chat/llama/index.js'
-import type { Fields } from '../../plugins/chat/json.js'
 import { writeModel, type Made } from './gguf.js'
 
 /** The folder of the programs; run.mjs says it. */
@@ -58,16 +60,21 @@ export interface Real {
   deaths: string[]
   pid: number
   /** Asks the server itself. */
-  server: (path: string, body?: Fields) => Promise<Fields>
+  server: (path: string) => Promise<unknown>
+}
+
+/** What a server on the socket file of this folder answers. */
+async function told (path: string, key: string): Promise<unknown> {
+  const sent = request({ socketPath: 'llama.sock', path, headers: { authorization: `Bearer ${key}` } }).end()
+  const [answer] = await once(sent, 'response') as [IncomingMessage]
+  return await json(answer)
 }
 
 /** Loads a model in this process, in a working folder of its own: one at a time. */
 export async function loaded (
   t: TestCase, { directory, card }: Model, options: Record<string, unknown> = {}
 ): Promise<Real> {
-  const work = folder(t)
-  mkdirSync(work, { recursive: true })
-  process.chdir(work)
+  process.chdir(folder(t))
   const env = notingEnv()
   const deaths: string[] = []
   const engine = llamaEngine({
@@ -81,10 +88,7 @@ export async function loaded (
   const spec = { card, directory, backend: 'cpu', threads: 1, options: { serverBinary, ...options } }
   const session = await engine.load(spec, env)
   t.teardown(() => session.close?.())
-  const { client } = session as unknown as {
-    client: { json: (call: { path: string, body?: Fields }) => Promise<Fields> }
-  }
-  const server = async (path: string, body?: Fields): Promise<Fields> =>
-    await client.json({ path, ...body === undefined ? {} : { body } })
-  return { session, env, deaths, pid: Number(session.info()['serverPid']), server }
+  const { client: { key } } = session as unknown as { client: { key: string } }
+  return { session, env, deaths, pid: Number(session.info()['serverPid']), server: async (path) =>
+    await told(path, key) }
 }
