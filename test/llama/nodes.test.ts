@@ -34,7 +34,10 @@ async function started (t: Test, nodes: number): Promise<Cluster> {
   const config = { plugins: {
     stories: { module: plugin }, placement: { autoplace: [] }, runners: { rpc_for_every_user: true }
   } }
-  const env = { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), LLAMA_TEST_MODELS: pathToFileURL(`${models}/`).href }
+  const env = {
+    SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'),
+    LLAMA_TEST_MODELS: pathToFileURL(`${models}/`).href
+  }
   return await startCluster(t, { nodes, config, env, heartbeatMs: 2000 })
 }
 
