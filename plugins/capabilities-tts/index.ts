@@ -17,7 +17,8 @@ export default definePlugin({
     'onnx-tts': {
       summary: 'Piper (VITS) and Kokoro voices and the bundled voice on onnxruntime.',
       module: new URL('./engine/index.js', import.meta.url).href,
-      backends: ['cpu', 'cuda', 'webgpu']
+      backends: ['cpu', 'cuda', 'webgpu'],
+      fixedBytes: 176 * 2 ** 20
     }
   },
   models: { 'svc/voice-en': { folder: new URL('./voice/', import.meta.url).href } },

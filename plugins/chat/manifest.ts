@@ -31,7 +31,8 @@ export const manifest = {
       module: new URL('./engine/index.js', import.meta.url).href,
       backends: ['cpu', 'cuda', 'webgpu'],
       batch: 16,
-      overhead: 1.3
+      overhead: 1.3,
+      fixedBytes: 96 * 2 ** 20
     },
     'llama-server': {
       summary: 'Models in GGUF files, on an external llama.cpp server.',
@@ -41,6 +42,7 @@ export const manifest = {
       program: { name: 'llama-server', builds: 'llama.cpp' },
       batch: 16,
       overhead: 1.1,
+      fixedBytes: 88 * 2 ** 20,
       multiNode: true,
       meta: 'LlamaRpc',
       donor: 'llama-rpc-server'

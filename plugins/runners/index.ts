@@ -8,6 +8,7 @@ import { commandHandlers } from './instances/commands.js'
 import { createAnnouncer } from './instances/document.js'
 import { runnersFolder } from './instances/launch.js'
 import { nodeResources } from './machine/detection.js'
+import { memoryView } from './machine/memory.js'
 import { runtimeFiles } from './machine/runtimes.js'
 import { manifest } from './manifest.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
@@ -67,6 +68,7 @@ export function createRunners (machine: MachineParts): Plugin {
         runners: assembly.runners,
         tasks: () => routing.tasks(),
         instanceFailures: () => failures.view(),
+        nodeSystem: memoryView(nodeId, () => fleet.reports()),
         nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
       }
     }

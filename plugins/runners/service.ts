@@ -10,7 +10,7 @@ export { BUILD_FILE, buildsFolder, buildsOf, buildText, findProgram } from './ma
 export type { Build } from './machine/programs.js'
 export { runTask } from './routing/serve.js'
 export type { TaskRequest } from './routing/serve.js'
-export { bodyOf, changed, stateCard } from './instances/shapes.js'
+export { bodyOf, changed, partOf, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'
@@ -58,7 +58,10 @@ export interface RunnerReport {
   completedTaskCount: number
   /** Seconds since a real inference (warmup, request or canary) last succeeded; null when never. */
   secondsSinceForward: number | null
+  /** Resident memory of the process and of all that it has started. */
   rssBytes: number | null
+  /** Memory that placement counts for it; null where it could not even be made. */
+  estimatedBytes: number | null
   /**
    * How far it is confined: to the files it needs, to its rights, or not at all; null when it does not run.
    */

@@ -121,6 +121,9 @@ function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions):
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],
+    // Weights are often kept in another order than the file's: with the file mapped beside, they would count
+    // twice.
+    ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
     // An answer ends where the context does.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],

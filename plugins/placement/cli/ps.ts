@@ -1,11 +1,12 @@
 import { progressOf, runnerKind, SERVING } from '../progress/progress.js'
-import { partOf, ranksOf } from '../place/instance.js'
+import { ranksOf } from '../place/instance.js'
+import type { Rank } from '../place/instance.js'
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, partOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { nameOf, rankText } from './state.js'
-import type { SeenState } from './state.js'
+import type { RunnerMemory, SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 /** An instance as `svc ps` shows it. */
@@ -25,6 +26,9 @@ export interface PsRow {
   contextLength: number | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
+  /** What its runners have in memory, and what was counted for them, bytes; null where nothing tells. */
+  residentBytes: number | null
+  estimatedBytes: number | null
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
 
@@ -45,7 +49,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['MODEL', ({ modelId }) => modelId],
     ['NODES', ({ nodes }) => nodes.map(({ name }) => name).join(',') || '-'],
     ['STATE', (row) => plain(stateOf(state, row))],
-    ['MEM', ({ state: kind, memoryBytes }) => kind === 'waiting' ? '-' : showBytes(memoryBytes)],
+    ['MEM', ({ residentBytes }) => residentBytes === null ? '-' : showBytes(residentBytes)],
+    ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
@@ -71,7 +76,8 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, contextLength: null, memoryBytes: 0, nodes: []
+    drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null,
+    estimatedBytes: null, nodes: []
   }
 }
 
@@ -96,11 +102,20 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
       const { of, parts } = partOf(shard)
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
     }, 0),
+    residentBytes: memoryOf(state, ranks, 'residentBytes'),
+    estimatedBytes: memoryOf(state, ranks, 'estimatedBytes'),
     nodes: ranks.map(({ nodeId, runnerId }) => ({
       nodeId, name: nameOf(state, nodeId), runnerId,
       state: starting.get(nodeId) ?? runnerKind(state, runnerId)
     }))
   }
+}
+
+/** The sum over the ranks that tell it; null where none does. */
+function memoryOf (state: SeenState, ranks: readonly Rank[], key: keyof RunnerMemory): number | null {
+  const told = ranks.map(({ nodeId, runnerId }) =>
+    state.nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]?.[key] ?? null).filter((bytes) => bytes !== null)
+  return told.length === 0 ? null : told.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil }: PsRow): string {

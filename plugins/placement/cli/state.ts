@@ -1,9 +1,13 @@
 import { plain } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
+/** Bytes of one runner; null where nothing tells. */
+export interface RunnerMemory { residentBytes: number | null, estimatedBytes: number | null }
+
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates {
   nodeIdentities: Record<string, { friendlyName: string | null }>
+  nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
 }
 
 /** What people call the node; its id when it has no name or is gone. */

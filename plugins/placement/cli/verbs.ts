@@ -25,7 +25,7 @@ export const verbs = {
     load: () => import('./place.js')
   },
   ps: {
-    summary: 'list the instances, and what waits for a place: model, nodes, state, memory of the weights',
+    summary: 'list the instances, and what waits for a place: model, nodes, state, memory',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
     load: () => import('./ps.js')
   },

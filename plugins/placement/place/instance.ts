@@ -1,5 +1,5 @@
 import { contextOf } from '../../../kernel/index.js'
-import type { Caller, ModelCard, NodeReport, Part } from '../../../kernel/index.js'
+import type { Caller, ModelCard, NodeReport } from '../../../kernel/index.js'
 import type { Plan, PlanRank } from '../planner/types.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
@@ -127,12 +127,6 @@ export function ranksOf (instance: Instance): Rank[] {
     const [tag, shard] = Object.entries(runnerToShard[runnerId] ?? {})[0] ?? []
     return shard === undefined ? [] : [{ nodeId, runnerId, shard, tensor: tag === 'TensorShardMetadata' }]
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
-}
-
-/** The fraction of the model in a shard. A tensor rank has every layer, so its part is one of all ranks. */
-export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
-  const whole = endLayer - startLayer === nLayers
-  return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
 }
 
 /** The card of a shard, with sizes as plain bytes again. */

@@ -2,10 +2,10 @@ import { needOf } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { runnerKind } from '../progress/progress.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, partOf } from '../../runners/service.js'
 import type { Instance, Releasing } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
-import { cardOf, idOf, modelOf, partOf, ranksOf } from './instance.js'
+import { cardOf, idOf, modelOf, ranksOf } from './instance.js'
 import type { Rank } from './instance.js'
 
 /** What an engine can do, with defaults for what it does not declare. */

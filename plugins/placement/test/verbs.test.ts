@@ -1,6 +1,7 @@
 import t from 'tap'
 import { card, GIB, runnersAre } from './kit.js'
 import { bodyOf, stateCard } from '../../runners/service.js'
+import type { RunnerMemory } from '../cli/state.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const A = '11111111-1111-4111-8111-111111111111'
@@ -161,13 +162,25 @@ t.test('svc ps', async (t) => {
   runnersAre(state, A, { RunnerRunning: {} })
   runnersAre(state, B, { RunnerLoading: { layersLoaded: 1, totalLayers: 4 } })
   state.instanceFailures = [{ instanceId: C, errorCode: 'x', errorMessage: 'gone', affectedNodeIds: [] }]
+  const memory = (residentBytes: number | null, estimatedBytes: number): RunnerMemory =>
+    ({ residentBytes, estimatedBytes })
+  const [runnerA, runnerB] = [A, B].map((id) =>
+    bodyOf(state.instances[id]!).shardAssignments.nodeToRunner['id-n1']!) as [string, string]
+  state.nodeSystem = {
+    'id-n1': {
+      accelerator: null,
+      runnerMemory: { [runnerA]: memory(2 * GIB, 3 * GIB), [runnerB]: memory(null, GIB) }
+    }
+  }
   const ran = await node.run(['ps'])
-  t.equal(ran.out, 'INSTANCE                              MODEL  NODES  STATE           MEM       CONTEXT\n' +
-  `${A}  a/a    n1     ready           10.0 GiB  4096\n` +
-  `${B}  b/b    n1,n2  loads (1 of 4)  10.0 GiB  4096\n` +
-  `${C}  c/c    id-n3  failed: gone    10.0 GiB  4096\n`)
+  t.equal(ran.out,
+    'INSTANCE                              MODEL  NODES  STATE           MEM      COUNTED  CONTEXT\n' +
+    `${A}  a/a    n1     ready           2.0 GiB  3.0 GiB  4096\n` +
+    `${B}  b/b    n1,n2  loads (1 of 4)  -        1.0 GiB  4096\n` +
+    `${C}  c/c    id-n3  failed: gone    -        -        4096\n`)
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
-    { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB, contextLength: 4096,
+    { instanceId: A, modelId: 'a/a', state: 'ready', error: null, memoryBytes: 10 * GIB,
+      residentBytes: 2 * GIB, estimatedBytes: 3 * GIB, contextLength: 4096,
       nodes: [{ nodeId: 'id-n1', name: 'n1', state: 'RunnerRunning' }] },
     { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
     { state: 'failed', error: 'gone' }
@@ -181,7 +194,7 @@ t.test('svc ps', async (t) => {
     reason: 'rank_away', message: 'the rank on id-n2 is not ready', since
   } } })
   t.match((await node.run(['ps'])).out,
-    /waits since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +\d/,
+    /waits since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +- /,
     'and nothing is said of tries')
   const failed = { modelId: 'a/a', attemptId: 'x', errorMessage: 'lost' }
   state.downloads = { 'id-n1': [{ DownloadFailed: failed }] }
@@ -253,10 +266,10 @@ t.test('svc ps shows what is being stopped, what waits, and what was moved', asy
   state.waitingInstances = { w: waits('w', 'c/c'), [A]: waits(A, 'a/a') } as never
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
   t.equal((await node.run(['ps'])).out.replace(/ +/g, ' '), [
-    'INSTANCE MODEL NODES STATE MEM CONTEXT TTL REPLACES',
-    `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z 10.0 GiB 4096 - -`,
-    `${B} b/b n1 ready 10.0 GiB 4096 300 s old`,
-    'w c/c - WAITING: n1: too little. - - 60 s -', ''
+    'INSTANCE MODEL NODES STATE MEM COUNTED CONTEXT TTL REPLACES',
+    `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z - - 4096 - -`,
+    `${B} b/b n1 ready - - 4096 300 s old`,
+    'w c/c - WAITING: n1: too little. - - - 60 s -', ''
   ].join('\n'))
   t.match(JSON.parse((await node.run(['ps', '--json'])).out), { instances: [
     { state: 'draining', drainUntil: '2026-01-01T00:00:00.000Z', ttlSeconds: null },

@@ -233,6 +233,7 @@ function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): Ru
     secondsSinceForward: null,
     hold: null,
     rssBytes: null,
+    estimatedBytes: null,
     slots: 0,
     waitingTasks: 0,
     waitedSeconds: 0,

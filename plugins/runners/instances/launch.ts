@@ -1,6 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { needOf } from '../../../kernel/index.js'
 import type {
   Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
@@ -12,7 +13,7 @@ import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import type { Detection } from '../machine/detection.js'
-import { memoryLimitBytes } from '../machine/memory.js'
+import { memoryLimitBytes, partIn } from '../machine/memory.js'
 import type { Program } from '../machine/programs.js'
 import { readable } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
@@ -20,7 +21,8 @@ import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
 import type { LaunchOptions } from './fleet.js'
-import { bodyOf } from './shapes.js'
+import type { ShardBody } from './sections.js'
+import { bodyOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
 /** What starting a runner takes from this node. */
@@ -59,6 +61,11 @@ function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): stri
 function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
   const instance = instances.get(instanceId)
   return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
+}
+
+function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
+  const instance = instances.get(instanceId)
+  return instance === undefined ? null : shardOf(instance, node.nodeId)
 }
 
 /** The backend a model runs on here; null when no enabled plugin brings its engine. */
@@ -146,6 +153,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     log,
     scratch,
     ...(config.confine ? { reads: () => readsOf(parts, model, engine.decl.module, options) } : {}),
+    estimatedBytes:
+      needOf(model.card, engine.decl, contextLength, partIn(shardIn(parts, assignment))).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,

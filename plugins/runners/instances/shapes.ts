@@ -1,4 +1,4 @@
-import type { ModelCard } from '../../../kernel/index.js'
+import type { ModelCard, Part } from '../../../kernel/index.js'
 import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } from './sections.js'
 
 /** A card with more files goes into an instance without them: the document goes to every node. */
@@ -50,6 +50,12 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
   const runnerId = nodeToRunner[nodeId]
   const tagged = runnerId === undefined ? undefined : runnerToShard[runnerId]
   return tagged === undefined ? null : Object.values(tagged)[0] as ShardBody
+}
+
+/** The fraction of the model in a shard. A tensor rank has every layer, so its part is one of all ranks. */
+export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
+  const whole = endLayer - startLayer === nLayers
+  return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
 }
 
 /** True for the node of the first rank: it gets the tasks of the instance, and ends it for all ranks. */

@@ -1,10 +1,12 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
-import type { Machine, MemoryTraits, ModelCard } from '../../../kernel/index.js'
+import type { Caller, Machine, MemoryTraits, ModelCard, Part } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
+import { partOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
+import type { RunnerReport } from '../service.js'
 
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */
@@ -24,14 +26,11 @@ export function memoryLimitBytes (
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 
-/** Bytes of weights that a rank holds: its layers, or with Tensor its slice of all of them. */
-export function weightsOf ({ totalBytes }: Pick<ModelCard, 'totalBytes'>, shard: ShardBody | null): number {
-  if (shard === null) return totalBytes
-  const { startLayer, endLayer, nLayers, worldSize } = shard
-  const layers = endLayer - startLayer
-  const part = layers === nLayers ? 1 / worldSize : layers / nLayers
+/** The part of the model that a rank holds; all of it without a shard. */
+export function partIn (shard: ShardBody | null): Part {
+  const { of, parts } = shard === null ? { of: 1, parts: 1 } : partOf(shard)
   // The shard comes from another machine and may be nonsense.
-  return part > 0 && part < 1 ? Math.ceil(totalBytes * part) : totalBytes
+  return of > 0 && of < parts ? { of, parts } : { of: 1, parts: 1 }
 }
 
 /** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
@@ -64,8 +63,21 @@ export function createFit (
     const gpu = backend !== 'cpu'
     const free = await (gpu ? machine.freeVram() : machine.freeRam()).catch(() => null)
     if (free === null) return
-    const weights = weightsOf(card, shard(assignment))
+    const { of, parts } = partIn(shard(assignment))
+    const weights = Math.ceil(card.totalBytes * of / parts)
     const problem = shortage({ modelId: card.modelId, weights, gpu, free })
     if (problem !== null) throw new LaunchError('insufficient_memory', problem)
+  }
+}
+
+/** What the kernel shows under nodeSystem, with the memory of this node's runners. */
+export function memoryView (
+  nodeId: string, reports: () => readonly RunnerReport[]
+): (caller: Caller, base?: unknown) => unknown {
+  return (_caller, base) => {
+    const nodes = (base ?? {}) as Record<string, object | null>
+    const runners = Object.fromEntries(reports().map(({ runnerId, rssBytes, estimatedBytes }) =>
+      [runnerId, { residentBytes: rssBytes, estimatedBytes }]))
+    return { ...nodes, [nodeId]: { ...nodes[nodeId], runnerMemory: runners } }
   }
 }

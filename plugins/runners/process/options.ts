@@ -22,6 +22,8 @@ export interface RunnerOptions {
   readonly limits?: Partial<RunnerLimits>
   /** Resident memory beyond which the process is killed. */
   readonly memoryLimitBytes?: number
+  /** Memory that placement counts for it. */
+  readonly estimatedBytes?: number
   /** Tasks inside the runner at once. */
   readonly maxConcurrent?: number
   /** Tasks that may wait for a place. */

@@ -101,7 +101,8 @@ class RunnerSupervisor {
   }
 
   report (): RunnerReport {
-    const { clock, runnerId, instanceId, spec, maxConcurrent = DEFAULT_CONCURRENT } = this.#options
+    const { clock, runnerId, instanceId, spec, maxConcurrent = DEFAULT_CONCURRENT, estimatedBytes = null } =
+      this.#options
     const process = this.#process
     const record = this.#record
     const seconds = (since: number): number => (clock.mono() - since) / 1000
@@ -121,6 +122,7 @@ class RunnerSupervisor {
       completedTaskCount: record.completedTasks,
       secondsSinceForward: record.forwardMono === null ? null : seconds(record.forwardMono),
       rssBytes: process?.rssBytes ?? null,
+      estimatedBytes,
       hold: process?.hold ?? null,
       slots: maxConcurrent,
       waitingTasks: this.#admission.waiting,

@@ -1,8 +1,9 @@
 import t from 'tap'
-import type { Machine } from '../../../kernel/index.js'
-import { createFit, shortage, weightsOf } from '../machine/memory.js'
+import type { Caller, Machine } from '../../../kernel/index.js'
+import { createFit, memoryView, partIn, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
 import { stateCard } from '../instances/shapes.js'
+import type { RunnerReport } from '../service.js'
 import { card } from './samples.js'
 
 const GIB = 1024 ** 3
@@ -23,7 +24,10 @@ const shares: [string, ShardBody | null, number][] = [
   ['a world of none', shard({ worldSize: 0 }), 1000]
 ]
 for (const [name, part, bytes] of shares) {
-  t.test(`weights: ${name}`, async (t) => { t.equal(weightsOf({ totalBytes: 1000 }, part), bytes) })
+  t.test(`weights: ${name}`, async (t) => {
+    const { of, parts } = partIn(part)
+    t.equal(Math.ceil(1000 * of / parts), bytes)
+  })
 }
 
 t.test('weights and 256 MiB must be below what is free', async (t) => {
@@ -53,3 +57,12 @@ for (const [name, backend, memory, fits] of cases) {
     else await t.rejects(done, { errorCode: 'insufficient_memory', message: /svc\/m needs/ })
   })
 }
+
+t.test('a node tells the memory of its runners, and what was counted for them', async (t) => {
+  const view = memoryView('n1', () => [{ runnerId: 'r1', rssBytes: 5, estimatedBytes: 6 } as RunnerReport])
+  const caller = { id: 'x' } as Caller
+  const runnerMemory = { r1: { residentBytes: 5, estimatedBytes: 6 } }
+  t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
+    { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })
+  t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'before the first reading')
+})

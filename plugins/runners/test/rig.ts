@@ -66,6 +66,7 @@ export class FakeRunner implements Supervisor {
         ? this.secondsSinceForward
         : (clock.mono() - this.forwardMono) / 1000,
       rssBytes: null,
+      estimatedBytes: null,
       hold: null,
       slots: 1,
       waitingTasks: 0,
