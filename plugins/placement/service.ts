@@ -1,4 +1,5 @@
 import { defineService } from '../../kernel/index.js'
+import type { makeReady } from './cli/place.js'
 import type { SvcError } from '../../kernel/index.js'
 
 /** The models that will do for a role. */
@@ -47,3 +48,7 @@ export interface PlacementKeeper {
   isStopped (modelId: string): boolean
 }
 export const PlacementService = defineService<PlacementKeeper>('placement')
+
+/** For verbs: has a model served; see `makeReady`. */
+export const modelStarter = async (): Promise<typeof makeReady> =>
+  (await import('./cli/place.js')).makeReady

@@ -114,6 +114,41 @@ const download = {
   errors: [...storeErrors, 'download_running', 'import_refused', 'hub_disabled', 'missing_grant']
 } as const satisfies RouteDecl
 
+const plan = {
+  method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
+  summary: 'What a download from the hub would fetch, and whether it fits in the store; nothing is fetched.',
+  params: modelParam,
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: { revision: download.body.properties.revision, variant: download.body.properties.variant }
+  },
+  reply: {
+    type: 'object', additionalProperties: false,
+    required: [
+      'modelId', 'hub', 'commit', 'files', 'totalBytes', 'variant', 'engine', 'weightsBytes', 'variants',
+      'disk'
+    ],
+    properties: {
+      modelId: text, hub: text, commit: text, totalBytes: bytes, weightsBytes: bytes,
+      files: { type: 'integer', minimum: 1 }, variant: nullable, engine: { enum: ['gguf', 'onnx', null] },
+      variants: {
+        type: 'array',
+        items: {
+          type: 'object', additionalProperties: false, required: ['name', 'bytes'],
+          properties: { name: text, bytes }
+        }
+      },
+      disk: {
+        type: 'object', additionalProperties: false, required: ['node', 'roomBytes', 'problem'],
+        properties: { node: text, roomBytes: bytes, problem: nullable }
+      }
+    }
+  },
+  errors: [
+    'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable', 'hub_unavailable', 'store_unreachable'
+  ]
+} as const satisfies RouteDecl
+
 const downloadState = {
   method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
   summary: 'How far the download of a model is.',
@@ -261,6 +296,7 @@ const removeCustom = {
 
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
-  storage, health, registry, downloads, download, downloadState, pause, cancelDownload, stage, purge, remove,
-  manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card, add, removeCustom
+  storage, health, registry, downloads, download, plan, downloadState, pause, cancelDownload, stage, purge,
+  remove, manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card, add,
+  removeCustom
 } as const satisfies Record<string, RouteDecl>

@@ -1,4 +1,5 @@
 import { defineService, kernelError } from '../../kernel/index.js'
+import type { fetchModel } from './cli/fetch.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy } from './types.js'
@@ -6,6 +7,8 @@ import type { ClusterCopy } from './types.js'
 export type { DownloadView } from './transfer/job.js'
 export { takesTools } from './cards/model-list.js'
 export { whereOf } from './cli/api.js'
+export { readNamedModel } from './cli/source.js'
+export type { NamedModel } from './cli/source.js'
 
 /** Where the card of a model comes from; a later one counts more. */
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
@@ -82,3 +85,7 @@ export interface Models {
   ensure (modelId: string, digest?: string, signal?: AbortSignal): Promise<LocatedModel>
 }
 export const ModelsService = defineService<Models>('models')
+
+/** For verbs: brings a model that is not here into the store; see `fetchModel`. */
+export const modelFetcher = async (): Promise<typeof fetchModel> =>
+  (await import('./cli/fetch.js')).fetchModel

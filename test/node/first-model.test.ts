@@ -3,10 +3,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
+import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
 import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
 import { startCluster } from './cluster-kit.js'
+import { ask } from './http.js'
 import { startNode, svc, until } from './kit.js'
 import type { FakeHub } from '../../plugins/staging/test/hub-kit.js'
 import type { Member } from './cluster-kit.js'
@@ -23,7 +25,11 @@ const FILES = {
 }
 
 async function newHub (t: Test): Promise<{ hub: FakeHub, config: Record<string, unknown> }> {
-  const hub = await startHub({ models: { [MODEL]: { files: FILES } } })
+  const hub = await startHub({ models: {
+    [MODEL]: { files: FILES },
+    'acme/gguf': { files: { 'm-Q4_K_M.gguf': gguf(llama), 'm-Q8_0.gguf': gguf(llama) } },
+    'acme/torch': { files: { 'config.json': '{}', 'model.safetensors': 'x' } }
+  } })
   t.teardown(async () => { await hub.close() })
   return { hub, config: {
     plugins: { placement: { autoplace: [] } },
@@ -67,4 +73,49 @@ t.test('the store that a pull made is there after a restart', { timeout: 60_000 
   const again = await startNode(t, { home: node.home, env })
   const listed = await svc(['ls', '--json', ...at(again.url)])
   t.match(JSON.parse(listed.stdout), { models: [{ modelId: MODEL }] })
+})
+
+t.test('svc run with a model of the hub, on a node that has nothing', { timeout: 120_000 }, async (t) => {
+  const { hub, config } = await newHub(t)
+  const node = await startNode(t, { config, env })
+  const run = async (word: string): ReturnType<typeof svc> =>
+    await svc(['run', word, 'hello', '--max-tokens', '6', '--temperature', '0', '--home', node.home,
+      '--url', node.url])
+
+  const refused: [word: string, status: number, says: RegExp][] = [
+    ['acme/none', 3, /404 hub_not_found/],
+    ['acme/tiny:q9', 3, /has no ONNX variant "q9"; it has fp32/],
+    ['acme/gguf:Q5_0', 3, /has no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/],
+    ['acme/torch', 1, /only as .safetensors; what runs here is ONNX and GGUF[^]*Look for a conversion/]
+  ]
+  for (const [word, status, says] of refused) t.match(await run(word), { status, stderr: says }, word)
+  hub.faults = { gated: true }
+  t.match(await run(MODEL), { status: 5, stderr: /403 hub_gated\)\n {2}Accept its terms on its page/ })
+  hub.faults = { sizes: { 'onnx/model.onnx': 2 ** 50 } }
+  t.match(await run(MODEL), { status: 6, stderr: /does not fit on the disk of .*more do not fit/ })
+  hub.faults = {}
+  t.equal(hub.sent(), 0, 'not a byte of a file has moved')
+  t.equal(storeIn(node.home), undefined, 'and there is no store yet')
+
+  const first = await run(MODEL)
+  t.equal(first.status, 0, first.stderr)
+  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 4 files, .*\\(ONNX fp32\\)\n` +
+    'disk of the store, on .*\nmemory: its weights take at least .*\nthere was no store: this node keeps'))
+  t.match(first.stderr, /acme\/tiny {2}100 %/)
+  const again = await run(`hf.co/${MODEL}`)
+  t.match(again, { status: 0, stdout: first.stdout })
+  t.notMatch(again.stderr, /is not here|100 %/, 'it is ready')
+  t.match(await run(`${MODEL}:q4`), { status: 1, stderr: /is here as fp32: ask it without :q4/ })
+
+  const { instances } = (await ask(node, '/state')).json as { instances: Record<string, unknown> }
+  const [id] = Object.keys(instances)
+  t.equal((await ask(node, `/instance/${id}`, { method: 'DELETE' })).status, 200)
+  t.match(await run(MODEL), { status: 0, stdout: first.stdout }, 'what is here and not placed is placed')
+
+  const without = await run('acme/gguf')
+  t.match(without, { status: 1, stderr: /acme\/gguf cannot start: [^]*there is no llama-server in PATH/ })
+  await until('what cannot start to give its place back', async () => {
+    const after = (await ask(node, '/state')).json as { instances: Record<string, unknown> }
+    return Object.keys(after.instances).length === 1
+  })
 })

@@ -1,28 +1,49 @@
-import { converse, readModelId, readPipe } from '../../../kernel/cli/index.js'
+import { converse, readPipe, realPace } from '../../../kernel/cli/index.js'
+import { readNamedModel } from '../../staging/service.js'
 import { present } from '../json.js'
 import { parametersOf, samplingOf } from '../sampling.js'
+import { bring, checkWeights, isAbsent, isReady } from './bring.js'
 import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
-import type { Settings } from './turn.js'
+import type { Settings, Turn } from './turn.js'
 
 /** Longest text that is read from a pipe, bytes. */
 const STDIN_MAX = 16 * 1024 * 1024
 
-/** `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. */
-export default {
-  async run (ctx, [model, ...words], options) {
-    const settings = readSettings(ctx, readModelId(ctx, model!), options)
-    if (words.length === 0 && ctx.io.stdin.isTTY === true) return await talk(ctx, settings)
-    const content = await promptOf(ctx, words.join(' '))
-    if (content.trim() === '') {
-      throw ctx.fail(2, `there is nothing to ask: svc run ${model!} "hello", or a text through a pipe`)
+/**
+ * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
+ * is fetched, one that is not placed is placed, and one that is not ready is waited for.
+ */
+export function createRun (pace: Pace): Verb {
+  return {
+    async run (ctx, [model, ...words], options) {
+      const named = readNamedModel(ctx, model!)
+      const settings = readSettings(ctx, named.modelId, options)
+      const prepare = async (): Promise<boolean> => await bring(ctx, pace, named, options['yes'] === true)
+      if (words.length === 0 && ctx.io.stdin.isTTY === true) {
+        await checkWeights(ctx, named)
+        if (!await isReady(ctx, named)) await prepare()
+        return await talk(ctx, settings)
+      }
+      const content = await promptOf(ctx, words.join(' '))
+      if (content.trim() === '') {
+        throw ctx.fail(2, `there is nothing to ask: svc run ${model!} "hello", or a text through a pipe`)
+      }
+      await checkWeights(ctx, named)
+      const ask = async (atOnce: boolean): Promise<Turn> =>
+        await takeTurn(ctx, settings, [{ role: 'user', content }], ctx.signal, atOnce)
+      const { cancelled } = await ask(true).catch(async (error: unknown) => {
+        if (!isAbsent(error) || (!await prepare() && !(ctx.wait! > 0))) throw error
+        return await ask(false)
+      })
+      if (cancelled) throw ctx.fail(130, 'interrupted')
     }
-    const { cancelled } = await takeTurn(ctx, settings, [{ role: 'user', content }], ctx.signal)
-    if (cancelled) throw ctx.fail(130, 'interrupted')
   }
-} satisfies Verb
+}
+
+export default createRun(realPace)
 
 /** A conversation at the prompt. A question that failed is no part of it: it can be asked again. */
 async function talk (ctx: VerbContext, given: Settings): Promise<number> {

@@ -1,6 +1,7 @@
 import { patiently, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../json.js'
 import { answerOf, readDelta } from './answer.js'
+import { isAbsent } from './bring.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../json.js'
 import type { AnswerPart, ChatMessage, ChatRequest } from './answer.js'
@@ -19,19 +20,26 @@ export interface Turn { text: string, cancelled: boolean }
 
 /**
  * Asks for the next answer of a conversation, and shows it as it comes: its text, or with `--json` its
- * chunks. The signal ends this answer only. Throws VerbError; what was shown until then stays.
+ * chunks. The signal ends this answer only. Throws VerbError; what was shown until then stays. `atOnce`: a
+ * model that is not there is not waited for because of --wait.
  */
 export async function takeTurn (
   ctx: VerbContext, { request, system, stats }: Settings, conversation: readonly ChatMessage[],
-  signal: AbortSignal
+  signal: AbortSignal, atOnce = false
 ): Promise<Turn> {
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
   const messages = [...first, ...conversation]
   const printer = new Printer(ctx, stats)
   let cancelled = false
+  let absent = false
   try {
-    await patiently(ctx, () => signal.aborted, async () => {
-      for await (const part of answerOf(ctx, { ...request, messages }, signal)) await printer.take(part)
+    await patiently(ctx, () => signal.aborted || absent, async () => {
+      try {
+        for await (const part of answerOf(ctx, { ...request, messages }, signal)) await printer.take(part)
+      } catch (error) {
+        absent = atOnce && ctx.wait !== undefined && isAbsent(error)
+        throw error
+      }
     })
   } catch (error) {
     if (!signal.aborted) throw error

@@ -16,17 +16,18 @@ export const verbs = {
     load: () => import('./help.js')
   },
   run: {
-    summary: 'ask a model: one answer to a prompt or a pipe, else a conversation',
+    summary: 'ask a model, fetched and placed first where need be: one answer, else a conversation',
     args: '<model> [prompt...]',
     options: [
       ['--system <text>', 'what the model is told first'],
       ['--max-tokens <n>', 'end the answer after so many tokens'],
       ...samplingOptions,
       ['--stats', 'show the tokens per second, on stderr'],
-      ['--wait [seconds]', 'wait until the model is ready']
+      ['-y, --yes', 'fetch a model that is not here without asking'],
+      ['--wait [seconds]', 'wait at most so long until the model is ready']
     ],
     examples: [
-      'svc run acme/chat "How do I place a model?"', 'svc run acme/chat',
+      'svc run acme/chat:Q4_K_M "How do I place a model?"', 'svc run acme/chat',
       'svc run acme/chat "Summarise this:" < notes.txt',
       'svc run acme/chat "hello" --json | jq -r \'.choices[0].delta.content // empty\''
     ],

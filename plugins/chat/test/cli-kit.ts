@@ -7,6 +7,7 @@ import type { Plugin } from '../../../kernel/index.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 import { createBench } from '../cli/bench.js'
+import { createRun } from '../cli/run.js'
 import { verbs } from '../cli/verbs.js'
 
 export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
@@ -51,8 +52,11 @@ function chatVerbs (pace?: Pace): Plugin {
   const bench = pace === undefined
     ? verbs.bench
     : { ...verbs.bench, load: async () => ({ default: createBench(pace, () => `run${++runs}-`) }) }
+  const run = pace === undefined
+    ? verbs.run : { ...verbs.run, load: async () => ({ default: createRun(pace) }) }
   return definePlugin({
-    name: 'chat-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs.', verbs: { ...verbs, bench }
+    name: 'chat-verbs', version: '1.0.0', kernel: '^1.0.0', summary: 'The verbs.',
+    verbs: { ...verbs, bench, run }
   }, () => ({}))
 }
 
@@ -76,6 +80,8 @@ export interface Session extends Omit<Streams, 'stdin'> {
   done: Promise<Ran>
 }
 
+export type Answers = Parameters<typeof standIn>[1]
+
 export interface Node {
   asked: Asked[]
   run (words: readonly string[], options?: RunOptions): Promise<Ran>
@@ -90,7 +96,8 @@ export async function nodeOf (
   const at = (words: readonly string[]): readonly string[] =>
     words.includes('--url') ? words : [...words, '--url', url]
   return {
-    asked,
+    // Whether a model is ready is asked before a conversation.
+    get asked () { return asked.filter(({ url }) => url !== '/v1/models') },
     async run (words, options = {}) {
       const { stdin = '', terminal = false } = options
       const streams = {

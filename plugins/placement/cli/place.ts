@@ -1,4 +1,4 @@
-import { failedAttempts, Follower } from '../progress/progress.js'
+import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
@@ -113,10 +113,37 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   ctx.err.line(`nothing was placed; svc place ${ask.model_id} does`)
 }
 
-async function place (
-  ctx: VerbContext, pace: Pace, ask: Ask, options: Record<string, unknown>, before: SeenState
-): Promise<number> {
-  const { excluded, ...shape } = ask
+/**
+ * Has a model served for another verb: places it where it is not placed, and waits until it is ready, at most
+ * `limitMs`. What it placed and what cannot start is removed again. Throws VerbError.
+ */
+export async function makeReady (
+  ctx: VerbContext, pace: Pace, modelId: string, limitMs: number
+): Promise<void> {
+  const state = await ctx.client.json<SeenState>('/state')
+  const waits = Object.entries(state.waitingInstances ?? {}).find(([, entry]) => entry.modelId === modelId)
+  const there = instancesOf(state, modelId)[0] ?? waits?.[0]
+  const ask = askOf(ctx, modelId, {})
+  try {
+    const id = there ?? (await request(ctx, ask, {})).instance_id
+    const follower = new Follower(id, failedAttempts(state), pace.mono())
+    const progress = await watch(ctx, pace, follower, limitMs)
+    if (progress.kind === 'ready') return
+    if (progress.kind === 'failed' && there === undefined) {
+      await ctx.client.json(`/instance/${follower.instanceId}`, { method: 'DELETE' })
+      throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; it is not placed any more`))
+    }
+    checkEnd(ctx, modelId, follower.instanceId, progress)
+    throw ctx.fail(4, timeUp(progress))
+  } catch (error) {
+    if (ctx.signal.aborted) throw ctx.fail(interrupted(ctx), 'interrupted')
+    throw isVerbError(error) ? explained(ctx, ask, state, error) : error
+  }
+}
+
+async function request (
+  ctx: VerbContext, { excluded, ...shape }: Ask, options: Record<string, unknown>
+): Promise<Placed> {
   const ttl = ttlOf(ctx, options['ttl'])
   const placed = await ctx.client.json<Placed>('/place_instance', {
     method: 'POST',
@@ -126,6 +153,13 @@ async function place (
     }
   })
   ctx.err.line(plain(placed.message))
+  return placed
+}
+
+async function place (
+  ctx: VerbContext, pace: Pace, ask: Ask, options: Record<string, unknown>, before: SeenState
+): Promise<number> {
+  const placed = await request(ctx, ask, options)
   if (options['wait'] === false) {
     show(ctx, placed)
     ctx.err.line('it is starting; svc ps shows how far it is')
@@ -202,7 +236,7 @@ function ttlOf (ctx: VerbContext, given: unknown): number | undefined {
   throw ctx.fail(2, `--ttl ${String(given)}: expected a number of seconds from 1 on`)
 }
 
-function interrupted (ctx: VerbContext): number {
+function interrupted (ctx: VerbContext): 130 {
   ctx.err.line('it goes on starting; svc ps shows how far it is, svc stop ends it')
   return 130
 }
@@ -215,22 +249,29 @@ function show ({ out }: VerbContext, placed: Placed): void {
 /** Says how the waiting ended; the exit status. */
 function finish (ctx: VerbContext, placed: Placed, progress: Progress): number {
   const { modelId, tasks } = placed.model_card
-  if (progress.kind === 'failed') {
-    throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} says more, ` +
-      `svc stop ${placed.instance_id} gives the place back`))
-  }
-  if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${placed.instance_id} was removed meanwhile`)
+  checkEnd(ctx, modelId, placed.instance_id, progress)
   if (ctx.signal.aborted) return interrupted(ctx)
   show(ctx, placed)
   if (progress.kind !== 'ready') {
-    ctx.err.line(progress.kind === 'waiting'
-      ? plain(`the time to wait is up; it waits for a node: ${progress.entry.message}`)
-      : 'the time to wait is up and it goes on starting; svc ps shows how far it is')
+    ctx.err.line(timeUp(progress))
     return 4
   }
   ctx.err.line(`ready; try it: ${tryWith(modelId, tasks)}`)
   return 0
 }
+
+/** Throws VerbError for an instance that will not serve. */
+function checkEnd (ctx: VerbContext, modelId: string, instanceId: string, progress: Progress): void {
+  if (progress.kind === 'failed') {
+    throw ctx.fail(1, plain(`${modelId} cannot start: ${progress.message}; svc why ${modelId} says more, ` +
+      `svc stop ${instanceId} gives the place back`))
+  }
+  if (progress.kind === 'gone') throw ctx.fail(1, `the instance ${instanceId} was removed meanwhile`)
+}
+
+const timeUp = (progress: Progress): string => progress.kind === 'waiting'
+  ? plain(`the time to wait is up; it waits for a node: ${progress.entry.message}`)
+  : 'the time to wait is up and it goes on starting; svc ps shows how far it is'
 
 function tryWith (modelId: string, tasks: readonly string[]): string {
   if (tasks.includes('tts')) return `svc say "hello" --model ${modelId}`

@@ -23,7 +23,7 @@ export function createPull (pace: Pace): Verb {
         finish(ctx, await follow(ctx, pace, first))
       } catch (error) {
         if (!ctx.signal.aborted) throw error
-        ctx.err.line('the download continues; svc downloads shows it')
+        ctx.err.line(GOES_ON)
         return 130
       }
     }
@@ -31,6 +31,19 @@ export function createPull (pace: Pace): Verb {
 }
 
 export default createPull(realPace)
+
+/** Brings a model into the store for another verb. Throws VerbError for every end but a complete one. */
+export async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Promise<void> {
+  try {
+    checkEnd(ctx, await follow(ctx, pace, await begin(ctx, wanted)))
+  } catch (error) {
+    if (!ctx.signal.aborted) throw error
+    ctx.err.line(GOES_ON)
+    throw ctx.fail(130, 'interrupted')
+  }
+}
+
+const GOES_ON = 'the download continues; svc downloads shows it'
 
 /** Starts a download; where the cluster has no store, the node that is asked becomes it, and that is told. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
@@ -76,9 +89,18 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
   return status
 }
 
-/** What came of it, and what to do next. Throws VerbError for every end but a complete one. */
+/** What came of it, and what to do next. Throws as `checkEnd`. */
 function finish (ctx: VerbContext, status: DownloadStatus): void {
   const { modelId, totalBytes } = status
+  checkEnd(ctx, status)
+  if (ctx.out.json) return
+  ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
+  ctx.err.line(`next: npx svc stage ${modelId} --node NAME`)
+}
+
+/** Throws VerbError for every end but a complete one. */
+function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
+  const { modelId } = status
   const why = plain(status.error ?? status.reason ?? 'the node gives no reason')
   switch (status.status) {
     case 'failed':
@@ -91,9 +113,5 @@ function finish (ctx: VerbContext, status: DownloadStatus): void {
       throw ctx.fail(1, `the download of ${modelId} was cancelled; \`svc pull ${modelId}\` goes on`)
     case 'not_found':
       throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
-    default:
-      if (ctx.out.json) return
-      ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
-      ctx.err.line(`next: npx svc stage ${modelId} --node NAME`)
   }
 }

@@ -48,7 +48,7 @@ function refusal (status: number, code: string | undefined, said: string): HubEr
   }
   // To those it does not know, the hub answers 401 for models that are private and for ones that never were.
   if (status === 401 || code === 'RepoNotFound') {
-    return new HubError(status === 401 ? 'gated' : 'not_found',
+    return new HubError(code === 'RepoNotFound' ? 'not_found' : 'gated',
       `${said}: there is no such model, or it is private. Check the name, or ${TOKEN_HINT}`)
   }
   if (status === 404 || status === 410) {

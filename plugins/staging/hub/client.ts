@@ -3,10 +3,11 @@ import { modelIdProblem } from '../files/names.js'
 import { checkBodyHead, checkLinked } from './answers.js'
 import { checkSelected, describe } from './listing.js'
 import { selectFiles } from './select.js'
+import { weightsIn } from './select-weights.js'
 import { HubError } from './types.js'
 import type { Get, HubHttp, LibraryFetch } from './http.js'
 import type {
-  HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions
+  HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions, Weights
 } from './types.js'
 
 type Bytes = AsyncGenerator<Uint8Array, void, undefined>
@@ -54,6 +55,12 @@ class Client implements HubClient {
   }
 
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
+    return (await this.look(modelId, options)).selection
+  }
+
+  async look (
+    modelId: string, options: ResolveOptions = {}
+  ): Promise<{ selection: HubSelection, weights: Weights[] }> {
     const problem = modelIdProblem(modelId)
     if (problem !== null) throw new HubError('bad_request', problem)
     const { signal } = options
@@ -69,7 +76,8 @@ class Client implements HubClient {
     const files = selectFiles(info.files, options)
     const totalBytes = checkSelected(files)
     const { commit, licence, languages } = info
-    return { modelId, commit, revision, files, totalBytes, licence, languages }
+    const selection = { modelId, commit, revision, files, totalBytes, licence, languages }
+    return { selection, weights: weightsIn(info.files) }
   }
 
   async open (

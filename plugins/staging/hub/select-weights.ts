@@ -1,5 +1,6 @@
 import { ggufModels, groupBy } from '../cards/gguf-parts.js'
 import { HubError } from './types.js'
+import type { Weights } from './types.js'
 
 /** Largest plain model taken without being asked for: 4 GiB. */
 const MOST_PLAIN_BYTES = 4 * 1024 ** 3
@@ -132,6 +133,30 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
   }
   return new Set((asked ?? smallestOf(complete, ({ bytes }) => bytes)).files)
 }
+
+/** What the name of a GGUF file says of its weights, such as `Q4_K_M`; else all of the name. */
+const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w*))$/i
+
+/** The weights of a model that can be asked for by a variant, smallest first. */
+export function weightsIn (files: readonly Choosable[]): Weights[] {
+  const graphs = graphsOf(files)
+  const gguf = ggufModels(files).filter(({ files, parts }) => files.length === parts)
+  const all = graphs.length > 0
+    ? [...new Set(graphs.map(({ variant }) => variant))].map((suffix) =>
+        weights('onnx', suffix === '' ? 'fp32' : suffix, choosePerGraph(inFolder(graphs), suffix)
+          .flatMap((graph) => graph.files)))
+    : gguf.map(({ name, files }) => weights('gguf', QUANTISATION.exec(name)?.[1] ?? name, files))
+  return all.sort((a, b) => a.bytes - b.bytes)
+}
+
+const inFolder = <F>(graphs: readonly Graph<F>[]): Graph<F>[] => {
+  const folder = chooseFolder([...new Set(graphs.map(({ folder }) => folder))].sort(), undefined)
+  return graphs.filter((graph) => graph.folder === folder)
+}
+
+const weights = (engine: Weights['engine'], name: string, files: readonly Choosable[]): Weights => ({
+  name, engine, bytes: files.reduce((sum, { size }) => sum + size, 0), paths: files.map(({ path }) => path)
+})
 
 function isVariant (name: string, variant: string): boolean {
   const lower = name.toLowerCase()

@@ -28,6 +28,9 @@ export interface HubSelection {
   languages: string[]
 }
 
+/** One of the weights that a model has: a precision, and what it takes. */
+export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
+
 /** Which files of a model are wanted. */
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
@@ -47,6 +50,8 @@ export interface ResolveOptions extends Wanted {
 export interface HubClient {
   /** Base URL without a slash at the end. */
   readonly url: string
+  /** The same, and which weights the model has to choose from. */
+  look (modelId: string, options?: ResolveOptions): Promise<{ selection: HubSelection, weights: Weights[] }>
   /** Looks a model up, pins its commit and chooses files. */
   resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
   /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */

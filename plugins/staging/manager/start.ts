@@ -6,6 +6,7 @@ import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, models, removeCustom } from '../handlers/models.js'
+import { plan } from '../handlers/plan.js'
 import { purge, remove } from '../handlers/purge.js'
 import { stage } from '../handlers/stage.js'
 import { health, registry, storage } from '../handlers/storage.js'
@@ -80,7 +81,7 @@ function routesOf (manager: ModelManager) {
   }
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
-    download: on(download), downloadState: on(downloadState), pause: on(pause),
+    download: on(download), plan: on(plan), downloadState: on(downloadState), pause: on(pause),
     cancelDownload: on(cancelDownload), stage: on(stage), purge: on(purge), remove: on(remove),
     manifest: on(manifestHandler), file: on(file), models: on(models), modelsShort: on(models),
     copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)

@@ -102,9 +102,9 @@ t.test('the token goes to the hub and nowhere else', async (t) => {
     url: hub.url, redirectHosts: [], clock: systemClock, random: () => 0, limits: FAST
   })
   t.teardown(() => anonymous.close())
-  const refused = await failure(t, anonymous.resolve(ID), 'gated')
+  const refused = await failure(t, anonymous.resolve(ID), 'not_found')
   t.match(refused.message, /SVC_HUB_TOKEN/)
-  const wrong = await failure(t, make({ token: 'hf_wrong' }).resolve(ID), 'gated')
+  const wrong = await failure(t, make({ token: 'hf_wrong' }).resolve(ID), 'not_found')
   t.notMatch(wrong.message, /hf_wrong/)
 })
 

@@ -1,0 +1,64 @@
+import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
+import { modelStarter } from '../../placement/service.js'
+import { modelFetcher } from '../../staging/service.js'
+import type { Pace, VerbContext, VerbError } from '../../../kernel/cli/index.js'
+import type { NamedModel } from '../../staging/service.js'
+
+/** What is known of a model here. */
+interface Known { card: { quantization: string | null, files: { path: string }[] } }
+
+/** Whether an answer says that the model is not there, or not ready. */
+export const isAbsent = (error: unknown): error is VerbError =>
+  isVerbError(error) && error.api?.reason === 'no_instance'
+
+/** Whether the model takes requests already; true also where that cannot be asked. */
+export async function isReady ({ client }: VerbContext, { modelId }: NamedModel): Promise<boolean> {
+  const { data } = await client.json<{ data: { id: string, ready: boolean }[] }>('/v1/models')
+    .catch(() => ({ data: [{ id: modelId, ready: true }] }))
+  return data.some(({ id, ready }) => id === modelId && ready)
+}
+
+/**
+ * Throws VerbError (1) where the model is here with other weights than are asked for: they would be replaced
+ * for everybody.
+ */
+export async function checkWeights (ctx: VerbContext, named: NamedModel): Promise<void> {
+  const { modelId, variant } = named
+  const known = variant === undefined ? undefined : await lookUp(ctx, named)
+  if (known === undefined) return
+  const wanted = variant!.toLowerCase()
+  const { quantization, files } = known.card
+  const here = quantization ?? 'fp32'
+  if (here.toLowerCase() === wanted || files.some(({ path }) => path.toLowerCase().includes(wanted))) return
+  throw ctx.fail(1, `${modelId} is here as ${here}: ask it without :${variant!}, or put the other weights ` +
+    `in its place with svc pull ${modelId}:${variant!}`)
+}
+
+/**
+ * Has a model served that is not: brings it into the store where it is not known, places it, and waits until
+ * it is ready. False where the caller may not even look. Throws VerbError.
+ */
+export async function bring (
+  ctx: VerbContext, pace: Pace, named: NamedModel, yes: boolean
+): Promise<boolean> {
+  const { modelId } = named
+  const known = await lookUp(ctx, named).catch(() => null)
+  if (known === null) return false
+  if (known === undefined) {
+    const fetchModel = await modelFetcher()
+    await fetchModel(ctx, pace, named, yes)
+  }
+  const makeReady = await modelStarter()
+  await makeReady(ctx, pace, modelId, ctx.wait === undefined ? Infinity : ctx.wait * 1000)
+  return true
+}
+
+/** What is known of the model; undefined where nobody knows it. Throws VerbError. */
+async function lookUp ({ client }: VerbContext, { modelId }: NamedModel): Promise<Known | undefined> {
+  try {
+    return await client.json<Known>(`/models/${modelInPath(modelId)}/card`)
+  } catch (error) {
+    if (isVerbError(error) && error.api?.reason === 'model_not_found') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,152 @@
+import t from 'tap'
+import { nodeOf, sendError, sendJson, stream } from './cli-kit.js'
+import type { Answers, Node } from './cli-kit.js'
+import type { Pace } from '../../../kernel/cli/index.js'
+
+const GIB = 1024 ** 3
+const CHAT = 'POST /v1/chat/completions'
+const ID = 'acme/chat'
+const STORE = `/store/models/${ID}`
+
+const plan = (more: object = {}): object => ({
+  modelId: ID, hub: 'https://hub', commit: 'c', files: 3, totalBytes: 5 * GIB, variant: 'Q8_0',
+  engine: 'gguf', weightsBytes: 5 * GIB,
+  variants: [
+    { name: 'Q2_K', bytes: GIB }, { name: 'Q4_K_M', bytes: 2 * GIB }, { name: 'Q8_0', bytes: 5 * GIB }
+  ],
+  disk: { node: 'attic', roomBytes: 100 * GIB, problem: null }, ...more
+})
+
+const pace = (onPause: () => void = () => {}): Pace => {
+  let now = 0
+  return { mono: () => now, async pause (ms) { now += ms; onPause() } }
+}
+
+/** What the stand-in is at: each step of a model from the hub to an answer. */
+interface World { known: boolean, placed: boolean, ready: boolean, looks: number }
+
+/** A node that fetches, places and starts the model as it is asked to. */
+async function world (
+  t: Parameters<typeof nodeOf>[0], begin: Partial<World> = {}, more: Answers = {}, memory = 8 * GIB
+): Promise<{ node: Node, at: World, did: () => string[] }> {
+  const at: World = { known: false, placed: false, ready: false, looks: 0, ...begin }
+  const download = (status: string): object => ({ modelId: ID, status, progress: 1, error: null, reason: null,
+    downloadedBytes: 5, totalBytes: 5, bytesPerSecond: 0, etaMs: null })
+  const node = await nodeOf(t, {
+    [CHAT]: (response) => {
+      if (at.ready) response.end(stream('Hello!'))
+      else sendError(response, 404, 'no_instance')
+    },
+    'GET /readyz': (response) => { sendJson(response, {}) },
+    [`GET /models/${ID}/card`]: (response) => {
+      if (!at.known) sendError(response, 404, 'model_not_found')
+      else sendJson(response, { card: { quantization: 'Q4_K_M', files: [{ path: 'm-Q4_K_M.gguf' }] } })
+    },
+    [`GET ${STORE}/download/plan`]: (response) => { sendJson(response, plan()) },
+    [`POST ${STORE}/download`]: (response) => {
+      at.known = true
+      sendJson(response, download('downloading'))
+    },
+    [`GET ${STORE}/download/status`]: (response) => { sendJson(response, download('complete')) },
+    'POST /place_instance': (response) => {
+      at.placed = true
+      sendJson(response, { message: 'placed on attic', instance_id: 'i1', model_card: { modelId: ID } })
+    },
+    'GET /state': (response) => {
+      if (at.placed && ++at.looks > 2) at.ready = true
+      sendJson(response, {
+        nodeIdentities: { n1: { friendlyName: 'attic' } },
+        nodeMemory: { n1: { ramTotal: { inBytes: 4 * memory }, ramAvailable: { inBytes: memory } } },
+        instanceFailures: [], downloads: {},
+        runners: { r1: { [at.ready ? 'RunnerReady' : 'RunnerLoading']: {} } },
+        instances: !at.placed ? {} : { i1: { RingInstance: {
+          instanceId: 'i1', shardAssignments: {
+            modelId: ID, nodeToRunner: { n1: 'r1' },
+            runnerToShard: { r1: { PipelineShardMetadata: { deviceRank: 0, startLayer: 0, endLayer: 1 } } }
+          }
+        } } }
+      })
+    },
+    ...more
+  })
+  const writes = (): string[] => node.asked.filter(({ method, url }) => method === 'POST' &&
+    !url.startsWith('/v1/chat')).map(({ url }) => url)
+  return { node, at, did: writes }
+}
+
+t.test('svc run fetches, places and waits, and only the answer is on stdout', async (t) => {
+  const { node, did } = await world(t)
+  const ran = await node.run(['run', `hf.co/${ID}:Q4_K_M`, 'hi'], { pace: pace() })
+  t.equal(ran.status, 0, ran.err)
+  t.equal(ran.out, 'Hello!\n')
+  t.match(ran.err, new RegExp('^acme/chat is not here; from https://hub: 3 files, 5.0 GiB \\(GGUF Q8_0\\)\n' +
+    'disk of the store, on attic: 100 GiB are free for it\n' +
+    'memory: its weights take at least 5.0 GiB; attic has 8.0 GiB for them\n' +
+    'acme/chat  100 % .*\nplaced on attic\nattic: loads\n$'))
+  t.same(did(), [`${STORE}/download`, '/place_instance'])
+  t.match(node.asked.find(({ method, url }) => method === 'POST' && url === `${STORE}/download`)?.body,
+    { variant: 'Q4_K_M' })
+})
+
+t.test('what is here is placed, what is placed is waited for', async (t) => {
+  const here = await world(t, { known: true })
+  t.match(await here.node.run(['run', ID, 'hi'], { pace: pace() }), { status: 0, out: 'Hello!\n' })
+  t.same(here.did(), ['/place_instance'])
+  const placed = await world(t, { known: true, placed: true })
+  t.match(await placed.node.run(['run', ID, 'hi'], { pace: pace() }), { status: 0, out: 'Hello!\n' })
+  t.same(placed.did(), [])
+  const other = await placed.node.run(['run', `${ID}:Q8_0`, 'hi'])
+  t.match(other, { status: 1, err: /here as Q4_K_M: ask it without :Q8_0, or put .* pull acme\/chat:Q8_0/ })
+})
+
+t.test('a terminal is asked first, unless it is told', async (t) => {
+  const { node, did } = await world(t)
+  const no = node.sit(['run', ID, 'hi'])
+  await no.stderr.shows(/Fetch 5\.0 GiB\? \[y\/N\] /)
+  no.type('n\n')
+  t.match(await no.done, { status: 1, out: '', err: /nothing was fetched/ })
+  t.same(did(), [], 'nothing has begun')
+  const yes = node.sit(['run', ID, 'hi', '-y'], { pace: pace() })
+  yes.hangUp()
+  t.match(await yes.done, { status: 0, out: 'Hello!\n' })
+})
+
+t.test('what does not fit is refused with the sum and the nearest change', async (t) => {
+  const small = await world(t, {}, {}, 3 * GIB)
+  t.match(await small.node.run(['run', ID, 'hi']), { status: 6, out: '', err: new RegExp(
+    'its weights take 5.0 GiB of memory, and 3.0 GiB are free for them\n' +
+    ' {2}a smaller one: svc run acme/chat:Q4_K_M \\(2.0 GiB\\)') })
+  const tiny = await world(t, {}, {}, GIB / 2)
+  t.match(await tiny.node.run(['run', ID, 'hi']), { status: 6, err: /free some: `svc ps` shows/ })
+  const disk = { node: 'attic', roomBytes: 2 * GIB, problem: '5.00 GiB more do not fit.' }
+  const full = await world(t, {}, {
+    [`GET ${STORE}/download/plan`]: (response) => { sendJson(response, plan({ disk })) }
+  })
+  t.match(await full.node.run(['run', ID, 'hi']),
+    { status: 6, err: /not fit on the disk of attic: 5.00 GiB more do not fit[^]*:Q4_K_M \(2.0 GiB\)/ })
+  t.same([...small.did(), ...tiny.did(), ...full.did()], [])
+})
+
+t.test('Ctrl-C leaves the download and the start to the cluster', async (t) => {
+  for (const begin of [{}, { known: true }]) {
+    const stop = new AbortController()
+    const { node } = await world(t, begin)
+    const ran = await node.run(['run', ID, 'hi'], { signal: stop.signal, pace: pace(() => { stop.abort() }) })
+    t.match(ran, { status: 130, out: '', err: /(the download continues|it goes on starting); svc / })
+  }
+})
+
+t.test('who may only ask a model is told what the model says', async (t) => {
+  const { node, did } = await world(t, {}, {
+    [`GET /models/${ID}/card`]: (response) => { sendError(response, 403, 'missing_grant') }
+  })
+  t.match(await node.run(['run', ID, 'hi']), { status: 3, err: /404 no_instance/ })
+  t.same(did(), [])
+})
+
+t.test('with --wait the time to become ready is bounded', async (t) => {
+  const { node, at } = await world(t, { known: true, placed: true })
+  at.looks = -1000
+  t.match(await node.run(['run', ID, 'hi', '--wait=5'], { pace: pace() }),
+    { status: 4, out: '', err: /the time to wait is up and it goes on starting/ })
+})
