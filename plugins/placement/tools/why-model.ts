@@ -271,7 +271,8 @@ function waits ({ why, state, events }: ModelSeen): Partial<Cause> {
 /** The reasons for which something waits, as causes. */
 const WAITS: Readonly<Partial<Record<string, string>>> = {
   node_lost: 'node_lost', insufficient_memory: 'does_not_fit', no_backend: 'backend_missing',
-  store_unreachable: 'store_unreachable', no_quorum: 'no_quorum', no_master: 'no_master'
+  engine_missing: 'engine_missing', store_unreachable: 'store_unreachable', no_quorum: 'no_quorum',
+  no_master: 'no_master'
 }
 
 /** Where it answers, and since when. */

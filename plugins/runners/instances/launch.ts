@@ -12,9 +12,9 @@ import { opensPorts, roleOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
+import { builtFor } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes, partIn } from '../machine/memory.js'
-import type { Program } from '../machine/programs.js'
 import { readable } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
 import { modelOf } from './copies.js'
@@ -87,10 +87,6 @@ export function backendOf (
     runtimes: runtimesFor(engine.decl, detection.runtimes)
   })
 }
-
-/** What the build in use was made for; undefined where no build of svc's is in use. */
-const builtFor = (program: BinaryOverride | Program | null | undefined): string | undefined =>
-  program != null && 'build' in program ? program.build.backend : undefined
 
 /**
  * Leases and fetches the files of a model, except for a donor; a driver then waits for its donors, and tells

@@ -18,6 +18,8 @@ export interface EngineOffer {
   backends: readonly string[]
   /** It drives an external program. */
   external?: boolean | undefined
+  /** What the build of that program is for, where `svc engine add` brought it. */
+  built?: string | undefined
 }
 
 /** What was found on this machine, and what was declared. */
@@ -54,7 +56,8 @@ function servingDisabled ({ gpus, runtimes: found, declared, engines }: Observat
   return engines.flatMap((engine) => {
     const runtimes = runtimesFor(engine, found)
     const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))
-    const why = cpuOnly(engine, declaredBackend(declared, engine.name), runtimes)
+    const why = engine.built === 'cpu' ? 'its build is for the CPU (`svc engine ls`)'
+      : cpuOnly(engine, declaredBackend(declared, engine.name), runtimes)
     if (gpu === undefined || why === null) return []
     return [`${gpu.name} is visible, but engine ${engine.name} runs on the CPU only: ${why}`]
   })

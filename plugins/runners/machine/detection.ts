@@ -71,6 +71,7 @@ export function startDetection (parts: DetectionParts): Detection {
     const hidden = cudaHidden(files.env['CUDA_VISIBLE_DEVICES'])
     seen.gpus = gpus.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
     seen.problems = problems
+    seen.engines = engines.map((engine) => ({ ...engine, built: builtFor(programs()[engine.name]) }))
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
@@ -118,6 +119,10 @@ function offered ({ runtimes: { cuda, nvidiaDevice, webgpu }, gpus, declared }: 
   const there = { cpu: true, cuda: cuda && nvidiaDevice, webgpu: webgpu && gpus.length > 0 }
   return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
 }
+
+/** What the build in use was made for; undefined where no build of svc's is in use. */
+export const builtFor = (program: BinaryOverride | Program | null | undefined): string | undefined =>
+  program != null && 'build' in program ? program.build.backend : undefined
 
 /** Engines that say which program they drive; what a variable names counts, usable or not. */
 function programsOf (

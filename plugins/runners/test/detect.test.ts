@@ -54,6 +54,22 @@ check(
   { gpu_serving_disabled: /cpu is declared/ }
 )
 check(
+  'a GPU and a build for the CPU',
+  {
+    seen: { gpus: [nvidia], runtimes: cudaHere },
+    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, built: 'cpu' }]
+  },
+  { gpu_serving_disabled: /engine llama-server runs on the CPU only: its build is for the CPU/ }
+)
+check(
+  'a GPU and a build for it',
+  {
+    seen: { gpus: [nvidia], runtimes: cudaHere },
+    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, built: 'cuda' }]
+  },
+  {}
+)
+check(
   'cuda declared without the libraries',
   { seen: { gpus: [nvidia] }, declared: { 'onnx-tts': 'cuda' } },
   { gpu_serving_disabled: /cuda is declared, but its libraries are not installed/ }
