@@ -1,4 +1,4 @@
-// The tests of this folder, with the llama.cpp of build.mjs: npm run test:llama [-- FILE ...]
+// The tests of this folder, with the llama.cpp of build.mjs: npm run test:llama [-- FILE ... | --record]
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,6 +9,12 @@ try {
   const bin = buildLlama()
   console.log(`llama.cpp is in ${bin}`)
   const env = { ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server') }
+  const options = ['--enable-source-maps', `--import=${join(here, '../tools/typescript.mjs')}`]
+  const [first] = process.argv.slice(2)
+  if (first === '--record') {
+    const script = [...options, join(here, 'record.ts')]
+    process.exit(spawnSync(process.execPath, script, { stdio: 'inherit', env }).status)
+  }
   const files = process.argv.length > 2 ? process.argv.slice(2) : [here]
   const { status } = spawnSync(process.execPath, [join(here, '../run.mjs'), '--jobs', '1', ...files],
     { stdio: 'inherit', env })

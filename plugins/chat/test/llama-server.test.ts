@@ -111,6 +111,27 @@ t.test('log probabilities', async (t) => {
   }
 })
 
+t.test('what the real server said is read', async (t) => {
+  const said: Record<string, [text: string, done: object]> = {
+    words: ['It is dry in Oslo today.', { finish_reason: 'stop', usage: { completion_tokens: 4 } }],
+    cut: ['It is dry in', { finish_reason: 'length', usage: { completion_tokens: 2 } }],
+    think: ['<think>Hm, rain or not?\n</think>No, it is dry.', { finish_reason: 'stop' }],
+    call: ['<tool_call>{"name": "clock", "arguments": {"zone": "utc"}}</tool_call>', {}]
+  }
+  for (const [name, [text, done]] of Object.entries(said)) {
+    const answer = await ask(session, 'chat', talk(`recorded:${name}`))
+    t.equal(answer.text, text, name)
+    t.match(answer, { pieces: [{ kind: 'admitted' }], done }, name)
+  }
+  const completion = { completion: 'stop', 'completion cut': 'length' }
+  for (const [name, reason] of Object.entries(completion)) {
+    const { done } = await ask(session, 'completion', { prompt: `recorded:${name.replace(' ', '_')}` })
+    t.match(done, { finish_reason: reason, stop_text: null }, name)
+  }
+  const { text, done } = await ask(session, 'completion', { prompt: 'recorded:completion_stop' })
+  t.same([text, done['stop_text']], ['It is', ' dry'])
+})
+
 t.test('tokens', async (t) => {
   const one = async (kind: string, payload: Record<string, unknown>) =>
     (await chunksOf(session, kind, payload))[0]
@@ -131,7 +152,7 @@ t.test('what the server refuses or fails at', async (t) => {
     message: /^context_length_exceeded: the prompt has 3013 tokens, but test\/gguf has a context of 2048 /
   })
   t.match(await refused(talk('refuse')), {
-    reason: 'invalid_request', message: 'llama-server refused the request: Failed to parse grammar'
+    reason: 'invalid_request', message: /^llama-server refused the request: .*JSON schema error at #/
   })
   t.match(await refused(talk('fail')), { reason: 'provider_error', message: /no free slot in the KV cache/ })
   t.match(await refused(talk('garbage')), { reason: 'provider_error' })
