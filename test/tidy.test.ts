@@ -223,3 +223,18 @@ check('markdown titles', pages.flatMap((path) => {
 
 check('machine paths', inLines([...code, ...pages].filter((p) => p !== 'test/tidy.test.ts'), (line) =>
   /(?<![\w.])\/(work|root|Users|mnt|home)\/\w|registry\.npm|:4873\b/.exec(line)?.[0]))
+
+t.test('benchmarks find what they measure', async (t) => {
+  const asks = /(?:\{ ([^}]*) \} =\s+)?await source\('([^']+)'\)/g
+  const asked = code.filter((path) => path.startsWith('test/bench/')).flatMap((path) =>
+    [...text.get(path)!.matchAll(asks)].map(([, names = '', from]) => ({ path, names, from: from! })))
+  t.ok(asked.length > 10)
+  for (const { path, names, from } of asked) {
+    const source = text.get(from)
+    t.ok(source !== undefined, `${path}: ${from}`)
+    const taken = names.split(', ').map((one) => one.split(':')[0]!).filter((one) => one !== '')
+    for (const name of taken) {
+      t.match(source, new RegExp(`\\b${name}\\b`), `${path}: ${name} of ${from}`)
+    }
+  }
+})

@@ -5,7 +5,7 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/chat.mjs',
-  names: ['decode', 'streams', 'overhead', 'prefill', 'session'],
+  names: ['decode', 'streams', 'overhead', 'prefill', 'session', 'llama'],
   hint: 'fewer rounds',
   load: (name) => import(`./chat/${name}.mjs`)
 })

@@ -1,5 +1,5 @@
-// node test/bench/cluster.mjs [--short] [names]: the figures of the cluster. Needs `npm run build` and
-// `tsc -p test/bench/tsconfig.json`, as `npm run bench:cluster` does.
+// node test/bench/cluster.mjs [--short] [names]: the figures of the cluster. Needs `npm run build`,
+// as `npm run bench:cluster` does.
 import { main } from './lib/main.mjs'
 
 const status = await main({

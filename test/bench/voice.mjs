@@ -1,25 +1,23 @@
 // The embedded voice, warm: first MP3 byte over HTTP, and total time against the bare session and encoder.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { figure } from './lib/report.mjs'
 import { interleave, median, pluck, quantile } from './lib/stats.mjs'
 import { firstSpeech, speak, startNode } from './lib/node.mjs'
-import { dist } from './lib/paths.mjs'
+import { root, source } from './lib/paths.mjs'
 import { startWorker } from './lib/worker.mjs'
 
 const SENTENCE =
   'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
 // The encoder is JavaScript: it takes this many sentences until it is compiled for good.
 const WARM_ROUNDS = 20
-const folder = join(dist, 'plugins/capabilities-tts/voice')
+const folder = join(root, 'plugins/capabilities-tts/voice')
 
-const load = (file) => import(pathToFileURL(join(dist, 'plugins/capabilities-tts', file)).href)
 
 /** What the bare session gets: the ids of the whole sentence, as our front end speaks it. */
 async function bareInput () {
-  const { prepareEnglish } = await load('text/front-end.js')
-  const { readVoiceConfig, phonemeIds } = await load('engine/voice-config.js')
+  const { prepareEnglish } = await source('plugins/capabilities-tts/text/front-end.ts')
+  const { readVoiceConfig, phonemeIds } = await source('plugins/capabilities-tts/engine/voice-config.ts')
   const config = readVoiceConfig(
     JSON.parse(readFileSync(join(folder, 'en_US-flite-16k.onnx.json'), 'utf8'))
   )

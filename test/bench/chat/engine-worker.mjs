@@ -1,13 +1,11 @@
 // Our engine alone: the module that a runner loads, without runner, node and HTTP.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pathToFileURL } from 'node:url'
-import { join } from 'node:path'
 import { serveWorker } from '../lib/worker.mjs'
-import { dist } from '../lib/paths.mjs'
+import { source } from '../lib/paths.mjs'
 import { promptOf } from './model.mjs'
 import { stopwatch } from './times.mjs'
 
-const { default: engine } = await import(pathToFileURL(join(dist, 'plugins/chat/engine/index.js')).href)
+const { default: engine } = await source('plugins/chat/engine/index.ts')
 const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
 const PAUSE_MS = 400
 const never = new AbortController().signal

@@ -1,4 +1,4 @@
-/** The same shape as a GGUF file for llama.cpp: random float32 weights. */
+/** The same shape as a GGUF file for llama.cpp: random weights, as float32 or in 8 bits. */
 import { closeSync, existsSync, openSync, renameSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { SMOL } from './graph.mjs'
@@ -63,16 +63,56 @@ function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
     ...Array.from({ length: layers }, (_, i) => layer(i)).flat()]
 }
 
+/** Random numbers from a row of them, 0 to 1. */
+function * numbers () {
+  for (let state = 7; ;) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    yield state / 2 ** 32
+  }
+}
+
+/** Kinds of weights by name: what llama.cpp calls them, and a tensor of that many values. */
+const WEIGHTS = {
+  f32: {
+    type: 0,
+    bytes: (size, next) => {
+      const values = new Float32Array(Math.ceil(size / 8) * 8)
+      for (let i = 0; i < size; i++) values[i] = (next() - 0.5) * 0.07
+      return Buffer.from(values.buffer)
+    }
+  },
+  // Blocks of 32 with one scale: 2^-12 * 1.13 as a float16, so that values go to 0.035.
+  q8_0: {
+    type: 8,
+    bytes: (size, next) => {
+      const bytes = Buffer.alloc(Math.ceil(size / 32 * 34 / ALIGN) * ALIGN)
+      for (let at = 0; at < size / 32 * 34; at += 34) {
+        bytes.writeUInt16LE(0x0c84, at)
+        for (let i = 2; i < 34; i++) bytes.writeInt8(Math.round(254 * next()) - 127, at + i)
+      }
+      return bytes
+    }
+  }
+}
+/** Norms are float32 in every file. */
+const ONES = {
+  type: 0, bytes: (size) => Buffer.from(new Float32Array(Math.ceil(size / 8) * 8).fill(1).buffer)
+}
+
 /** Path of the file in `folder`; written at the first call. */
-export function benchGguf (folder, shape = SMOL) {
-  const file = join(folder, 'model.gguf')
+export function benchGguf (folder, weights = 'f32', shape = SMOL) {
+  const file = join(folder, weights === 'f32' ? 'model.gguf' : `model-${weights}.gguf`)
   if (existsSync(file)) return file
-  const list = tensors(shape)
+  const row = numbers()
+  const next = () => row.next().value
+  const sizeOf = (dims) => dims.reduce((a, b) => a * b, 1)
+  const list = tensors(shape).map(([name, dims]) =>
+    ({ name, dims, kind: dims.length > 1 ? WEIGHTS[weights] : ONES }))
   let offset = 0
-  const infos = list.map(([name, dims]) => {
+  const infos = list.map(({ name, dims, kind }) => {
     const info = Buffer.concat([
-      text(name), u32(dims.length), ...[...dims].reverse().map(u64), u32(0), u64(offset)])
-    offset += Math.ceil(4 * dims.reduce((a, b) => a * b, 1) / ALIGN) * ALIGN
+      text(name), u32(dims.length), ...[...dims].reverse().map(u64), u32(kind.type), u64(offset)])
+    offset += kind.bytes(sizeOf(dims), () => 0).length
     return info
   })
   const entries = facts(shape)
@@ -80,15 +120,8 @@ export function benchGguf (folder, shape = SMOL) {
     Buffer.from('GGUF'), u32(3), u64(list.length), u64(entries.length), ...entries, ...infos])
   const out = openSync(`${file}.part`, 'w')
   writeSync(out, Buffer.concat([head, Buffer.alloc(-head.length & (ALIGN - 1))]))
-  let state = 7
-  for (const [, dims] of list) {
-    const size = dims.reduce((a, b) => a * b, 1)
-    const values = new Float32Array(Math.ceil(size / 8) * 8).fill(dims.length === 1 ? 1 : 0)
-    for (let i = 0; dims.length > 1 && i < size; i++) {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-      values[i] = (state / 2 ** 32 - 0.5) * 0.07
-    }
-    const raw = Buffer.from(values.buffer)
+  for (const { dims, kind } of list) {
+    const raw = kind.bytes(sizeOf(dims), next)
     for (let done = 0; done < raw.length;) done += writeSync(out, raw, done)
   }
   closeSync(out)

@@ -1,11 +1,11 @@
 /** A Llama-shaped decoder with random weights as an ONNX file, its weights beside it (external data). */
 import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { dist } from '../lib/paths.mjs'
+import protobuf from 'protobufjs/light.js'
 
-const { bytesField, varintField } =
-  await import(pathToFileURL(join(dist, 'plugins/chat/engine/wire.js')).href)
+const bytesField = (number, value) =>
+  protobuf.Writer.create().uint32(number << 3 | 2)[typeof value === 'string' ? 'string' : 'bytes'](value).finish()
+const varintField = (number, value) => protobuf.Writer.create().uint32(number << 3).int64(value).finish()
 
 // Field numbers and types of onnx.proto.
 const TYPES = { float32: 1, int32: 6, int64: 7, bool: 9 }

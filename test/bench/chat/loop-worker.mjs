@@ -1,12 +1,10 @@
 // The floor: the engine's model in a bare loop of greedy steps, without scheduler, sampler and text.
-import { pathToFileURL } from 'node:url'
-import { join } from 'node:path'
 import { serveWorker } from '../lib/worker.mjs'
-import { dist } from '../lib/paths.mjs'
+import { source } from '../lib/paths.mjs'
 import { promptOf } from './model.mjs'
 import { stopwatch } from './times.mjs'
 
-const { loadModel } = await import(pathToFileURL(join(dist, 'plugins/chat/engine/load.js')).href)
+const { loadModel } = await source('plugins/chat/engine/load.ts')
 const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
 
 function greatest (logits) {

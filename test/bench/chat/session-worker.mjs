@@ -1,9 +1,8 @@
 // Steps of one model through one way of calling onnxruntime, from a made-up state.
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { InferenceSession, Tensor } from 'onnxruntime-node'
 import { serveWorker } from '../lib/worker.mjs'
-import { dist } from '../lib/paths.mjs'
+import { cache, source } from '../lib/paths.mjs'
 import { SMOL } from './graph.mjs'
 import { openNative } from './native.mjs'
 
@@ -54,8 +53,8 @@ async function official ({ folder, threads, layout, rows, length }) {
 
 /** The engine's model: the official API with new entries as outputs. */
 async function engine ({ folder, card, threads, rows, length }) {
-  const load = async (name) => await import(pathToFileURL(join(dist, 'plugins/chat/engine', name)).href)
-  const [{ loadModel }, { fullBatch }] = [await load('load.js'), await load('cache.js')]
+  const { loadModel } = await source('plugins/chat/engine/load.ts')
+  const { fullBatch } = await source('plugins/chat/engine/cache.ts')
   const env = { progress () {}, work: async (_label, _units, call) => await call(), log () {} }
   const { decoder } = await loadModel({ card, directory: folder, backend: 'cpu', threads, options: {} }, env)
   const state = fullBatch(Array(rows).fill(length), length, slots.map(() => stateOf(rows * kvHeads, length)))

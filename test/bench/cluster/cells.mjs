@@ -4,15 +4,13 @@
  */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { dist } from '../lib/paths.mjs'
+import { source } from '../lib/paths.mjs'
 
-const load = (path) => import(pathToFileURL(join(dist, 'kernel', path)).href)
-const { ClusterCore } = await load('cluster/cluster.js')
-const { clusterTiming } = await load('cluster/election/timing.js')
-const { createGossip } = await load('cluster/gossip/gossip.js')
-const { encodeFrame, decodeFrame } = await load('cluster/links/frames.js')
-const { newNodeId } = await load('cluster/identity/node-id.js')
+const { ClusterCore } = await source('kernel/cluster/cluster.ts')
+const { clusterTiming } = await source('kernel/cluster/election/timing.ts')
+const { Gossip } = await source('kernel/cluster/gossip.ts')
+const { encodeFrame, decodeFrame } = await source('kernel/cluster/links/frames.ts')
+const { newNodeId } = await source('kernel/cluster/identity/node-id.ts')
 
 const quiet = () => {}
 const log = { trace: quiet, debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }
@@ -108,7 +106,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       members: memoryMembers({ clusterId, members, removed: [] }),
       self: () => self, apiUrl: () => null, emit: () => {}
     })
-    const plane = createGossip({
+    const plane = new Gossip({
       clock, log, enabled: gossip, sample: async () => vitals,
       publish (body) {
         const peers = transport.broadcast('telemetry', body)
@@ -166,5 +164,5 @@ export async function advanceUntil (clock, what, look, { stepMs = 100, limitMs =
   throw new Error(`${limitMs / 1000} virtual seconds passed in vain for: ${what}`)
 }
 
-export const { manualClock } = await load('testing/index.js')
-export const { systemClock } = await load('clock.js')
+export const { manualClock } = await source('kernel/testing/index.ts')
+export const { systemClock } = await source('kernel/api/clock.ts')

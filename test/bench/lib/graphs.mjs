@@ -2,33 +2,13 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { cache, dist, root } from './paths.mjs'
+import { cache, root, source } from './paths.mjs'
 
 const FIXTURES = join(root, 'plugins/capabilities-tts/test/fixtures')
 const SOURCES = ['graph-builder.ts', 'make-graphs.ts']
-const engineUrl = pathToFileURL(join(dist, 'plugins/capabilities-tts/engine/')).href
 
 /** Further symbols of espeak's American English, so that no phoneme is skipped. */
 const MORE_SYMBOLS = [...'gɾᵻɫʔɒ"()—̩̃']
-
-/** The generator is TypeScript and not part of the package: compiled into the cache. */
-async function generator (folder) {
-  const { default: ts } = await import('typescript')
-  for (const name of SOURCES) {
-    const source = readFileSync(join(FIXTURES, name), 'utf8').replaceAll('../../engine/', engineUrl)
-    const options = {
-      target: ts.ScriptTarget.ES2022,
-      module: ts.ModuleKind.ES2022,
-      verbatimModuleSyntax: true
-    }
-    writeFileSync(
-      join(folder, name.replace('.ts', '.js')),
-      ts.transpileModule(source, { compilerOptions: options }).outputText
-    )
-  }
-  return await import(pathToFileURL(join(folder, 'make-graphs.js')).href)
-}
 
 /**
  * Folder with voice.onnx (63 MB), voice.onnx.json and tokens.txt (the same symbols, as sherpa-onnx reads
@@ -41,7 +21,8 @@ export async function mediumVoice () {
   const at = (name) => join(folder, name)
   if (!existsSync(at('voice.onnx'))) {
     mkdirSync(folder, { recursive: true })
-    const { FIXTURE_SYMBOLS, makePiper, makePiperConfig, MEDIUM } = await generator(folder)
+    const { FIXTURE_SYMBOLS, makePiper, makePiperConfig, MEDIUM } =
+      await source('plugins/capabilities-tts/test/fixtures/make-graphs.ts')
     const symbols = ['_', '^', '$', ...FIXTURE_SYMBOLS, ...MORE_SYMBOLS]
     const config = makePiperConfig(MEDIUM, {
       phoneme_id_map: Object.fromEntries(symbols.map((symbol, id) => [symbol, [id]])),

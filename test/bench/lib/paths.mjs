@@ -1,11 +1,14 @@
 /** Where things lie. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import '../../tools/typescript.mjs'
 
 export const here = fileURLToPath(new URL('..', import.meta.url))
 export const root = fileURLToPath(new URL('../../..', import.meta.url))
 export const dist = join(root, 'dist')
+/** A module of the product or of its tests by the path of its source from the root: dist has bundles. */
+export const source = (path) => import(pathToFileURL(join(root, path)).href)
 /** Made files: below node_modules, which git ignores. */
 export const cache = join(here, 'node_modules', '.cache', 'svc')
 

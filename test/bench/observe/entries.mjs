@@ -1,9 +1,8 @@
 /** The store of the event log, with events to put into it. No entry of the bundle: the source runs. */
 import { randomUUID } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
-import '../../tools/typescript.mjs'
+import { source } from '../lib/paths.mjs'
 
-const source = (path) => import(new URL(`../../../${path}`, import.meta.url).href)
 const { entryAfter, START } = await source('plugins/event-log/log/entries.ts')
 const { openStore } = await source('plugins/event-log/store/store.ts')
 const { loadSqlite } = await source('plugins/event-log/store/sqlite.ts')

@@ -1,16 +1,14 @@
 /** Clusters of real processes with placed models, with the product's own timers. */
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { root } from '../lib/paths.mjs'
+import { root, source } from '../lib/paths.mjs'
 
 // The kit of the fault tests, in its long form.
 process.env.SVC_TEST_FULL = '1'
-const built = (path) => import(pathToFileURL(join(root, '.tap/bench/test', path)).href)
 
-export const kit = await built('node/instances-kit.js')
-export const { until } = await built('node/kit.js')
-export const { ready } = await built('node/engine.js')
-const { stream, hear } = await built('node/http.js')
+export const kit = await source('test/node/instances-kit.ts')
+export const { until } = await source('test/node/kit.ts')
+export const { ready } = await source('test/node/engine.ts')
+const { stream, hear } = await source('test/node/http.ts')
 
 export const VOICE = 'svc/voice-en'
 export const ENGINE = 'test/ok'

@@ -1,12 +1,9 @@
 // The planner alone: how long a plan and all previews of a model take. No I/O, one thread.
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { dist } from '../lib/paths.mjs'
+import { source } from '../lib/paths.mjs'
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 
-const { plan, previews } =
-  await import(pathToFileURL(join(dist, 'plugins/placement/planner/index.js')).href)
+const { plan, previews } = await source('plugins/placement/planner/index.ts')
 
 const GIB = 2 ** 30
 const PLAN_LIMIT_MS = 10

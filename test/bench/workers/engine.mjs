@@ -1,11 +1,8 @@
 // Our engine alone: the module that a runner loads, without runner, node and HTTP.
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { serveWorker } from '../lib/worker.mjs'
-import { dist } from '../lib/paths.mjs'
+import { source } from '../lib/paths.mjs'
 
-const engine = (file) => import(pathToFileURL(join(dist, 'plugins/capabilities-tts/engine', file)).href)
 
 async function espeak () {
   const { phonemizeToString } = await import('piper-phonemize').then((m) => m.default ?? m)
@@ -14,8 +11,8 @@ async function espeak () {
 
 /** options: { card, directory, espeak } */
 await serveWorker(async ({ card, directory, espeak: withEspeak }) => {
-  const { openSpeech } = await engine('index.js')
-  const { loadFamily } = await engine('load.js')
+  const { openSpeech } = await source('plugins/capabilities-tts/engine/index.ts')
+  const { loadFamily } = await source('plugins/capabilities-tts/engine/load.ts')
   const spec = {
     card: typeof card === 'string' ? JSON.parse(readFileSync(card, 'utf8')) : card,
     directory,

@@ -1,0 +1,182 @@
+// What a node adds to llama.cpp's server: its first token, its tokens, and eight answers at once.
+import { spawn } from 'node:child_process'
+import { linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import http from 'node:http'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { processes, request, startNode } from '../lib/node.mjs'
+import { figure } from '../lib/report.mjs'
+import { interleave, median } from '../lib/stats.mjs'
+import { benchGguf } from './gguf.mjs'
+import { benchModel, promptOf } from './model.mjs'
+import { THREADS } from './peers.mjs'
+import { firstMs, tokenMs, wholeSeconds, withWorkers } from './times.mjs'
+
+const MODEL = 'bench/gguf'
+const LENGTH = 8
+const TOKENS = 96
+const COUNT = 8
+const READY_MS = 120_000
+
+const CONFIG = (store) => JSON.stringify({
+  cluster: { discovery: false },
+  plugins: {
+    placement: { autoplace: [] },
+    runners: { threads: THREADS, engine_options: { 'llama-server': { max_batch: COUNT } } }
+  },
+  model_store: { hub: { enabled: false }, store_path: store }
+})
+
+/** Asks until the answer is 200. */
+async function until (asked, readyMs = READY_MS) {
+  const end = performance.now() + readyMs
+  for (;;) {
+    const { status, body } = await request(asked).catch((error) => ({ status: 0, body: error.message }))
+    if (status === 200) return
+    if (performance.now() > end) throw new Error(`${asked.url}: ${status} ${body}`)
+    await sleep(200)
+  }
+}
+
+/** Streamed completions: when each of their tokens came. */
+async function completed ({ agent, url, headers = {} }, { streams }) {
+  return { streams: await Promise.all(streams.map(async ({ seed, tokens }) => {
+    const body = JSON.stringify({ model: MODEL, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
+      temperature: 0, stream: true })
+    const startedAt = performance.now()
+    const times = []
+    await new Promise((resolve, reject) => {
+      const req = http.request(`${url}/v1/completions`, { agent, method: 'POST',
+        headers: { ...headers, 'content-type': 'application/json' } }, (res) => {
+        let said = ''
+        res.on('data', (bytes) => {
+          said += bytes
+          const lines = said.split('\n')
+          said = lines.pop()
+          for (const line of lines) if (/^data: .*"text":"[^"]/.test(line)) times.push(performance.now())
+        })
+        res.on('end', () => {
+          if (res.statusCode === 200 && times.length > tokens / 2) resolve()
+          else reject(new Error(`${res.statusCode}, ${times.length} tokens ${said}`))
+        })
+        res.on('error', reject)
+      })
+      req.on('error', reject)
+      req.end(body)
+    })
+    return { startedAt, times }
+  })) }
+}
+
+/** A node that serves the model through the server. */
+async function startServing (binary, file) {
+  const store = mkdtempSync(join(tmpdir(), 'svc-bench-chat-'))
+  const folder = join(store, MODEL.replace('/', '--'))
+  mkdirSync(folder)
+  linkSync(file, join(folder, 'model.gguf'))
+  process.env.PATH = `${dirname(binary)}${delimiter}${process.env.PATH}`
+  const node = await startNode({ yaml: CONFIG(store) })
+  const stop = async () => {
+    await node.stop()
+    rmSync(store, { recursive: true })
+  }
+  try {
+    const authorization = `Bearer ${readFileSync(join(node.home, 'operator.token'), 'utf8').trim()}`
+    await until({ agent: node.agent, url: `${node.url}/place_instance`, method: 'POST',
+      headers: { authorization, 'content-type': 'application/json' },
+      body: JSON.stringify({ model_id: MODEL, wait: true, timeout_seconds: 120 }) })
+    const { runner } = await processes(node)
+    return { ask: (asked) => completed(node, asked), stop, runner: runner.pid }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+/** The words of the server's command line under a runner. */
+function commandUnder (pid) {
+  const read = (path) => readFileSync(`/proc/${path}`, 'utf8')
+  const children = read(`${pid}/task/${pid}/children`).trim().split(' ').filter((one) => one !== '')
+  for (const child of children) {
+    const words = read(`${child}/cmdline`).split('\0').filter((one) => one !== '')
+    if (words.some((word) => word.endsWith('llama-server'))) return words
+    const below = commandUnder(child)
+    if (below !== null) return below
+  }
+  return null
+}
+
+const freePort = () => new Promise((resolve) => {
+  const server = createServer().listen(0, '127.0.0.1', () => {
+    const { port } = server.address()
+    server.close(() => { resolve(port) })
+  })
+})
+
+/** The same server with the same options, without a node. */
+async function startBare (binary, file, runner) {
+  const words = commandUnder(runner)
+  if (words === null) throw new Error('the node runs no llama-server')
+  const own = new Set(['--host', '--port', '--api-key-file', '--model'])
+  const args = words.slice(words.findIndex((word) => word.endsWith('llama-server')) + 1)
+    .filter((word, i, all) => !own.has(word) && !own.has(all[i - 1]))
+  const port = await freePort()
+  const child = spawn(binary, ['--model', file, '--host', '127.0.0.1', '--port', `${port}`, ...args],
+    { stdio: 'ignore' })
+  const end = () => { child.kill('SIGKILL') }
+  process.once('exit', end)
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
+  const url = `http://127.0.0.1:${port}`
+  const stop = async () => { agent.destroy(); process.off('exit', end); end() }
+  await until({ agent, url: `${url}/health` }).catch(async (error) => { await stop(); throw error })
+  return { ask: (asked) => completed({ agent, url }, asked), stop }
+}
+
+export default {
+  title: `What a node adds to llama.cpp's server, ${THREADS} thread, weights in 8 bits`,
+  async run ({ short, rounds = short ? 5 : 30 }) {
+    const binary = process.env.SVC_LLAMA_SERVER_BIN
+    if (binary === undefined) throw new Error('set SVC_LLAMA_SERVER_BIN to the path of a llama-server')
+    const file = benchGguf(benchModel().folder, 'q8_0')
+    return await withWorkers({ node: () => startServing(binary, file) }, async ({ node }) =>
+      await withWorkers({ bare: () => startBare(binary, file, node.runner) }, async ({ bare }) => {
+        const one = (worker, round) => worker.ask({ streams: [{ seed: 1 + round, tokens: TOKENS }] })
+        const many = (worker, round) => worker.ask({ streams: Array.from({ length: COUNT }, (_, i) =>
+          ({ seed: 1000 + COUNT * round + i, tokens: TOKENS })) })
+        const steps = {
+          bare: async (round) => (await one(bare, round)).streams[0],
+          node: async (round) => (await one(node, round)).streams[0]
+        }
+        const rateOf = ({ streams }) =>
+          streams.reduce((sum, { times }) => sum + times.length, 0) / wholeSeconds(streams)
+        const eight = {
+          bare: async (round) => rateOf(await many(bare, round)),
+          node: async (round) => rateOf(await many(node, round))
+        }
+        await interleave(2, steps)
+        const results = await interleave(rounds, steps)
+        const rates = await interleave(Math.ceil(rounds / 3), eight)
+        const all = (name, of) => results[name].map(of)
+        const pairs = (of, both) => median(all('node', of).map((mine, i) => both(mine, all('bare', of)[i])))
+        const added = 100 * (pairs(tokenMs, (a, b) => a / b) - 1)
+        const later = pairs(firstMs, (a, b) => a - b)
+        const ratio = median(rates.node.map((rate, i) => rate / rates.bare[i]))
+        const row = (title, name) => [title, figure(median(all(name, firstMs))),
+          figure(median(all(name, tokenMs))), figure(median(rates[name]))]
+        return {
+          columns: ['', 'first token, ms', 'token, ms', `tokens a second, ${COUNT} streams`],
+          rows: [row('llama-server', 'bare'), row('node, streamed over HTTP', 'node')],
+          targets: [
+            { name: 'added by the node, of a token', value: added, limit: 5, unit: '%' },
+            { name: 'added by the node, to the first token', value: later, limit: 3, unit: 'ms' },
+            { name: `${COUNT} streams, to llama-server's`, value: ratio, limit: 0.95, atLeast: true }
+          ],
+          notes: [`${rounds} rounds of ${TOKENS} tokens after ${LENGTH}, interleaved; the server of the node ` +
+            'and the other one have the same options'],
+          data: { first: [all('bare', firstMs), all('node', firstMs)], rates }
+        }
+      }))
+  }
+}
