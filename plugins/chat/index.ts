@@ -19,6 +19,10 @@ export default definePlugin(manifest, (ctx) => {
   const parts: ApiParts = {
     runners, invocations, limits,
     aliases: aliases as Record<string, string>,
+    sees: (modelId) => {
+      const card = runners.card(modelId)
+      return card === undefined || card.support['images'] !== undefined
+    },
     clock: ctx.clock,
     newId: () => randomUUID().replaceAll('-', '')
   }

@@ -1,13 +1,16 @@
 /** Anthropic's API: POST /v1/messages. */
-import { fieldsOf, parsed, present } from '../json.js'
+import { fieldsOf, parsed, present, type Fields } from '../json.js'
 import { samplingOf, strictFields } from '../sampling.js'
 import { answer, namedEvent } from './answer.js'
 import { refused, stringAt } from './errors.js'
 import { name } from './schema.js'
-import { chatTask, functionCall, functionTool, partText, textOf } from './task.js'
+import { imagePart, isImage } from './images.js'
+import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import type { ErrorBody, FromSchema } from '../../../kernel/index.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
+import type { Rules } from './errors.js'
+import type { Eyes } from './images.js'
 import type { ChatBody, InputMessage, Tool } from './task.js'
 
 const blocks = { type: ['string', 'array'], items: { type: 'object', required: ['type'] } } as const
@@ -55,15 +58,15 @@ type Block = Record<string, unknown>
 /** POST /v1/messages. */
 export const messages: Handler<typeof messagesBody> = async (parts, request) => {
   const { body } = request
-  await answer(parts, request, chatTask(fromAnthropic(body), parts), body.stream === true, format)
+  await answer(parts, request, chatTask(fromAnthropic(body, parts), parts), body.stream === true, format)
 }
 
 /** Throws `invalid_request` naming the field. */
-export function fromAnthropic (body: MessagesBody): ChatBody {
+export function fromAnthropic (body: MessagesBody, rules: Pick<Rules, 'aliases' | 'sees'>): ChatBody {
   const { model, max_tokens, thinking, stop_sequences: stop, tools, tool_choice: choice } = body
   const system = textOf(body.system ?? null, 'system')
   const messages = body.messages.flatMap(({ role, content }, i) =>
-    messagesOf(role, content, `messages.${i}.content`))
+    messagesOf(role, content, `messages.${i}.content`, eyesOf(rules, model)))
   return {
     model, max_tokens,
     messages: system === null ? messages : [{ role: 'system', content: system }, ...messages],
@@ -90,11 +93,13 @@ function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice']
 }
 
 /** A message with results of tools is several messages in the chat API: the results come first. */
-function messagesOf (role: string, content: string | Block[], path: string): InputMessage[] {
+function messagesOf (
+  role: string, content: string | Block[], path: string, eyes: Eyes
+): InputMessage[] {
   if (typeof content === 'string') return [{ role, content }]
   const results: InputMessage[] = []
   const calls: object[] = []
-  const texts: string[] = []
+  const parts: Fields[] = []
   let thoughts = ''
   for (const [i, block] of content.entries()) {
     const at = `${path}.${i}`
@@ -103,13 +108,22 @@ function messagesOf (role: string, content: string | Block[], path: string): Inp
       case 'tool_use': calls.push(callOf(block, at)); break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
       case 'redacted_thinking': break
-      default: texts.push(partText(block, at))
+      case 'image': parts.push(imageOf(block, at, eyes)); break
+      default: parts.push({ type: 'text', text: partText(block, at) })
     }
   }
-  if (texts.length === 0 && calls.length === 0) return results
-  const text = texts.length === 0 ? null : texts.join('\n')
+  if (parts.length === 0 && calls.length === 0) return results
+  const texts = parts.some(isImage) ? parts : parts.map(({ text }) => text).join('\n')
+  const whole = parts.length === 0 ? null : texts
   const reasoning = thoughts === '' ? null : thoughts
-  return [...results, { role, content: text, tool_calls: calls, reasoning_content: reasoning }]
+  return [...results, { role, content: whole, tool_calls: calls, reasoning_content: reasoning }]
+}
+
+/** An image as a part of the chat API. Throws `invalid_request`. */
+function imageOf (block: Block, path: string, eyes: Eyes): Fields {
+  const { type, media_type: media, data, url } = fieldsOf(block['source'])
+  const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : String(url)
+  return imagePart({ type: 'image_url', image_url: { url: address } }, path, eyes, 'source')
 }
 
 function resultOf (block: Block, path: string): InputMessage {

@@ -13,6 +13,8 @@ export interface Rules {
   limits: Limits
   /** Names that clients may use, and the models they stand for. */
   aliases: Readonly<Record<string, string>>
+  /** Whether a model reads images; true where nothing tells. */
+  sees: (modelId: string) => boolean
 }
 
 /** The refusal of a field; the message is the path followed by `message`. */

@@ -3,7 +3,7 @@ import { present } from '../json.js'
 import { answer, answerJson, runRequest } from './answer.js'
 import { refused } from './errors.js'
 import { message, name, tool } from './schema.js'
-import { chatTask, completionTask, functionCall, modelOf, toMessages } from './task.js'
+import { chatTask, completionTask, functionCall, modelOf, eyesOf, toMessages } from './task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
 import type { TokenReport } from '../engine/pieces.js'
 import type { AnswerFormat, ApiParts, Facts, Formatter, Framing, Handler } from './answer.js'
@@ -55,7 +55,7 @@ export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => 
   }
   const payload = messages === undefined
     ? present({ prompt, add_special_tokens })
-    : present({ messages: toMessages(messages), tools, add_generation_prompt })
+    : present({ messages: toMessages(messages, eyesOf(parts, model)), tools, add_generation_prompt })
   await answerJson(parts, request, async (call) => {
     const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
     return { tokens, count, max_model_len: context_length }

@@ -1,6 +1,8 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
+import { imagePart, isImage } from './images.js'
+import type { Eyes } from './images.js'
 import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
 import type { FromSchema } from '../../../kernel/index.js'
@@ -40,6 +42,12 @@ export function modelOf ({ aliases }: Pick<Rules, 'aliases'>, name: string): str
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
+/** The model of a request, and whether it reads images. */
+export function eyesOf (rules: Pick<Rules, 'aliases' | 'sees'>, name: string): Eyes {
+  const modelId = modelOf(rules, name)
+  return { modelId, sees: rules.sees(modelId) }
+}
+
 /** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
 export function chatTask (body: ChatBody, rules: Rules): Asked {
   const { limits } = rules
@@ -47,7 +55,7 @@ export function chatTask (body: ChatBody, rules: Rules): Asked {
   atMost('messages', body.messages.length, limits.max_messages, 'messages')
   const tools = toolsOf(body, limits)
   const payload = {
-    messages: toMessages(body.messages),
+    messages: toMessages(body.messages, eyesOf(rules, body.model)),
     ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
     params: {
       ...paramsOf(body), ...logprobsOf(body), ...present({ grammar: grammarOf(body, tools, limits) })
@@ -157,13 +165,13 @@ function lengthsOf (
 }
 
 /** Messages as a chat template knows them. Throws `invalid_request` naming the message and the field. */
-export function toMessages (messages: readonly InputMessage[]): ChatMessage[] {
-  return messages.map((message, i) => toMessage(message, `messages.${i}`))
+export function toMessages (messages: readonly InputMessage[], eyes: Eyes): ChatMessage[] {
+  return messages.map((message, i) => toMessage(message, `messages.${i}`, eyes))
 }
 
-function toMessage (message: InputMessage, path: string): ChatMessage {
+function toMessage (message: InputMessage, path: string, eyes: Eyes): ChatMessage {
   const { role, name, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message
-  const content = textOf(message.content ?? null, `${path}.content`)
+  const content = contentOf(message, `${path}.content`, eyes)
   const hasCalls = role === 'assistant' && calls != null && calls.length > 0
   if (content === null && !hasCalls) throw refused(`${path}.content`, 'is required')
   if (role === 'tool' && callId == null) throw refused(`${path}.tool_call_id`, 'is required')
@@ -178,6 +186,17 @@ function toMessage (message: InputMessage, path: string): ChatMessage {
       tool_call_id: role === 'tool' ? callId : null
     })
   }
+}
+
+/** A content with images stays a list of parts, each checked; every other is its text. */
+function contentOf (
+  { role, content = null }: InputMessage, path: string, eyes: Eyes
+): ChatMessage['content'] {
+  const parts = role === 'user' && Array.isArray(content) ? content as Fields[] : []
+  if (!parts.some(isImage)) return textOf(content, path)
+  return parts.map((part, i) => isImage(part)
+    ? imagePart(part, `${path}.${i}`, eyes)
+    : { type: 'text', text: partText(part, `${path}.${i}`) })
 }
 
 /** Parts of a content that no language model here reads, by their type. */

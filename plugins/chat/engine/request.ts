@@ -115,11 +115,12 @@ function readParams (reader: Reader, value: unknown, facts: ParameterFacts): Sam
   }
 }
 
-/** The messages of a conversation. @throws EngineError invalid_request */
-export function readMessages (value: unknown): ChatMessage[] {
+/** The messages of a conversation; `images` takes contents in parts. @throws EngineError invalid_request */
+export function readMessages (value: unknown, { images = false } = {}): ChatMessage[] {
   const fine = Array.isArray(value) && value.length > 0 && value.every((message) =>
     isObject(message) && typeof message['role'] === 'string' &&
-    (message['content'] == null || typeof message['content'] === 'string'))
+    (message['content'] == null || typeof message['content'] === 'string' ||
+      (images && Array.isArray(message['content']) && message['content'].every(isObject))))
   if (fine) return value as ChatMessage[]
   throw invalid('messages takes at least one message with a role and a text', 'messages')
 }

@@ -102,6 +102,9 @@ export interface StartOptions {
   sizes: Sizes
   /** Makes embeddings, and nothing else. */
   embeds: boolean
+  /** Vision weights and a drafter of the model, where it has them. */
+  mmproj?: string | undefined
+  drafter?: string | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
 }
@@ -114,7 +117,9 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   : ['--host', address.host, '--port', String(address.port)]
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
-function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions): string[][] {
+function optional (
+  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null }: StartOptions
+): string[][] {
   const { contextLength, promptCacheMib } = sizes
   return [
     // Only this runner uses the server.
@@ -127,6 +132,8 @@ function optional ({ flags, backend, sizes, embeds, rpc = null }: StartOptions):
     // An answer ends where the context does.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
+    ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
+    ...drafter === undefined ? [] : [['--model-draft', drafter]],
     ...rpc === null ? alone(backend) : [],
     ...embeds
       ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]

@@ -50,7 +50,12 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const sizes = sizesOf(spec, embeds)
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
+      const beside = (role: string): string | undefined => {
+        const file = card.files.find((one) => one.role === role)
+        return file === undefined ? undefined : join(directory, file.path)
+      }
       const server = await LlamaServer.start({
+        mmproj: beside('vision_weights'), drafter: beside('assistant'),
         binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })

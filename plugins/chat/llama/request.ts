@@ -67,7 +67,7 @@ function withShortIds (message: Fields): Body {
 export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
   const { tools, template_variables: variables, add_generation_prompt: add } = payload
   return {
-    messages: readMessages(payload['messages']).map((message) => ({
+    messages: readMessages(payload['messages'], { images: true }).map((message) => ({
       ...callIds === 'short' ? withShortIds({ ...message }) : message, content: message.content ?? ''
     })),
     ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},

@@ -9,9 +9,10 @@ const limits: Limits = {
   max_messages: 4, max_stops: 2, max_answers: 2, max_inputs: 4, max_tools: 2, schema_kib: 1, schema_depth: 5
 }
 const aliases = { 'gpt-4o': MODEL }
-const task = (body: object) => chatTask({ ...hello, ...body }, { limits, aliases })
+const rules = { limits, aliases, sees: (modelId: string) => modelId === 'a/eyes' }
+const task = (body: object) => chatTask({ ...hello, ...body }, rules)
 const plain = (body: object) =>
-  completionTask({ model: MODEL, prompt: 'A', ...body }, { limits, aliases: {} })
+  completionTask({ model: MODEL, prompt: 'A', ...body }, { limits, aliases: {}, sees: () => false })
 
 /** The refusal's field and words. */
 function refusal (make: () => unknown): [string | null, string] {
@@ -47,9 +48,31 @@ t.test('messages', (t) => {
   t.end()
 })
 
+t.test('images reach a model that reads them', (t) => {
+  const of = (url: unknown): object => {
+    const parts = [{ type: 'text', text: 'What is it?' }, { type: 'image_url', image_url: { url } }]
+    return { model: 'a/eyes', ...user(parts) }
+  }
+  const url = 'data:image/png;base64,iVBORw0KGgo='
+  t.match(task(of(url)).task.payload['messages'], [{ role: 'user', content: [
+    { type: 'text', text: 'What is it?' }, { type: 'image_url', image_url: { url } }
+  ] }])
+  const rows: [unknown, RegExp][] = [
+    ['https://10.0.0.1/x.png', /is an address\. None is fetched here/],
+    ['file:///etc/passwd', /is an address/],
+    ['data:image/svg+xml;base64,AAAA', /must be a png/], ['data:image/png;base64,%%', /must be a png/],
+    [7, /must be a string/]
+  ]
+  for (const [given, message] of rows) {
+    t.throws(() => task(of(given)), { reason: 'invalid_request', message,
+      details: { param: /^messages\.0\.content\.1\.image_url/ } })
+  }
+  t.end()
+})
+
 t.test('messages that are refused', (t) => {
   const rows: [object, string, RegExp][] = [
-    [user([{ type: 'image_url', image_url: {} }]), 'messages.0.content.0', /is an image; .* text only/],
+    [user([{ type: 'image_url', image_url: {} }]), 'messages.0.content.0', /is an image, and .* text only/],
     [user([{ type: 'text', text: 'a' }, { type: 'input_audio' }]), 'messages.0.content.1', /is sound/],
     [user([{ type: 'smell' }]), 'messages.0.content.0.type', /"smell" is not known/],
     [user([{ type: 'text' }]), 'messages.0.content.0.text', /must be a string/],

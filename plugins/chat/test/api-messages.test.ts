@@ -8,7 +8,17 @@ const URL_ = '/v1/messages'
 const body = { model: MODEL, max_tokens: 50, messages: [{ role: 'user', content: 'Hi' }] }
 
 t.test('requests as chat requests', (t) => {
-  const of = (more: object) => fromAnthropic({ ...body, ...more } as MessagesBody)
+  const rules = { aliases: {}, sees: (id: string) => id === 'a/eyes' }
+  const of = (more: object) => fromAnthropic({ ...body, ...more } as MessagesBody, rules)
+  const image = (source: object): object =>
+    ({ model: 'a/eyes', system: 'x', messages: [{ role: 'user', content: [{ type: 'image', source }] }] })
+  const url = 'data:image/jpeg;base64,AAAA'
+  t.match(of(image({ type: 'base64', media_type: 'image/jpeg', data: 'AAAA' })).messages[1],
+    { role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
+  t.throws(() => of(image({ type: 'url', url: 'https://a.example/x.png' })),
+    { details: { param: 'messages.0.content.0.source' }, message: /is an address/ })
+  t.throws(() => of({ ...image({}), model: 'a/blind' }),
+    { details: { param: 'messages.0.content.0' }, message: /a\/blind reads text only/ })
   const rows: [object, object][] = [
     [{ system: 'Be brief.', stop_sequences: ['X'], temperature: 0, top_p: 0.5, top_k: 3 }, {
       model: MODEL, max_tokens: 50, stop: ['X'], temperature: 0, top_p: 0.5, top_k: 3,

@@ -35,6 +35,9 @@ t.test('the command line', (t) => {
     serverArguments({ ...base, flags, backend, embeds }).slice(14).join(' ')
   t.equal(more('cpu', false), '--no-webui --n-gpu-layers 0 --device none')
   t.equal(more('cuda', true), '--no-webui --n-gpu-layers 999 --embeddings --ubatch-size 64')
+  const known = new Set(['--mmproj', '--model-draft'])
+  const beside = serverArguments({ ...base, flags: known, mmproj: '/v', drafter: '/d' })
+  t.equal(beside.slice(14).join(' '), '--mmproj /v --model-draft /d')
   const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket'
   const { flags: read, sockets } = readHelp(help)
   t.same([...read], ['--model', '--no-ui', '--host'])

@@ -59,7 +59,10 @@ export interface RenderOptions {
 
 /** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */
 export interface ChatMessage {
-  role: string, content: string | null, name?: string, reasoning_content?: string, tool_calls?: unknown[]
+  role: string
+  /** Parts where there are images among them, which only some engines read. */
+  content: string | readonly object[] | null
+  name?: string, reasoning_content?: string, tool_calls?: unknown[]
   tool_call_id?: string
 }
 

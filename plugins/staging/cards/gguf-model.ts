@@ -1,7 +1,7 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
-import { ggufModels } from './gguf-parts.js'
+import { ggufCompanions, ggufModels } from './gguf-parts.js'
 import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
 import { languageWords } from './language.js'
 import { CardError } from './reader.js'
@@ -21,7 +21,8 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   }
   // Each of the others is a whole file, too.
   for (const path of paths.slice(1)) await folder.gguf(path)
-  return facts(header, paths)
+  const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
+  return facts(header, paths, companions)
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>
@@ -33,7 +34,9 @@ function number (value: GgufValue | undefined): number | undefined {
   return isCount(found) ? found : undefined
 }
 
-function facts ({ metadata, bytesByType }: GgufHeader, parts: readonly string[]): Found {
+function facts (
+  { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
+): Found {
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
@@ -45,12 +48,15 @@ function facts ({ metadata, bytesByType }: GgufHeader, parts: readonly string[])
   const heads = own('attention.head_count') ?? 0
   const quantization = quantizationOf(metadata, bytesByType)
   const licence = text(metadata.get('general.license'))
+  const words = languageWords({ encoder, family, quantization, nLayers, contextLength, template })
+  const sees = [...companions.values()].includes('vision_weights')
   return {
-    ...languageWords({ encoder, family, quantization, nLayers, contextLength, template }),
+    ...words,
+    ...sees ? { support: { ...words.support, images: 'read by the vision weights beside the model' } } : {},
     family,
     engine: 'llama-server',
     backends: ['cpu', 'cuda'],
-    roles: new Map(parts.map((part) => [part, 'weights'])),
+    roles: new Map([...companions, ...parts.map((part) => [part, 'weights'] as const)]),
     nLayers,
     hiddenSize,
     heads,

@@ -6,9 +6,35 @@ const PART = /-(\d{5})-of-(\d{5})\.gguf$/i
 /** A model: one file, or its parts in their order. `parts` says how many there should be. */
 export interface GgufModel<F> { name: string, files: F[], parts: number, bytes: number }
 
-/** The models among GGUF files. Vision projectors (`mmproj-…`) lie beside some and are none themselves. */
+/** Files beside a model that it works with: split vision weights (`mmproj-…`) and drafters (`draft-…`). */
+const VISION = /(^|\/)mmproj[^/]*\.gguf$/i
+const DRAFTER = /(^|\/)((draft|drafter|assistant|mtp)[-_.][^/]*|[^/]*[-_.](draft|drafter))\.gguf$/i
+/** Endings of vision weights, the best first: most are given in several. */
+const VISION_TYPES = [/[-_.]f16\.gguf$/i, /[-_.]bf16\.gguf$/i, /[-_.]q8_0\.gguf$/i]
+
+const isModel = (path: string): boolean => /\.gguf$/i.test(path) && !VISION.test(path) && !DRAFTER.test(path)
+
+/** The files among GGUF files that go with a model, by their role. Drafters alone are a model themselves. */
+export function ggufCompanions<F extends { path: string, size: number }> (
+  files: readonly F[]
+): Map<F, string> {
+  const sorted = [...files].sort((a, b) => a.size - b.size)
+  const vision = sorted.filter(({ path }) => VISION.test(path))
+  const typed = VISION_TYPES.flatMap((type) => vision.filter(({ path }) => type.test(path)))
+  const eyes = typed[0] ?? vision[0]
+  const drafter = sorted.some(({ path }) => isModel(path))
+    ? sorted.find(({ path }) => DRAFTER.test(path))
+    : undefined
+  return new Map([
+    ...eyes === undefined ? [] : [[eyes, 'vision_weights'] as const],
+    ...drafter === undefined ? [] : [[drafter, 'assistant'] as const]
+  ])
+}
+
+/** The models among GGUF files. Vision weights and drafters lie beside some and are none themselves. */
 export function ggufModels<F extends { path: string, size: number }> (files: readonly F[]): GgufModel<F>[] {
-  const weights = files.filter(({ path }) => /\.gguf$/i.test(path) && !/(^|\/)mmproj[^/]*$/i.test(path))
+  const models = files.filter(({ path }) => isModel(path))
+  const weights = models.length > 0 ? models : files.filter(({ path }) => DRAFTER.test(path))
   const sorted = [...weights].sort((a, b) => a.path < b.path ? -1 : 1)
   const groups = groupBy(sorted, ({ path }) => `${nameOf(path)} ${partsOf(path)}`)
   return [...groups.values()].map((files) => {

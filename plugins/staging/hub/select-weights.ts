@@ -1,4 +1,4 @@
-import { ggufModels, groupBy } from '../cards/gguf-parts.js'
+import { ggufCompanions, ggufModels, groupBy } from '../cards/gguf-parts.js'
 import { HubError } from './types.js'
 import type { Weights } from './types.js'
 
@@ -117,7 +117,7 @@ const PREFERRED = 'q4_k_m'
 
 /**
  * Chooses one GGUF model, all parts of it when it is split: the one whose name ends in the variant, else
- * Q4_K_M, else the smallest. Vision projectors (`mmproj-…`) are no models. Throws HubError `not_found`.
+ * Q4_K_M, else the smallest; and the vision weights and the drafter beside it. Throws HubError `not_found`.
  */
 export function chooseGguf<F extends Choosable> (files: readonly F[], variant: string | undefined): Set<F> {
   const models = ggufModels(files)
@@ -131,7 +131,8 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
     const known = `it has ${names()}`
     throw new HubError('not_found', `the model has no GGUF variant "${variant.slice(0, 40)}"; ${known}`)
   }
-  return new Set((asked ?? smallestOf(complete, ({ bytes }) => bytes)).files)
+  const chosen = asked ?? smallestOf(complete, ({ bytes }) => bytes)
+  return new Set([...chosen.files, ...ggufCompanions(files).keys()])
 }
 
 /** What the name of a GGUF file says of its weights, such as `Q4_K_M`; else all of the name. */

@@ -216,9 +216,12 @@ t.test('GGUF', async (t) => {
   t.match(card, {
     family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
     heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
-    support: { tools: /has a place/ }
+    support: { tools: /has a place/, images: /vision weights/ }
   })
-  t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'other' })
+  t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'vision_weights' })
+  const drafted = await made({ 'm.gguf': gguf({ ...llama, data: 4096 }), 'draft-m.gguf': gguf(llama) })
+  t.match(rolesOf(drafted), { 'm.gguf': 'weights', 'draft-m.gguf': 'assistant' })
+  t.notOk('images' in drafted.support)
   const some = await made({ 'm-Q8_0.gguf': gguf(llama), 'm-Q4_K_M.gguf': gguf({ ...llama, data: 4096 }) })
   t.match(rolesOf(some), { 'm-Q8_0.gguf': 'other', 'm-Q4_K_M.gguf': 'weights' })
   const small = await made({ 'm-Q8_0.gguf': gguf({ ...llama, data: 4096 }), 'm-Q2_K.gguf': gguf(llama) })
