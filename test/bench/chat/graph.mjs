@@ -3,9 +3,10 @@ import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import protobuf from 'protobufjs/light.js'
 
+const tagged = (number, wire) => protobuf.Writer.create().uint32(number << 3 | wire)
 const bytesField = (number, value) =>
-  protobuf.Writer.create().uint32(number << 3 | 2)[typeof value === 'string' ? 'string' : 'bytes'](value).finish()
-const varintField = (number, value) => protobuf.Writer.create().uint32(number << 3).int64(value).finish()
+  tagged(number, 2)[typeof value === 'string' ? 'string' : 'bytes'](value).finish()
+const varintField = (number, value) => tagged(number, 0).int64(value).finish()
 
 // Field numbers and types of onnx.proto.
 const TYPES = { float32: 1, int32: 6, int64: 7, bool: 9 }

@@ -173,8 +173,8 @@ export default {
             { name: 'added by the node, to the first token', value: later, limit: 3, unit: 'ms' },
             { name: `${COUNT} streams, to llama-server's`, value: ratio, limit: 0.95, atLeast: true }
           ],
-          notes: [`${rounds} rounds of ${TOKENS} tokens after ${LENGTH}, interleaved; the server of the node ` +
-            'and the other one have the same options'],
+          notes: [`${rounds} rounds of ${TOKENS} tokens after ${LENGTH}, interleaved`,
+            'the server of the node and the other one have the same options'],
           data: { first: [all('bare', firstMs), all('node', firstMs)], rates }
         }
       }))
