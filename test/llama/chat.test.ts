@@ -135,3 +135,12 @@ t.test('a schema holds a model that would say something else', { skip: skipMade 
   t.match((await chat(real, {})).text, /^Well/)
   t.same(JSON.parse((await chat(real, {}, { grammar: { kind: 'schema', schema } })).text), { rain: true })
 })
+
+t.test('what begins as a call and is none', { skip: skipMade }, async (t) => {
+  const made = { template: template('meta-llama-Llama-3.2-3B-Instruct'), script: ['{"rain":', ' tru', 'e }'] }
+  const real = await loaded(t, madeModel(t, made))
+  const error = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'auto' } })
+    .catch((thrown: unknown) => thrown)
+  t.match(error, { reason: 'provider_error', message: /does not match the expected/ }, 'the server fails')
+  t.equal((await chat(real, {})).text, '{"rain": true }', 'and answers the next, which has no tools')
+})
