@@ -307,6 +307,13 @@ t.test('a large model is given the time that it takes', (t) => {
   t.end()
 })
 
+t.test('what is placed by itself is spread where no node holds it alone', async (t) => {
+  const cards = [card('acme/star', { engine: 'star', totalBytes: 20 * GIB })]
+  const rig = await start(t, { nodes: { n1: 40, n2: 40 }, cards, config: { autoplace: ['acme/star'] } })
+  await passes(rig, 'the placement', () => rig.placed.length === 1)
+  t.ok('LlamaRpcInstance' in rig.placed[0]!.instance)
+})
+
 t.test('what is placed by itself', async (t) => {
   const rig = await start(t, { config: { autoplace: ['acme/chat', 'acme/unknown'] } })
   await passes(rig, 'the placement', () => rig.placed.length === 1)

@@ -50,6 +50,20 @@ t.test('a request places the model and waits until it is ready', async (t) => {
   t.pass('one that is gone is placed again')
 })
 
+t.test('a model that no node holds alone is spread as its engine does it', async (t) => {
+  const large = card('acme/star', { engine: 'star', totalBytes: 20 * GIB })
+  const rig = await start(t, { nodes: { n1: 40, n2: 40 }, cards: [large] })
+  const asked = ask(rig, { modelId: 'acme/star' })
+  await until(() => rig.placed.length > 0)
+  const { instance } = rig.placed[0]!
+  t.ok('LlamaRpcInstance' in instance)
+  t.match(bodyOf(instance).placement, { origin: 'on_demand', instanceMeta: 'LlamaRpc', minNodes: 1 })
+  t.equal(Object.keys(bodyOf(instance).shardAssignments.nodeToRunner).length, 2)
+  runnersAre(rig.state, only(rig), { RunnerReady: {} })
+  await rig.clock.advance(500)
+  t.strictSame(await asked, { served: true })
+})
+
 t.test('the ttl is 300 s unless it is set', async (t) => {
   const rig = await start(t)
   void ask(rig)
