@@ -23,7 +23,7 @@ const pace = (onPause: () => void = () => {}): Pace => {
 }
 
 /** What the stand-in is at: each step of a model from the hub to an answer. */
-interface World { known: boolean, placed: boolean, ready: boolean, looks: number }
+interface World { known: boolean, placed: boolean, ready: boolean, looks: number, fails?: boolean }
 
 /** A node that fetches, places and starts the model as it is asked to. */
 async function world (
@@ -53,11 +53,13 @@ async function world (
       sendJson(response, { message: 'placed on attic', instance_id: 'i1', model_card: { modelId: ID } })
     },
     'GET /state': (response) => {
-      if (at.placed && ++at.looks > 2) at.ready = true
+      if (at.placed && ++at.looks > 2) at.ready = at.fails !== true
       sendJson(response, {
         nodeIdentities: { n1: { friendlyName: 'attic' } },
         nodeMemory: { n1: { ramTotal: { inBytes: 4 * memory }, ramAvailable: { inBytes: memory } } },
-        instanceFailures: [], downloads: {},
+        downloads: {}, instanceFailures: at.fails !== true
+          ? []
+          : [{ instanceId: 'i1', errorCode: 'x', errorMessage: 'it is broken', affectedNodeIds: [] }],
         runners: { r1: { [at.ready ? 'RunnerReady' : 'RunnerLoading']: {} } },
         instances: !at.placed ? {} : { i1: { RingInstance: {
           instanceId: 'i1', shardAssignments: {
@@ -149,4 +151,13 @@ t.test('with --wait the time to become ready is bounded', async (t) => {
   at.looks = -1000
   t.match(await node.run(['run', ID, 'hi', '--wait=5'], { pace: pace() }),
     { status: 4, out: '', err: /the time to wait is up and it goes on starting/ })
+})
+
+t.test('what was placed and cannot start is taken off again', async (t) => {
+  const { node } = await world(t, { known: true, fails: true }, {
+    'DELETE /instance/i1': (response) => { sendJson(response, {}) }
+  })
+  t.match(await node.run(['run', ID, 'hi'], { pace: pace() }),
+    { status: 1, out: '', err: /acme\/chat cannot start: it is broken; it is not placed any more/ })
+  t.ok(node.asked.some(({ method, url }) => method === 'DELETE' && url === '/instance/i1'))
 })

@@ -2,7 +2,7 @@ import { PassThrough, Readable, Writable } from 'node:stream'
 import type { ServerResponse } from 'node:http'
 import { runCli } from '../../../kernel/cli/program.js'
 import { definePlugin } from '../../../kernel/index.js'
-import { standIn } from '../../../kernel/test/cli-helpers.js'
+import { sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import type { Plugin } from '../../../kernel/index.js'
 import type { Pace } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
@@ -10,7 +10,7 @@ import { createBench } from '../cli/bench.js'
 import { createRun } from '../cli/run.js'
 import { verbs } from '../cli/verbs.js'
 
-export { sendError, sendJson } from '../../../kernel/test/cli-helpers.js'
+export { sendError, sendJson }
 
 /** A stream that keeps what is written to it. */
 export class Kept extends Writable {
@@ -92,12 +92,18 @@ export interface Node {
 export async function nodeOf (
   t: { teardown (fn: () => unknown): void }, answers: Parameters<typeof standIn>[1], plugin?: Plugin
 ): Promise<Node> {
-  const { url, asked } = await standIn(t, answers)
+  const { url, asked } = await standIn(t, {
+    // Whether a model is ready is asked before a conversation, and is not what these tests are about.
+    'GET /v1/models': (response, one) => {
+      asked.splice(asked.indexOf(one), 1)
+      sendError(response, 404, 'not_found')
+    },
+    ...answers
+  })
   const at = (words: readonly string[]): readonly string[] =>
     words.includes('--url') ? words : [...words, '--url', url]
   return {
-    // Whether a model is ready is asked before a conversation.
-    get asked () { return asked.filter(({ url }) => url !== '/v1/models') },
+    asked,
     async run (words, options = {}) {
       const { stdin = '', terminal = false } = options
       const streams = {

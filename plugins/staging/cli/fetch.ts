@@ -12,6 +12,8 @@ interface MemoryView {
   nodeSystem?: Record<string, { accelerator?: {
     vramTotalBytes?: number | null, vramUsedBytes?: number | null
   } | null } | null>
+  /** External programs of engines: null where a node has not got one. */
+  nodeResources?: Record<string, { engines?: Record<string, unknown> } | null>
 }
 
 /** What a node can give to weights, at most. */
@@ -31,6 +33,7 @@ export async function fetchModel (
   ])
   const free = freeOf(state)
   for (const line of linesOf(plan, free)) ctx.err.line(plain(line))
+  refuseUnrunnable(ctx, plan, state)
   refuseTooLarge(ctx, plan, free)
   if (!yes && canAsk(ctx) && !await confirm(ctx, `Fetch ${showBytes(plan.totalBytes)}?`)) {
     throw ctx.fail(1, 'nothing was fetched')
@@ -63,6 +66,17 @@ function linesOf (plan: DownloadPlan, free: readonly Free[]): string[] {
     `memory: its weights take at least ${showBytes(weightsBytes)}` +
     (most === undefined ? '' : `; ${most.name} has ${showBytes(most.bytes)} for them`)
   ]
+}
+
+/** Throws where every node says that it has not got the program that the format runs on. */
+function refuseUnrunnable (
+  ctx: VerbContext, { modelId, engine }: DownloadPlan, { nodeResources = {} }: MemoryView
+): void {
+  const nodes = Object.values(nodeResources)
+  if (engine !== 'gguf' || nodes.length === 0) return
+  if (nodes.some((node) => node?.engines?.['llama-server'] !== null)) return
+  throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
+    '  `svc engine add llama.cpp` brings it, on each node that is to run such models')
 }
 
 /** Throws with exit 6, the sum and the largest weights that would fit. */
