@@ -111,7 +111,7 @@ t.test('what the nodes say of their insides', async (t) => {
     'The runner of a/b (r1) was started again 1 time(s).', 'The event loop was late.']
   const warningCodes = ['log_shipping_failed', 'runner_restarts', 'loop_was_late']
   same(t, 'warnings', checkDiagnosis(diagnosis(inside({ warnings, warningCodes }))),
-    [['warn', /inside attic: Log lines .* \(7 dropped\)/, /svc logs --node attic --level warn/]])
+    [['warn', /inside attic: Log lines .* \(7 dropped\)/, /svc config set logging\.ingest_url/]])
   t.equal(checkDiagnosis(diagnosis(inside({ warnings }))).length, 3, 'an older node gives no codes')
   const silent = { ...inside(), diagnostics: null, error: { reason: 'timeout', message: 'No answer.' } }
   same(t, 'silent', checkDiagnosis(diagnosis(silent)), [['warn', /inside attic: No answer/, /svc doctor/]])
