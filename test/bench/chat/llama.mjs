@@ -86,7 +86,7 @@ async function startServing (binary, file) {
     const authorization = `Bearer ${readFileSync(join(node.home, 'operator.token'), 'utf8').trim()}`
     await until({ agent: node.agent, url: `${node.url}/place_instance`, method: 'POST',
       headers: { authorization, 'content-type': 'application/json' },
-      body: JSON.stringify({ model_id: MODEL, wait: true, timeout_seconds: 120 }) })
+      body: JSON.stringify({ model_id: MODEL, wait: true, timeout_seconds: 120, context_length: 512 }) })
     const { runner } = await processes(node)
     return { ask: (asked) => completed(node, asked), stop, runner: runner.pid }
   } catch (error) {
