@@ -170,7 +170,7 @@ async function unpacked (
   for (const library of (await Promise.all(others.map(filesIn))).flat()) {
     await rename(library, join(folder, basename(library)))
   }
-  // A ZIP archive made elsewhere may not say what can be run.
+  // Not every archive says what can be run.
   for (const name of PROGRAMS) await chmod(join(folder, name), 0o755).catch(() => {})
   await chmod(folder, 0o755)
   return folder

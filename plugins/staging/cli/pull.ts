@@ -95,7 +95,7 @@ function finish (ctx: VerbContext, status: DownloadStatus): void {
   checkEnd(ctx, status)
   if (ctx.out.json) return
   ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
-  ctx.err.line(`next: npx svc stage ${modelId} --node NAME`)
+  ctx.err.line(`next: npx svc place ${modelId}`)
 }
 
 /** Throws VerbError for every end but a complete one. */
