@@ -9,10 +9,13 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const EXAMPLES = ['words', 'beep']
 const source = (path: string): string => join(root, 'docs/examples', path)
 
-/** The files of an example, without what its own npm install would make. */
-function files (example: string): string[] {
-  const all = readdirSync(source(example), { recursive: true, encoding: 'utf8' })
-  return all.filter((path) => /\.\w+$/.test(path))
+/** The files of a project, without what is installed: that leads to this repository and its running tests. */
+function files (project: string): string[] {
+  return readdirSync(project, { withFileTypes: true }).flatMap((entry) => {
+    if (!entry.isDirectory()) return [entry.name]
+    const inside = entry.name === 'node_modules' ? [] : files(join(project, entry.name))
+    return inside.map((path) => join(entry.name, path))
+  })
 }
 
 /** The example as a project of its own outside the repository, linked to svc as `svc plugin new` does it. */
@@ -32,9 +35,8 @@ function mistakes (...projects: string[]): string[] {
   const options = { ...compilerOptions, allowJs: true, checkJs: true, noEmit: true, rootDir: '/',
     typeRoots: [join(root, 'node_modules/@types')] }
   const { options: parsed } = ts.parseJsonConfigFileContent({ compilerOptions: options }, ts.sys, root)
-  const scripts = projects.flatMap((project) => readdirSync(project, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith('.js') && !path.startsWith('node_modules'))
-    .map((path) => join(project, path)))
+  const scripts = projects.flatMap((project) =>
+    files(project).filter((path) => path.endsWith('.js')).map((path) => join(project, path)))
   const program = ts.createProgram(scripts, parsed)
   return ts.getPreEmitDiagnostics(program).map((d) =>
     `${d.file?.fileName ?? ''}: ${ts.flattenDiagnosticMessageText(d.messageText, ' ')}`)
@@ -45,7 +47,7 @@ t.test('the documents show the examples as they are', (t) => {
   const blocks = [...text.matchAll(/^```\w+ file=(\S+)\n([\s\S]*?)^```$/gm)]
   const shown = new Map(blocks.map(([, path, body]) => [path!, body!]))
   for (const [path, body] of shown) t.equal(body, read(path), path)
-  const whole = EXAMPLES.flatMap((name) => files(name).map((path) => `docs/examples/${name}/${path}`))
+  const whole = EXAMPLES.flatMap((name) => files(source(name)).map((path) => `docs/examples/${name}/${path}`))
   const hidden = whole.filter((path) => !shown.has(path))
   t.same(hidden, ['docs/examples/beep/model/beep.json'], 'all but one line of data is shown')
   t.end()
