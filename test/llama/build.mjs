@@ -14,7 +14,9 @@ export const PIN = JSON.parse(readFileSync(new URL('pin.json', import.meta.url),
 const PROGRAMS = ['llama-server', 'ggml-rpc-server', 'llama-quantize']
 const OPTIONS = [
   '-DCMAKE_BUILD_TYPE=Release', '-DGGML_RPC=ON', '-DLLAMA_CURL=OFF', '-DLLAMA_BUILD_TESTS=OFF',
-  '-DLLAMA_BUILD_EXAMPLES=OFF'
+  '-DLLAMA_BUILD_EXAMPLES=OFF',
+  // A virtual machine may name what its processor cannot do: weights in 8 bits ended with SIGILL on one.
+  '-DGGML_NATIVE=OFF'
 ]
 const BUNDLE = 'package/llama/gitRelease.bundle'
 
