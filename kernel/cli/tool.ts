@@ -77,6 +77,9 @@ export function quoted (text: string, most = 200): string {
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`
 }
 
+/** The same without a full stop at its end, to go on after. */
+export const unstopped = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
+
 /** Looks for a tool: what it is not given is told in `unknown`. */
 export interface Reading {
   readonly unknown: string[]
@@ -121,5 +124,5 @@ function causeOf ({ message, status, api }: Pick<CliError, 'message' | 'status' 
     return `the plugin ${quoted(plugin)} is off; \`svc plugin enable ${quoted(plugin)}\` switches it on`
   }
   if (api?.reason === 'not_found') return 'this node does not have that'
-  return quoted(api?.message ?? message.split('\n')[0]!).replace(/\.$/, '')
+  return unstopped(api?.message ?? message.split('\n')[0]!)
 }

@@ -1,23 +1,11 @@
 import t from 'tap'
-import { chmodSync, openSync, readSync, writeSync, closeSync } from 'node:fs'
 import { join } from 'node:path'
 import { figure, pick, until } from './kit.js'
 import {
-  CHUNK, copiesOf, events, folderOf, healthOf, incoming, isCopy, listing, makeModel, MIB, put, received,
-  stage,
-  startSite, together, transferOf
+  CHUNK, copiesOf, events, flip, folderOf, healthOf, incoming, isCopy, listing, makeModel, MIB, put,
+  received, stage, startSite, together, transferOf
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
-
-/** Turns all bits of one byte of a file that is read-only. */
-function flip (path: string, at: number): void {
-  chmodSync(path, 0o644)
-  const file = openSync(path, 'r+')
-  const byte = Buffer.alloc(1)
-  readSync(file, byte, 0, 1, at)
-  writeSync(file, Buffer.from([byte[0]! ^ 0xff]), 0, 1, at)
-  closeSync(file)
-}
 
 /** What goes over a link besides the bytes of models while a test runs, at most. */
 const TALK = 3 * MIB

@@ -1,6 +1,9 @@
 /** Clusters of whole nodes with a model store on one of them, and models to put into it. */
 import { createHash, randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync,
+  writeFileSync, writeSync
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { stringify } from 'yaml'
@@ -337,3 +340,13 @@ export async function healthOf (at: Place): Promise<string[]> {
 /** `svc` with the home of a node. */
 export const svcAt = async (at: Place, args: readonly string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', at.home, '--url', at.node.url])
+
+/** Turns all bits of one byte of a file that is read-only. */
+export function flip (path: string, at: number): void {
+  chmodSync(path, 0o644)
+  const file = openSync(path, 'r+')
+  const byte = Buffer.alloc(1)
+  readSync(file, byte, 0, 1, at)
+  writeSync(file, Buffer.from([byte[0]! ^ 0xff]), 0, 1, at)
+  closeSync(file)
+}

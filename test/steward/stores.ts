@@ -1,11 +1,11 @@
 /** Two nodes, a store on the first, and a hub of our own: what is missing, broken off, wrong or too large. */
-import { chmodSync, closeSync, mkdirSync, openSync, readSync, rmSync, writeFileSync,
-  writeSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { folder, until } from '../node/kit.js'
 import {
-  cardText, copiesOf, folderOf, healthOf, makeModel, MIB, pull, put, stage, startSite, together, voiceFiles
+  cardText, copiesOf, flip, folderOf, healthOf, makeModel, MIB, pull, put, stage, startSite, together,
+  voiceFiles
 } from '../node/staging-kit.js'
 import { runAt } from './harness.js'
 import { group } from './types.js'
@@ -42,16 +42,6 @@ const runnable = (modelId: string): Record<string, Buffer> => ({
 const stored = async ({ nodes }: Stores, modelId: string): Promise<void> => {
   await until(`${modelId} to be known everywhere`, async () =>
     (await Promise.all(nodes.map((one) => copiesOf(one, modelId)))).every((copies) => copies.length > 0))
-}
-
-/** Turns all bits of one byte of a file that is read-only. */
-function flip (path: string, at: number): void {
-  chmodSync(path, 0o644)
-  const file = openSync(path, 'r+')
-  const byte = Buffer.alloc(1)
-  readSync(file, byte, 0, 1, at)
-  writeSync(file, Buffer.from([byte[0]! ^ 0xff]), 0, 1, at)
-  closeSync(file)
 }
 
 /** A download that failed; it comes once the hub is well again. */

@@ -1,4 +1,4 @@
-import { fact, MOMENTS, quoted, readMoment, reading, showTime } from '../../../kernel/cli/index.js'
+import { fact, MOMENTS, quoted, reading, readMoment, showTime, unstopped } from '../../../kernel/cli/index.js'
 import type { LogLevel } from '../../../kernel/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { ClusterPage, ShownLine } from '../lines.js'
@@ -24,7 +24,7 @@ export default {
     const page = await look.read<ClusterPage>('The logs', path)
     if (page === null) return { facts: [], unknown: look.unknown }
     const silent = page.nodes.flatMap(({ node: name, error }) => error === null ? []
-      : [`The log of ${quoted(name, 80)} could not be read: ${quoted(error.message).replace(/\.$/, '')}.`])
+      : [`The log of ${quoted(name, 80)} could not be read: ${unstopped(error.message)}.`])
     const facts = alike(page.lines).slice(0, FACTS_MOST).map((lines) => factOf(lines, ctx.nowMs))
     return {
       facts: facts.length > 0 ? facts : [nothing([node, model], level, path)],

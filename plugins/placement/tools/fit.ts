@@ -1,4 +1,4 @@
-import { fact, modelInPath, nearest, quoted, reading, unread } from '../../../kernel/cli/index.js'
+import { fact, modelInPath, nearest, quoted, reading, unread, unstopped } from '../../../kernel/cli/index.js'
 import type { Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
 import { linesOf } from '../cli/sums.js'
@@ -78,4 +78,4 @@ function unknownFact (model: string, details: Record<string, unknown> | undefine
   })
 }
 
-const bare = (text: string): string => quoted(text, 400).replace(/\.$/, '')
+const bare = (text: string): string => unstopped(text, 400)

@@ -1,4 +1,4 @@
-import { fact, modelInPath, quoted, reading } from '../../../kernel/cli/index.js'
+import { fact, modelInPath, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
 import { progressOf, SERVING } from '../progress/progress.js'
 import { rowsOf } from '../cli/ps.js'
@@ -76,7 +76,7 @@ function factOf (row: PsRow, state: SeenState): Fact {
   }
 }
 
-const sentence = (text: string | null): string => quoted(text ?? 'nobody says why', 300).replace(/\.$/, '')
+const sentence = (text: string | null): string => unstopped(text ?? 'nobody says why', 300)
 
 function stepsOf (state: SeenState, instanceId: string): string {
   const progress = progressOf(state, instanceId)

@@ -1,4 +1,4 @@
-import { fact, joinNodes, quoted, reading } from '../../../kernel/cli/index.js'
+import { fact, joinNodes, quoted, reading, unstopped } from '../../../kernel/cli/index.js'
 import type {
   ClusterState, Evidence, Fact, MemberList, NodeRow, Reading, Tool, ToolContext
 } from '../../../kernel/cli/index.js'
@@ -126,7 +126,7 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
       return fact('info', 'would_move', `${model} would be placed anew on ${names.join(', ')}; its open ` +
         `requests would end${still}.`, { about })
     }
-    const why = quoted(refusal.api?.message ?? refusal.message, 300).replace(/\.$/, '')
+    const why = unstopped(refusal.api?.message ?? refusal.message, 300)
     looked.unknown.push(...refusal.api?.reason === 'info_pending' ? [`Where ${model} would go: ${why}.`] : [])
     const level = elsewhere ? 'info' : 'warn'
     return fact(level, 'would_wait', `${model} would wait for a place: ${why}${still}.`, {

@@ -1,6 +1,6 @@
 import { delay, systemClock } from '../../../kernel/index.js'
 import {
-  fact, isVerbError, lookedAt, modelInPath, quoted, reading, unread
+  fact, isVerbError, lookedAt, modelInPath, quoted, reading, unread, unstopped
 } from '../../../kernel/cli/index.js'
 import type {
   Evidence, Fact, Finding, Reading, Tool, ToolContext, VerbError
@@ -306,4 +306,4 @@ const nodeEvidence = (state: WhyState, nodeId: string): Evidence =>
   ({ kind: 'node', nodeId, name: nameOf(state, nodeId) })
 
 /** Text of others as the end of a sentence. */
-const bare = (text: string): string => quoted(text, 500).replace(/\.$/, '')
+const bare = (text: string): string => unstopped(text, 500)

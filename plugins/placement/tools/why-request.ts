@@ -1,4 +1,4 @@
-import { fact, isVerbError, quoted, showSpan, unread } from '../../../kernel/cli/index.js'
+import { fact, isVerbError, showSpan, unread, unstopped } from '../../../kernel/cli/index.js'
 import type {
   Declared, Evidence, Fact, Finding, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
@@ -116,7 +116,7 @@ function logsOf ({ logs }: Story, about: readonly string[]): Fact[] {
     { about, evidence: [{ kind: 'log', node, at }] }))
 }
 
-const bare = (text: string): string => quoted(text, 500).replace(/\.$/, '')
+const bare = (text: string): string => unstopped(text, 500)
 
 /** A length of time: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
 export function showMs (ms: number): string {

@@ -80,7 +80,8 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-function runnable (path: string): boolean {
+/** Whether a file is there that this user may run. */
+export function runnable (path: string): boolean {
   try {
     accessSync(path, constants.X_OK)
     return true

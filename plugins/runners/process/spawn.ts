@@ -1,10 +1,11 @@
 import { spawn, spawnSync } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
-import { accessSync, constants, existsSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
+import { runnable } from '../machine/programs.js'
 import { fileRules } from './confine.js'
 import type { Hold } from './confine.js'
 import { MARK, writePidfile } from './pidfile.js'
@@ -90,15 +91,6 @@ function holdOf (setpriv: string): Hold | null {
   if (works([NO_NEW_RIGHTS, ...fileRules(['/'], tmpdir())])) return 'files'
   if (works([NO_NEW_RIGHTS])) return 'privileges'
   return works([]) ? 'none' : null
-}
-
-function runnable (path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 /**

@@ -1,4 +1,4 @@
-import { fact, quoted, reading, showTime } from '../../../kernel/cli/index.js'
+import { fact, quoted, reading, showTime, unstopped } from '../../../kernel/cli/index.js'
 import type { Declared, Evidence, Fact, Reading, Tool } from '../../../kernel/cli/index.js'
 import { moreOf } from '../service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
@@ -93,7 +93,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
   // The node's own sentence only says the same again.
   const said = message === null || modelIn(message) !== null ? ''
-    : `: ${quoted(message, 300).replace(/\.$/, '')}`
+    : `: ${unstopped(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]
   return fact('info', reason === null ? 'request_failed' : quoted(reason, 60),
     `At ${showTime(ms, nowMs)} a request${model === null ? '' : ` of ${model}`} failed${why}${said} ` +

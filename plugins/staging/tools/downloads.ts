@@ -1,4 +1,4 @@
-import { fact, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
+import { fact, quoted, reading, showBytes, unstopped } from '../../../kernel/cli/index.js'
 import { nameOf, stagingsOf } from '../cli/cluster.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateView, Staging } from '../cli/cluster.js'
@@ -71,4 +71,4 @@ function toNode ({ modelId, nodeId, status, error, reason, done, total }: Stagin
 }
 
 const causeOf = (error: string | null, reason: string | null): string =>
-  quoted(error ?? reason ?? 'nobody said why', 300).replace(/\.$/, '')
+  unstopped(error ?? reason ?? 'nobody said why', 300)

@@ -1,5 +1,5 @@
 import {
-  fact, joinNodes, nearest, quoted, reading, showBytes, showSpan, startOrRemove
+  fact, joinNodes, nearest, quoted, reading, showBytes, showSpan, startOrRemove, unstopped
 } from '../../../kernel/cli/index.js'
 import type {
   ClusterState, Evidence, Fact, MemberList, NodeRow, Reading, Tool
@@ -102,7 +102,7 @@ function unwell ({ health, live, nodeId }: NodeRow, name: string): Fact[] {
   if (!live || nodeId === null) return []
   return health.reasons.map(({ code, severity, message, remediation }) =>
     fact((severity ?? health.level) === 'error' ? 'fail' : 'warn', code,
-      `${name} reports ${quoted(code, 60)}: ${quoted(message, 300).replace(/\.$/, '')}.`,
+      `${name} reports ${quoted(code, 60)}: ${unstopped(message, 300)}.`,
       { about: [name], evidence: [nodeEvidence(nodeId, name)], remedy: remediation }))
 }
 
