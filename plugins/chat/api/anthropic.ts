@@ -4,7 +4,7 @@ import { samplingOf, strictFields } from '../sampling.js'
 import { answer, namedEvent } from './answer.js'
 import { refused, stringAt } from './errors.js'
 import { name } from './schema.js'
-import { imagePart, isImage } from './images.js'
+import { imagePart, wholeOf } from './images.js'
 import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import type { ErrorBody, FromSchema } from '../../../kernel/index.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
@@ -113,8 +113,7 @@ function messagesOf (
     }
   }
   if (parts.length === 0 && calls.length === 0) return results
-  const texts = parts.some(isImage) ? parts : parts.map(({ text }) => text).join('\n')
-  const whole = parts.length === 0 ? null : texts
+  const whole = parts.length === 0 ? null : wholeOf(parts)
   const reasoning = thoughts === '' ? null : thoughts
   return [...results, { role, content: whole, tool_calls: calls, reasoning_content: reasoning }]
 }
@@ -122,7 +121,7 @@ function messagesOf (
 /** An image as a part of the chat API. Throws `invalid_request`. */
 function imageOf (block: Block, path: string, eyes: Eyes): Fields {
   const { type, media_type: media, data, url } = fieldsOf(block['source'])
-  const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : String(url)
+  const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : url
   return imagePart({ type: 'image_url', image_url: { url: address } }, path, eyes, 'source')
 }
 

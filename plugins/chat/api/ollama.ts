@@ -6,10 +6,15 @@ import { answer } from './answer.js'
 import { refused } from './errors.js'
 import { Collector } from './pieces.js'
 import { name, optional, sampling } from './schema.js'
-import { chatTask, completionTask, functionCall, functionTool, modelOf } from './task.js'
+import { plainImage, wholeOf } from './images.js'
+import {
+  chatTask, completionTask, eyesOf, functionCall, functionTool, modelOf
+} from './task.js'
 import type { ErrorBody, FromSchema, ModelCard } from '../../../kernel/index.js'
 import type { AnswerFormat, ApiParts, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { Totals, Whole, WholeCall } from './pieces.js'
+import type { Rules } from './errors.js'
+import type { Eyes } from './images.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from './task.js'
 
 const texts = { type: ['array', 'null'], items: { type: 'string' } } as const
@@ -92,7 +97,8 @@ type Common = Pick<OllamaChat, 'model' | 'format' | 'think' | 'options'>
 /** POST /ollama/api/chat. */
 export const ollamaChat: Handler<typeof ollamaChatBody> = async (parts, request) => {
   const { body } = request
-  await answer(parts, request, chatTask(fromOllamaChat(body), parts), body.stream !== false, chatFormat)
+  const asked = chatTask(fromOllamaChat(body, parts), parts)
+  await answer(parts, request, asked, body.stream !== false, chatFormat)
 }
 
 /** POST /ollama/api/generate. */
@@ -100,42 +106,53 @@ export const ollamaGenerate: Handler<typeof ollamaGenerateBody> = async (parts, 
   const { body } = request
   const asked = body.raw === true
     ? completionTask(fromOllamaRaw(body), parts)
-    : chatTask(fromOllamaGenerate(body), parts)
+    : chatTask(fromOllamaGenerate(body, parts), parts)
   await answer(parts, request, asked, body.stream !== false, generateFormat)
 }
 
+type Seeing = Pick<Rules, 'aliases' | 'sees'>
+
 /** Throws `invalid_request` naming the field. */
-export function fromOllamaChat (body: OllamaChat): ChatBody {
+export function fromOllamaChat (body: OllamaChat, rules: Seeing): ChatBody {
   const ids = new CallIds()
-  const messages = body.messages.map((message, i) => messageOf(message, ids, `messages.${i}`))
+  const eyes = eyesOf(rules, body.model)
+  const messages = body.messages.map((message, i) => messageOf(message, ids, `messages.${i}`, eyes))
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
 }
 
 /** As `fromOllamaChat`, for a prompt that the model's template is to frame. */
-export function fromOllamaGenerate (body: OllamaGenerate): ChatBody {
+export function fromOllamaGenerate (body: OllamaGenerate, rules: Seeing): ChatBody {
   refuseForeign(body)
   const system = body.system == null ? [] : [{ role: 'system', content: body.system }]
-  return { ...commonOf(body), messages: [...system, { role: 'user', content: body.prompt }] }
+  const content = withImages(body.prompt, body.images, 'images', eyesOf(rules, body.model))
+  return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }
 
 /** A prompt that is taken as it is (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   refuseForeign(body)
   if (formatOf(body.format) !== null) throw refused('format', 'is not served with raw: true')
+  if (any(body.images)) throw refused('images', 'are not served with raw: true; leave that out')
   const { model, prompt, options } = body
   return { model, prompt, max_tokens: Number.MAX_SAFE_INTEGER, ...optionsOf(options) }
 }
 
-function refuseForeign ({ suffix, template, images, context }: OllamaGenerate): void {
+function refuseForeign ({ suffix, template, context }: OllamaGenerate): void {
   if (suffix != null && suffix !== '') throw refused('suffix', 'is not served; leave it out')
   if (template != null && template !== '') throw refused('template', 'is not served: the model has its own')
   if (context != null && context.length > 0) throw refused('context', 'is not served; send messages to /chat')
-  noImages(images, 'images')
 }
 
-function noImages (images: readonly string[] | null | undefined, path: string): void {
-  if (images == null || images.length === 0) return
-  throw refused(path, 'has images; language models here read text only')
+/** Images beside a text, as this API has them. */
+type Images = readonly string[] | null | undefined
+const any = (images: Images): images is readonly string[] => images != null && images.length > 0
+
+/** A text with the images that belong to it, which come before it. Throws `invalid_request`. */
+function withImages (text: string, images: Images, path: string, eyes: Eyes): string | unknown[] {
+  if (!any(images)) return text
+  return wholeOf([
+    ...images.map((data, i) => plainImage(data, `${path}.${i}`, eyes)), { type: 'text', text }
+  ])
 }
 
 /** Ids for calls, which this API leaves out: results belong to the calls before them, in order. */
@@ -152,14 +169,20 @@ class CallIds {
   answered (): string { return this.#open.shift() ?? `call_${this.#made}` }
 }
 
-function messageOf (message: OllamaChat['messages'][number], ids: CallIds, path: string): InputMessage {
+function messageOf (
+  message: OllamaChat['messages'][number], ids: CallIds, path: string, eyes: Eyes
+): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
-  noImages(images, `${path}.images`)
+  if (role !== 'user' && any(images)) {
+    throw refused(`${path}.images`, 'are read in messages of the user only')
+  }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
     functionCall(ids.next(), name, JSON.stringify(input ?? {})))
   return {
     role,
-    content: content ?? (calls.length > 0 ? null : ''),
+    content: content == null && calls.length > 0
+      ? null
+      : withImages(content ?? '', images, `${path}.images`, eyes),
     ...present({
       reasoning_content: thinking, name: tool,
       tool_calls: calls.length > 0 ? calls : null,
@@ -347,6 +370,6 @@ function shownModel (card: ModelCard): object {
       'general.architecture': family, [`${family}.context_length`]: contextLength,
       [`${family}.embedding_length`]: hiddenSize, [`${family}.block_count`]: nLayers
     },
-    capabilities: canCall ? [task, 'tools'] : [task]
+    capabilities: [task, ...canCall ? ['tools'] : [], ...support['images'] === undefined ? [] : ['vision']]
   }
 }

@@ -1,13 +1,17 @@
 /** OpenAI's Responses API: POST /v1/responses. */
-import { present } from '../json.js'
+import { isObject, present } from '../json.js'
 import { nullableFields, samplingOf } from '../sampling.js'
 import { answer, namedEvent } from './answer.js'
 import { refused, stringAt } from './errors.js'
 import { name, optional, sampling } from './schema.js'
-import { chatTask, functionCall, functionTool, textOf } from './task.js'
+import { imagePart, wholeOf } from './images.js'
+import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
+import type { Fields } from '../json.js'
+import type { Rules } from './errors.js'
+import type { Eyes } from './images.js'
 import type { ChatBody, InputMessage, Tool } from './task.js'
 
 /** Body of POST /v1/responses. Unknown fields are ignored, null is as good as absent. */
@@ -61,14 +65,17 @@ type InputItem = Record<string, unknown>
 /** POST /v1/responses. */
 export const responses: Handler<typeof responsesBody> = async (parts, request) => {
   const { body } = request
-  await answer(parts, request, chatTask(fromResponses(body), parts), body.stream === true, formatOf(body))
+  const asked = chatTask(fromResponses(body, parts), parts)
+  await answer(parts, request, asked, body.stream === true, formatOf(body))
 }
 
 /** Throws `invalid_request` naming the field. */
-export function fromResponses (body: ResponsesBody): ChatBody {
+export function fromResponses (body: ResponsesBody, rules: Pick<Rules, 'aliases' | 'sees'>): ChatBody {
   refuseMemory(body)
   const { model, instructions, input, parallel_tool_calls, max_output_tokens: max_tokens, reasoning } = body
-  const messages = typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(input)
+  const messages = typeof input === 'string'
+    ? [{ role: 'user', content: input }]
+    : messagesOf(input, eyesOf(rules, model))
   return {
     model,
     messages: instructions == null ? messages : [{ role: 'system', content: instructions }, ...messages],
@@ -117,12 +124,12 @@ function responseFormat ({ text }: ResponsesBody): ChatBody['response_format'] {
 }
 
 /** Calls that follow each other, and the text before them, are one message of the assistant. */
-function messagesOf (items: readonly InputItem[]): InputMessage[] {
+function messagesOf (items: readonly InputItem[], eyes: Eyes): InputMessage[] {
   const messages: InputMessage[] = []
   for (const [i, item] of items.entries()) {
     const path = `input.${i}`
     switch (item['type'] ?? 'message') {
-      case 'message': messages.push(messageOf(item, path)); break
+      case 'message': messages.push(messageOf(item, path, eyes)); break
       case 'function_call': {
         if (messages.at(-1)?.role !== 'assistant') messages.push({ role: 'assistant', content: null })
         const message = messages.at(-1)!
@@ -145,19 +152,33 @@ function messagesOf (items: readonly InputItem[]): InputMessage[] {
 
 const ROLES = ['system', 'developer', 'user', 'assistant']
 
-function messageOf (item: InputItem, path: string): InputMessage {
+function messageOf (item: InputItem, path: string, eyes: Eyes): InputMessage {
   const role = stringAt(item, 'role', path)
   if (!ROLES.includes(role)) throw refused(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
-  return { role, content: contentAt(item, 'content', path) }
+  const content = item['content']
+  return { role, content: role === 'user' && isParts(content) && content.some(isInputImage)
+    ? wholeOf(content.map((part, i) => partAt(part, `${path}.content.${i}`, eyes)))
+    : contentAt(item, 'content', path) }
 }
 
 const callOf = (item: InputItem, path: string): object => functionCall(
   stringAt(item, 'call_id', path), stringAt(item, 'name', path), stringAt(item, 'arguments', path))
 
+const isInputImage = (part: Fields): boolean => part['type'] === 'input_image'
+
+/** A part of a user's message in the format of the chat API. Throws `invalid_request`. */
+function partAt (part: Fields, path: string, eyes: Eyes): Fields {
+  if (!isInputImage(part)) return { type: 'text', text: partText(part, path) }
+  const { image_url: url, file_id: file, detail } = part
+  if (url == null && file != null) throw refused(`${path}.file_id`, 'is not served: no files are kept here')
+  return imagePart({ image_url: { url, detail } }, path, eyes)
+}
+
+const isParts = (value: unknown): value is Fields[] => Array.isArray(value) && value.every(isObject)
+
 function contentAt (item: InputItem, key: string, path: string): string | null {
   const value = item[key]
-  const isPart = (part: unknown): boolean => typeof part === 'object' && part !== null
-  if (typeof value !== 'string' && !(Array.isArray(value) && value.every(isPart))) {
+  if (typeof value !== 'string' && !isParts(value)) {
     throw refused(`${path}.${key}`, 'must be a string or a list of parts')
   }
   return textOf(value, `${path}.${key}`)

@@ -199,7 +199,7 @@ function contentOf (
     : { type: 'text', text: partText(part, `${path}.${i}`) })
 }
 
-/** Parts of a content that no language model here reads, by their type. */
+/** Parts of a content that are read nowhere, by their type; and images, where text alone is read. */
 const UNREADABLE: Readonly<Record<string, string>> = {
   image_url: 'an image', input_image: 'an image', image: 'an image', input_audio: 'sound', file: 'a file',
   input_file: 'a file', document: 'a document', video_url: 'a video'
@@ -215,7 +215,10 @@ export function textOf (content: string | unknown[] | null, path: string): strin
 export function partText (part: Fields, path: string): string {
   const type = String(part['type'])
   if (Object.hasOwn(UNREADABLE, type)) {
-    throw refused(path, `is ${UNREADABLE[type]}; language models here read text only`)
+    const why = UNREADABLE[type] === 'an image'
+      ? 'images are read in messages of the user only'
+      : 'language models here read text and images only'
+    throw refused(path, `is ${UNREADABLE[type]}; ${why}`)
   }
   const text = type === 'refusal' ? part['refusal'] : part['text']
   if (!['text', 'input_text', 'output_text', 'refusal'].includes(type)) {

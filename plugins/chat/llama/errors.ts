@@ -1,5 +1,6 @@
 /** What llama.cpp's server refuses or fails at, as this product's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
+import { invalid } from '../text/errors.js'
 import { fieldsOf, numberOf, textOf } from '../json.js'
 
 const MAX_CHARS = 1_000
@@ -7,6 +8,7 @@ const BAD_REQUEST = 400
 const NOT_SERVED = 501
 const TOO_LONG =
   /exceeds the available context size|larger than the max context size|input .*too large to process/i
+const NO_IMAGE = /failed to load image/i
 const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
 
 /** The connection to the server broke, or what came over it is no answer; the server may be gone. */
@@ -58,6 +60,9 @@ export function serverError (body: unknown, modelId: string, status?: number): E
   const given = withoutTrace(textOf(error['message'])).replace(/\s+/g, ' ').trim().slice(0, MAX_CHARS)
   const message = given === '' ? `an answer with status ${code ?? 'unknown'} and no message` : given
   if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
+  if (NO_IMAGE.test(message)) {
+    return invalid('an image of the messages cannot be decoded: it is damaged', 'messages')
+  }
   if (REFUSALS.has(type) || code === BAD_REQUEST || code === NOT_SERVED) {
     return new EngineError('invalid_request', `llama-server refused the request: ${message}`)
   }

@@ -1,4 +1,5 @@
 /** The plugin on the real kernel with a runner that says what a test wants. */
+import { crc32, deflateSync } from 'node:zlib'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kernelError } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
@@ -94,6 +95,28 @@ export async function until (look: () => boolean): Promise<void> {
 }
 
 export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }
+
+/** A PNG of one colour, in base64. */
+export function png (width: number, height: number, [red, green, blue] = [255, 0, 0]): string {
+  const chunk = (type: string, data: Buffer): Buffer => {
+    const body = Buffer.concat([Buffer.from(type), data])
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+    length.writeUInt32BE(data.length)
+    sum.writeUInt32BE(crc32(body))
+    return Buffer.concat([length, body, sum])
+  }
+  const head = Buffer.alloc(13)
+  head.writeUInt32BE(width)
+  head.writeUInt32BE(height, 4)
+  // Eight bits each of red, green and blue.
+  head.set([8, 2], 8)
+  const line = Buffer.from([0, ...Array.from({ length: width }, () => [red!, green!, blue!]).flat()])
+  return Buffer.concat([
+    Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), chunk('IHDR', head),
+    chunk('IDAT', deflateSync(Buffer.concat(Array<Buffer>(height).fill(line)))),
+    chunk('IEND', Buffer.alloc(0))
+  ]).toString('base64')
+}
 
 /** Checks that a request is refused with the field that is wrong. */
 export function namesField (t: Test, read: () => unknown, param: string): void {

@@ -2,7 +2,7 @@ import t from 'tap'
 import { EngineError, SvcError } from '../../../kernel/index.js'
 import { asRequestError, deeperThan } from '../api/errors.js'
 import { chatTask, completionTask } from '../api/task.js'
-import { hello, MODEL } from './api-kit.js'
+import { hello, MODEL, png } from './api-kit.js'
 import type { Limits } from '../api/errors.js'
 
 const limits: Limits = {
@@ -53,14 +53,19 @@ t.test('images reach a model that reads them', (t) => {
     const parts = [{ type: 'text', text: 'What is it?' }, { type: 'image_url', image_url: { url } }]
     return { model: 'a/eyes', ...user(parts) }
   }
-  const url = 'data:image/png;base64,iVBORw0KGgo='
+  const url = `data:image/png;base64,${png(2, 1)}`
   t.match(task(of(url)).task.payload['messages'], [{ role: 'user', content: [
     { type: 'text', text: 'What is it?' }, { type: 'image_url', image_url: { url } }
   ] }])
+  const large = Buffer.from(png(2, 1), 'base64')
+  large.writeUInt32BE(65536, 16)
+  large.writeUInt32BE(65536, 20)
   const rows: [unknown, RegExp][] = [
     ['https://10.0.0.1/x.png', /is an address\. None is fetched here/],
     ['file:///etc/passwd', /is an address/],
     ['data:image/svg+xml;base64,AAAA', /must be a png/], ['data:image/png;base64,%%', /must be a png/],
+    ['data:text/plain,hello', /must be a png/], ['data:image/png;base64,iVBORw0KGgo=', /must be a png/],
+    [`data:image/png;base64,${large.toString('base64')}`, /has 65536 x 65536 pixels; at most 33554432 are/],
     [7, /must be a string/]
   ]
   for (const [given, message] of rows) {

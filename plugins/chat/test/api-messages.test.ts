@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
-import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
+import { admitted, delta, done, MODEL, namesField, png, saying, startChat, values } from './api-kit.js'
 import type { MessagesBody } from '../api/anthropic.js'
 
 const URL_ = '/v1/messages'
@@ -12,11 +12,13 @@ t.test('requests as chat requests', (t) => {
   const of = (more: object) => fromAnthropic({ ...body, ...more } as MessagesBody, rules)
   const image = (source: object): object =>
     ({ model: 'a/eyes', system: 'x', messages: [{ role: 'user', content: [{ type: 'image', source }] }] })
-  const url = 'data:image/jpeg;base64,AAAA'
-  t.match(of(image({ type: 'base64', media_type: 'image/jpeg', data: 'AAAA' })).messages[1],
+  const url = `data:image/png;base64,${png(2, 1)}`
+  t.match(of(image({ type: 'base64', media_type: 'image/jpeg', data: png(2, 1) })).messages[1],
     { role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
   t.throws(() => of(image({ type: 'url', url: 'https://a.example/x.png' })),
     { details: { param: 'messages.0.content.0.source' }, message: /is an address/ })
+  t.throws(() => of(image({ type: 'file', file_id: 'f' })),
+    { details: { param: 'messages.0.content.0.source.url' }, message: /must be a string/ })
   t.throws(() => of({ ...image({}), model: 'a/blind' }),
     { details: { param: 'messages.0.content.0' }, message: /a\/blind reads text only/ })
   const rows: [object, object][] = [

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama.js'
-import { admitted, delta, hello, MODEL, namesField, saying, startChat } from './api-kit.js'
+import { admitted, delta, hello, MODEL, namesField, png, saying, startChat } from './api-kit.js'
 import type { OllamaChat } from '../api/ollama.js'
 
 const lines = (body: string): Record<string, never>[] =>
@@ -9,10 +9,15 @@ const lines = (body: string): Record<string, never>[] =>
 const generate = { model: MODEL, prompt: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
-  const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat)
-  const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more })
+  const rules = { aliases: {}, sees: (id: string) => id === 'a/eyes' }
+  const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat, rules)
+  const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more }, rules)
   const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more })
   const called = { function: { name: 'f', arguments: { a: 1 } } }
+  const image = png(2, 1)
+  const seen = { role: 'user', content: [
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } }, { type: 'text', text: 'Hi' }
+  ] }
   const rows: [object, object][] = [
     [chat({ options: { num_predict: 5, repeat_penalty: 1.1, top_k: 3, stop: ['x'], seed: null } }),
       { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'] }],
@@ -33,6 +38,10 @@ t.test('requests as chat requests', (t) => {
     ] }],
     [chat({ tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: {} } }] }),
       { tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: {} } }] }],
+    [chat({ model: 'a/eyes', messages: [{ role: 'user', content: 'Hi', images: [image] }] }),
+      { messages: [seen] }],
+    [prompt({ model: 'a/eyes', images: [image.replace(/.{60}/g, '$&\n')] }), { messages: [seen] }],
+    [prompt({ images: [] }), { messages: [{ role: 'user', content: 'Hi' }] }],
     [prompt({ system: 'Be brief.' }),
       { messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }] }],
     [raw({ options: { num_predict: -1, temperature: 0 } }),
@@ -41,9 +50,15 @@ t.test('requests as chat requests', (t) => {
   for (const [made, expect] of rows) t.match(made, expect)
   t.notOk('num_ctx' in chat({ options: { num_ctx: 5 } }))
   const refused: [() => unknown, string][] = [
-    [() => chat({ messages: [{ role: 'user', content: 'x', images: ['aa'] }] }), 'messages.0.images'],
+    [() => chat({ messages: [{ role: 'user', content: 'x', images: ['aa'] }] }), 'messages.0.images.0'],
+    [() => chat({ model: 'a/eyes', messages: [{ role: 'user', images: [image, 'aa'] }] }),
+      'messages.0.images.1'],
+    [() => chat({ model: 'a/eyes', messages: [{ role: 'tool', content: '', images: [image] }] }),
+      'messages.0.images'],
+    [() => prompt({ model: 'a/eyes', images: ['https://a.example/x.png'] }), 'images.0'],
+    [() => raw({ model: 'a/eyes', images: [image] }), 'images'],
     [() => chat({ tools: [{}] }), 'tools.0.function.name'], [() => chat({ format: 'xml' }), 'format'],
-    [() => prompt({ images: ['aa'] }), 'images'], [() => prompt({ suffix: 'x' }), 'suffix'],
+    [() => prompt({ images: ['aa'] }), 'images.0'], [() => prompt({ suffix: 'x' }), 'suffix'],
     [() => prompt({ template: 'x' }), 'template'], [() => prompt({ context: [1] }), 'context'],
     [() => raw({ format: 'json' }), 'format']
   ]

@@ -2,13 +2,18 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { kernelError } from '../../../kernel/index.js'
 import { fromResponses } from '../api/responses.js'
-import { admitted, delta, done, MODEL, namesField, saying, startChat, values } from './api-kit.js'
+import { admitted, delta, done, MODEL, namesField, png, saying, startChat, values } from './api-kit.js'
 
 const URL_ = '/v1/responses'
 const body = { model: MODEL, input: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
-  const of = (more: object) => fromResponses({ ...body, ...more })
+  const rules = { aliases: {}, sees: (id: string) => id === 'a/eyes' }
+  const of = (more: object) => fromResponses({ ...body, ...more }, rules)
+  const url = `data:image/png;base64,${png(2, 1)}`
+  const looking = (image: object): object => ({ model: 'a/eyes', input: [
+    { role: 'user', content: [{ type: 'input_text', text: 'Hi' }, { type: 'input_image', ...image }] }
+  ] })
   const call = (id: string): object => ({ type: 'function_call', call_id: id, name: 'f', arguments: '{}' })
   const called = (id: string): object => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })
   const rows: [object, object][] = [
@@ -30,6 +35,9 @@ t.test('requests as chat requests', (t) => {
       { role: 'tool', tool_call_id: 'c1', content: '5' },
       { role: 'assistant', content: 'Five.' }
     ] }],
+    [looking({ image_url: url, detail: 'low' }), { messages: [{ role: 'user', content: [
+      { type: 'text', text: 'Hi' }, { type: 'image_url', image_url: { url, detail: 'low' } }
+    ] }] }],
     [{ tools: [{ type: 'function', name: 'f', parameters: {}, strict: true }], tool_choice: 'required' },
       {
         tools: [{ type: 'function', function: { name: 'f', parameters: {}, strict: true } }],
@@ -55,6 +63,12 @@ t.test('requests as chat requests', (t) => {
     [{ input: [{ role: 'user' }] }, 'input.0.content'],
     [{ input: [{ role: 'user', content: [5] }] }, 'input.0.content'],
     [{ instructions: 'x', input: [{ role: 'user', content: [{ type: 'input_image' }] }] },
+      'input.0.content.0'],
+    [looking({ image_url: 'https://a.example/x.png' }), 'input.0.content.1.image_url'],
+    [looking({ image_url: url.slice(0, 40) }), 'input.0.content.1.image_url'],
+    [looking({ file_id: 'f' }), 'input.0.content.1.file_id'],
+    [looking({}), 'input.0.content.1.image_url.url'],
+    [{ model: 'a/eyes', input: [{ role: 'assistant', content: [{ type: 'input_image', image_url: url }] }] },
       'input.0.content.0'],
     [{ input: [call('c'), { type: 'function_call_output', call_id: 'c', output: [{ type: 'input_text' }] }] },
       'input.1.output.0.text'],

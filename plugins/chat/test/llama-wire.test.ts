@@ -202,6 +202,8 @@ t.test('errors of other servers', (t) => {
     '(current batch size: 512)'
   t.match(serverError({ message: embedded, code: 500, type: 'server_error' }, 'm'),
     { reason: 'context_length_exceeded', details: { prompt_tokens: 600 } })
+  t.match(serverError({ error: { message: 'Failed to load image or audio file' } }, 'm', 500),
+    { reason: 'invalid_request', message: /cannot be decoded/, details: { issues: [{ path: 'messages' }] } })
   t.match(serverError({ error: { code: 501, message: 'no', type: 'not_supported_error' } }, 'm', 501),
     { reason: 'invalid_request' })
   for (const body of [undefined, null, 'x', {}, { error: 'x' }, { error: { message: 4 } }]) {
