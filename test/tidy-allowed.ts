@@ -2,6 +2,7 @@
 export type Rule =
   'line length' | 'file length' | 'function length' | 'console' | 'process.env' | 'time and chance' |
   'types' | 'silenced compiler' | 'left over' | 'imports of plugins' | 'imports of the kernel' |
+  'imports of the page' |
   'plugins named in the kernel' | 'dead files' | 'plugin folders' | 'words without a test' |
   'one copy of yjs' | 'markdown titles' | 'machine paths'
 

@@ -21,11 +21,14 @@ const foreign = /^docs\/recipes\/voice-en\//
 const paths = ['kernel', 'plugins', 'test', 'docs'].flatMap((top) =>
   readdirSync(join(root, top), { recursive: true, encoding: 'utf8' }).map((path) => join(top, path)))
   .filter((path) => !skipped.test(path) && !foreign.test(path)).sort()
-const text = new Map(paths.filter((path) => /\.(ts|mjs|js)$/.test(path))
+const text = new Map(paths.filter((path) => /\.(tsx?|mjs|js)$/.test(path))
   .map((path) => [path, readFileSync(join(root, path), 'utf8')]))
 const code = [...text.keys()]
-const sources = code.filter((path) => path.endsWith('.ts') && !isTest(path))
-const trees = new Map(code.filter((path) => path.endsWith('.ts')).map((path) =>
+/** What runs in browsers has clocks and packages of its own. */
+const inBrowser = (path: string): boolean => path.startsWith('plugins/dashboard/page/')
+const sources = code.filter((path) => path.endsWith('.ts') && !isTest(path) && !inBrowser(path))
+const pageSources = code.filter((path) => inBrowser(path))
+const trees = new Map(code.filter((path) => /\.tsx?$/.test(path)).map((path) =>
   [path, ts.createSourceFile(path, text.get(path)!, ts.ScriptTarget.ESNext, true)]))
 
 function isTest (path: string): boolean { return /(^|\/)(test|fixtures)\//.test(path) }
@@ -91,7 +94,7 @@ check('line length', inLines(code, (line) =>
 check('file length', code.filter((path) => text.get(path)!.split('\n').length - 1 > FILE_LINES)
   .map((path) => ({ path, what: `over ${FILE_LINES} lines` })))
 
-check('function length', inSyntax(sources, (node) => {
+check('function length', inSyntax([...sources, ...pageSources], (node) => {
   if (!ts.isFunctionLike(node)) return undefined
   const length = linesOf(node)
   return length > FUNCTION_LINES ? `a function of ${length} lines` : undefined
@@ -144,7 +147,8 @@ function imports (path: string): string[] {
 const target = (path: string, from: string): string =>
   relative(root, join(root, dirname(path), from)).replace(/\.js$/, '.ts')
 const json = (path: string): unknown => JSON.parse(readFileSync(join(root, path), 'utf8'))
-const packed = json('package.json') as Record<'dependencies' | 'optionalDependencies', object>
+type Packed = Record<'dependencies' | 'optionalDependencies' | 'devDependencies', object>
+const packed = json('package.json') as Packed
 const dependencies = { ...packed.dependencies, ...packed.optionalDependencies }
 const packageOf = (from: string): string => from.split('/').slice(0, from.startsWith('@') ? 2 : 1).join('/')
 const inFolder = (folder: string): string[] => sources.filter((path) => path.startsWith(folder))
@@ -164,6 +168,11 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
     return door || to.startsWith(`${own}/`) ? [] : [{ path, what: to }]
   })
 }))
+
+check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
+  if (from.startsWith('.')) return !inBrowser(target(path, from))
+  return !(packageOf(from) in { ...dependencies, ...packed.devDependencies })
+}).map((from) => ({ path, what: from }))))
 
 check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return target(path, from).startsWith('plugins/')

@@ -9,7 +9,7 @@ const root = new URL('../..', import.meta.url).pathname
 export default tseslint.config(
   { ignores: ['**/node_modules/', 'dist/', '.tap/', 'docs/recipes/', 'test/bench/', '**/fixtures/'] },
   {
-    files: ['**/*.ts', '**/*.mjs'],
+    files: ['**/*.ts', '**/*.tsx', '**/*.mjs'],
     extends: [stylistic.configs.customize({ semi: false, indent: 2, quotes: 'single', commaDangle: 'never',
       braceStyle: '1tbs', arrowParens: true, quoteProps: 'as-needed' })],
     languageOptions: { parser: tseslint.parser },
@@ -24,13 +24,15 @@ export default tseslint.config(
       '@stylistic/no-mixed-operators': 'off',
       '@stylistic/generator-star-spacing': ['error', 'both'],
       '@stylistic/yield-star-spacing': ['error', 'both'],
+      '@stylistic/jsx-one-expression-per-line': 'off',
+      '@stylistic/jsx-max-props-per-line': 'off',
       '@stylistic/max-statements-per-line': 'off',
       '@stylistic/multiline-ternary': 'off',
       '@stylistic/max-len': ['error', { code: 110 }]
     }
   },
   {
-    files: ['**/*.ts'],
+    files: ['**/*.ts', '**/*.tsx'],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: root } },
     rules: {
@@ -56,6 +58,13 @@ export default tseslint.config(
       '@typescript-eslint/no-unsafe-call': 'off',
       '@typescript-eslint/no-unsafe-member-access': 'off',
       '@typescript-eslint/no-unsafe-return': 'off'
+    }
+  },
+  // What runs in browsers has a project of its own.
+  {
+    files: ['plugins/dashboard/page/**'],
+    languageOptions: {
+      parserOptions: { project: './plugins/dashboard/page/tsconfig.json', tsconfigRootDir: root }
     }
   },
   // tap waits for its subtests by itself.

@@ -1,0 +1,50 @@
+// The built page: its files with their compressed forms, read once.
+import { createHash } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8'
+}
+
+/** One file of the page as it is sent. */
+export interface PageFile {
+  readonly type: string
+  readonly etag: string
+  readonly plain: Buffer
+  readonly br: Buffer
+  readonly gzip: Buffer
+}
+
+/** The folder that the build fills; run from its sources, svc finds it below dist. */
+function builtFolder (): string | undefined {
+  return ['./built/', '../../dist/plugins/dashboard/built/']
+    .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))
+}
+
+/** Every file of the page by name; null when the page was not built. */
+export function pageFiles (folder = builtFolder()): ReadonlyMap<string, PageFile> | null {
+  if (folder === undefined) return null
+  const names = readdirSync(folder).filter((name) => (/\.(html|js|css)$/.test(name)))
+  return new Map(names.map((name) => {
+    const plain = readFileSync(folder + name)
+    const etag = `"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`
+    const type = TYPES[name.slice(name.lastIndexOf('.') + 1)]!
+    const compressed = (ending: string): Buffer => readFileSync(`${folder}${name}.${ending}`)
+    return [name, { type, etag, plain, br: compressed('br'), gzip: compressed('gz') }]
+  }))
+}
+
+type Encoding = 'br' | 'gzip'
+
+/** The encoding to use for a request, by its Accept-Encoding; null for none. */
+export function encodingFor (accepted: string | undefined): Encoding | null {
+  const weights = new Map((accepted ?? '').split(',').map((item) => {
+    const [name = '', ...parameters] = item.trim().toLowerCase().split(/\s*;\s*/)
+    const q = parameters.find((parameter) => parameter.startsWith('q='))
+    return [name, q === undefined ? 1 : Number(q.slice(2))] as const
+  }))
+  const weight = (name: Encoding): number => weights.get(name) ?? weights.get('*') ?? 0
+  if (weight('br') > 0 && weight('br') >= weight('gzip')) return 'br'
+  return weight('gzip') > 0 ? 'gzip' : null
+}

@@ -1,0 +1,79 @@
+import { definePlugin, kernelError, Reply } from '../../kernel/index.js'
+import { encodingFor, pageFiles } from './files.js'
+import type { PageFile } from './files.js'
+
+/**
+ * What a browser lets the page do. Scripts and styles are the node's own files; nothing is inline and nothing
+ * is evaluated. It may connect to other addresses: to another node when this one dies, and to the origin that
+ * a person types into the discovery form.
+ */
+const POLICY = [
+  "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: blob:",
+  "media-src 'self' blob: data:", "connect-src 'self' http: https: ws: wss:", "frame-src 'self'",
+  "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"
+].join('; ')
+
+const HEADERS = {
+  'content-security-policy': POLICY,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  vary: 'accept-encoding'
+}
+
+type Headers = Readonly<Record<string, string | undefined>>
+
+/** Files carry a hash of their contents in their names. */
+const FOR_EVER = 'public, max-age=31536000, immutable'
+const ASK_EACH_TIME = 'no-cache'
+
+/** The web page at `/` of a node. */
+export default definePlugin({
+  name: 'dashboard',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Serves the web page of the cluster at / of every node.',
+  errors: {
+    page_not_built: {
+      status: 503, message: 'The web page was not built.',
+      remedy: 'Run `npm run build` in the checkout and restart the node.', retryable: false
+    }
+  },
+  routes: {
+    page: {
+      method: 'GET', url: '/', authority: null, summary: 'The web page of the cluster.',
+      query: { type: 'object' }, produces: 'text/html', errors: ['page_not_built']
+    },
+    file: {
+      method: 'GET', url: '/page/:name', authority: null, summary: 'A script or style of the web page.',
+      params: {
+        type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 200 } }
+      },
+      produces: 'text/javascript', errors: ['page_not_built', 'not_found']
+    }
+  },
+  firstSteps: ['open {url} in a browser: the page of the cluster']
+}, (ctx) => {
+  const files = pageFiles()
+  const answer = (name: string, headers: Headers, cache: string): Reply => {
+    if (files === null) throw ctx.error('page_not_built')
+    const file = files.get(name)
+    if (file === undefined) throw kernelError('not_found', `The page has no file ${JSON.stringify(name)}.`)
+    return reply(file, headers, cache)
+  }
+  return {
+    routes: {
+      page: ({ headers }) => answer('index.html', headers, ASK_EACH_TIME),
+      file: ({ params, headers }) => answer(params.name, headers, FOR_EVER)
+    }
+  }
+})
+
+function reply (file: PageFile, asked: Headers, cache: string): Reply {
+  const headers = { ...HEADERS, 'content-type': file.type, etag: file.etag, 'cache-control': cache }
+  const known = asked['if-none-match']?.split(',').map((tag) => tag.trim().replace(/^W\//, ''))
+  if (known?.includes(file.etag) === true) return new Reply(null, 304, headers)
+  const encoding = encodingFor(asked['accept-encoding'])
+  if (encoding === null) return new Reply(file.plain, 200, headers)
+  return new Reply(file[encoding], 200, { ...headers, 'content-encoding': encoding })
+}

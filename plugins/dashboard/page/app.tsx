@@ -1,0 +1,164 @@
+// The frame around every page: where one is, how the cluster is, what the connection does.
+import { Component } from 'preact'
+import { Suspense } from 'preact/compat'
+import { useState } from 'preact/hooks'
+import { agree, arrivals, asking, connect, home, notice, origin, past, state, status, token } from './link.js'
+import { linkTo, route } from './route.js'
+import { nodesOf } from './state.js'
+import { TokenDialog, TokenForm } from './ui/token.js'
+import { Badge, Button, Trouble } from './ui/parts.js'
+import { count } from './ui/text.js'
+import { dismiss, toasts } from './ui/toast.js'
+import { theme, themes } from './ui/theme.js'
+import { pages } from './pages.js'
+import type { ComponentChildren } from 'preact'
+
+/** One page that fails leaves the others usable. */
+class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
+  override state = { error: null as Error | null }
+
+  override componentDidCatch (error: Error): void { this.setState({ error }) }
+
+  override render () {
+    const { error } = this.state
+    if (error === null) return this.props.children
+    return <Trouble error={error} again={() => { this.setState({ error: null }) }} />
+  }
+}
+
+export function App () {
+  const { page } = route.value
+  const current = pages[page] ?? pages['cluster']!
+  const Shown = current.component
+  const known = arrivals.value > 0
+  return (
+    <>
+      <a class="skip" href="#content" onClick={skipToContent}>To the content</a>
+      <Header page={page in pages ? page : 'cluster'} />
+      <Banners />
+      <main id="content" tabIndex={-1}>
+        <h1 class="visually-hidden">{current.title}</h1>
+        {status.value === 'refused' && !known
+          ? <TokenForm />
+          : known
+            ? (
+                <Guard key={page}>
+                  <Suspense fallback={<p class="waiting">Loading…</p>}><Shown /></Suspense>
+                </Guard>
+              )
+            : <p class="waiting" role="status">Asking {origin.value}…</p>}
+      </main>
+      <Toasts />
+    </>
+  )
+}
+
+function skipToContent (event: Event): void {
+  event.preventDefault()
+  document.getElementById('content')?.focus()
+}
+
+function Header ({ page }: { page: string }) {
+  const [asksToken, setAsksToken] = useState(false)
+  return (
+    <header class="header">
+      <a class="brand" href={linkTo('cluster')}>svc</a>
+      <nav aria-label="Pages">
+        {Object.entries(pages).map(([name, { title }]) => (
+          <a key={name} href={linkTo(name)} aria-current={name === page ? 'page' : undefined}>{title}</a>
+        ))}
+      </nav>
+      <Pulse />
+      <Button kind="quiet" onClick={() => { setAsksToken(true) }}>
+        {token.value === null ? 'Enter a token' : 'Token in use'}
+      </Button>
+      <label class="visually-hidden" for="theme">Colours</label>
+      <select
+        id="theme" class="theme" value={theme.value}
+        onChange={({ currentTarget }) => { theme.value = themes[currentTarget.selectedIndex] ?? 'system' }}
+      >
+        {themes.map((one) => <option key={one} value={one}>{one}</option>)}
+      </select>
+      {asksToken && <TokenDialog onClose={() => { setAsksToken(false) }} />}
+    </header>
+  )
+}
+
+/** How the cluster is, in one line. */
+function Pulse () {
+  if (arrivals.value === 0) return <span class="pulse" />
+  const shown = state.value
+  const nodes = nodesOf(shown)
+  const worst = nodes.some(({ health }) => health.level === 'error')
+    ? 'error'
+    : nodes.some(({ health }) => health.level === 'warn') ? 'warn' : 'ok'
+  const live = status.value === 'live'
+  const { knownNodes, liveNodes, stale, quorum } = shown.cluster
+  const all = count(liveNodes, 'node')
+  const level = !live || stale || quorum === 'lost' ? 'error' : worst
+  const words = !live
+    ? 'not connected'
+    : quorum === 'lost'
+      ? 'no quorum'
+      : stale ? 'no master' : liveNodes < knownNodes ? `${liveNodes} of ${knownNodes} nodes` : all
+  const local = nodes.find((node) => node.local)
+  return (
+    <span class="pulse" role="status">
+      <Badge level={level}>{words}</Badge>
+      <span class="at">at {local?.name ?? new URL(origin.value).host}</span>
+    </span>
+  )
+}
+
+function Banners () {
+  const away = origin.value !== home
+  const ask = asking.value
+  return (
+    <div class="banners" aria-live="polite">
+      {past.value !== null && (
+        <div class="banner past">
+          <span>This is how it was at {past.value.at}.</span>
+          <Button kind="quiet" onClick={() => { past.value = null }}>Back to now</Button>
+        </div>
+      )}
+      {(status.value === 'lost' || status.value === 'connecting') && arrivals.value > 0 && (
+        <div class="banner warn">
+          <span>{origin.value} does not answer; what is shown may be old. Trying again.</span>
+        </div>
+      )}
+      {notice.value !== null && (
+        <div class="banner">
+          <span>{notice.value}</span>
+          {away && <a href={origin.value}>Open that node's own page</a>}
+          <Button kind="quiet" label="Dismiss" onClick={() => { notice.value = null }}>✕</Button>
+        </div>
+      )}
+      {ask !== null && (
+        <div class="banner">
+          <span>Your token was not sent to {ask.name} ({ask.origin}). May it go there?</span>
+          <Button onClick={agree}>Send it there</Button>
+          <Button kind="quiet" onClick={() => { asking.value = null }}>No</Button>
+        </div>
+      )}
+      {status.value === 'refused' && arrivals.value > 0 && ask === null && (
+        <div class="banner warn">
+          <span>{origin.value} wants a token of its own.</span>
+          <Button onClick={connect}>Try again</Button>
+        </div>
+      )}
+    </div>
+  )
+}
+
+function Toasts () {
+  return (
+    <div class="toasts" aria-live="assertive">
+      {toasts.value.map(({ id, kind, text, remedy }) => (
+        <div key={id} class={`toast ${kind}`}>
+          <div><p>{text}</p>{remedy !== null && <p class="remedy">{remedy}</p>}</div>
+          <Button kind="quiet" label="Dismiss" onClick={() => { dismiss(id) }}>✕</Button>
+        </div>
+      ))}
+    </div>
+  )
+}

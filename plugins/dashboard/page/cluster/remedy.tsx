@@ -1,0 +1,33 @@
+// What mends a thing that is wrong: a button where the page can do it, else the words of the node.
+import { useState } from 'preact/hooks'
+import { Button } from '../ui/parts.js'
+import { RemoveDialog, RestartDialog } from './node-actions.js'
+import type { ClusterNode, HealthReason } from '../state.js'
+
+/** Codes that a restart of the node mends. */
+const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatch', 'event_log_unavailable'])
+
+export function Remedy ({ node, reason }: { node: ClusterNode, reason: HealthReason }) {
+  const [open, setOpen] = useState(false)
+  const close = (): void => { setOpen(false) }
+  const words = reason.remediation === null ? null : <p class="remedy">{reason.remediation}</p>
+  if (reason.code === 'unreachable') {
+    return (
+      <>
+        {words}
+        <Button onClick={() => { setOpen(true) }}>Remove it</Button>
+        {open && <RemoveDialog node={node} onClose={close} />}
+      </>
+    )
+  }
+  if (RESTART.has(reason.code)) {
+    return (
+      <>
+        {words}
+        <Button onClick={() => { setOpen(true) }}>Restart it</Button>
+        {open && <RestartDialog node={node} onClose={close} />}
+      </>
+    )
+  }
+  return words
+}

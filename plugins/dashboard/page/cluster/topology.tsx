@@ -1,0 +1,159 @@
+// The nodes and the links between them, drawn: memory and accelerator as rings, the master in the middle of
+// the eye, one line for each link that a live connection proves.
+import { memo } from 'preact/compat'
+import { linkTo } from '../route.js'
+import { bytes, percent, rate } from '../ui/text.js'
+import type { ClusterNode, Edge, Instance, State } from '../state.js'
+
+/** Up to so many nodes every link is drawn; beyond, only those of the master. */
+const ALL_LINKS = 12
+/** Up to so many nodes a link says how long it takes and what it carries. */
+const WITH_WORDS = 5
+const WIDTH = 960
+
+interface Place { x: number, y: number }
+
+/** Nodes on an ellipse, beyond 24 on a grid. Returns the places and the height of the drawing. */
+function layout (count: number): { places: Place[], height: number, size: number } {
+  if (count > 24) {
+    const columns = Math.ceil(Math.sqrt(count * 2))
+    const cell = WIDTH / columns
+    const places = Array.from({ length: count }, (_, i) => ({
+      x: (i % columns + 0.5) * cell, y: (Math.floor(i / columns) + 0.5) * cell
+    }))
+    return { places, height: Math.ceil(count / columns) * cell, size: cell * 0.3 }
+  }
+  const height = count === 1 ? 180 : 340
+  const [rx, ry] = count === 1 ? [0, 0] : [Math.min(360, 110 + count * 60), 100]
+  const places = Array.from({ length: count }, (_, i) => {
+    const angle = -Math.PI / 2 + 2 * Math.PI * i / count
+    return { x: WIDTH / 2 + rx * Math.cos(angle), y: height / 2 - 8 + ry * Math.sin(angle) }
+  })
+  return { places, height, size: count <= 8 ? 42 : 28 }
+}
+
+interface Link { from: number, to: number, rttMs: number | null, bytesPerSecond: number | null }
+
+/** Each pair of nodes with a live connection once, with the faster of the two readings. */
+function linksOf (nodes: readonly ClusterNode[], connections: State['topology']['connections']): Link[] {
+  const index = new Map(nodes.map(({ id }, i) => [id, i]))
+  const links = new Map<string, Link>()
+  for (const [source, sinks] of Object.entries(connections)) {
+    for (const [sink, edges] of Object.entries(sinks)) {
+      const [a, b] = [index.get(source), index.get(sink)]
+      const edge = edges.find(({ session }) => session)
+      if (a === undefined || b === undefined || edge === undefined) continue
+      if (nodes.length > ALL_LINKS && !nodes[a]!.master && !nodes[b]!.master) continue
+      const [from, to] = a < b ? [a, b] : [b, a]
+      links.set(`${from}-${to}`, join(links.get(`${from}-${to}`), { from, to }, edge))
+    }
+  }
+  return [...links.values()]
+}
+
+function join (had: Link | undefined, ends: { from: number, to: number }, edge: Edge): Link {
+  const least = (a: number | null | undefined, b: number | null | undefined): number | null =>
+    a == null ? b ?? null : b == null ? a : Math.min(a, b)
+  const most = (a: number | null | undefined, b: number | null | undefined): number | null =>
+    a == null ? b ?? null : b == null ? a : Math.max(a, b)
+  return {
+    ...ends, rttMs: least(had?.rttMs, edge.rttMs),
+    bytesPerSecond: most(had?.bytesPerSecond, edge.bytesPerSecond)
+  }
+}
+
+const wordsOf = ({ rttMs, bytesPerSecond }: Link): string => [
+  rttMs === null ? null : `${rttMs.toFixed(rttMs < 10 ? 1 : 0)} ms`,
+  bytesPerSecond === null ? null : rate(bytesPerSecond)
+].filter((word) => word !== null).join(' · ')
+
+export function Topology (
+  { nodes, state, instances }: { nodes: readonly ClusterNode[], state: State, instances: readonly Instance[] }
+) {
+  const { places, height, size } = layout(nodes.length)
+  const links = linksOf(nodes, state.topology.connections)
+  const running = new Map<string, number>()
+  for (const { nodeIds } of instances) for (const id of nodeIds) running.set(id, (running.get(id) ?? 0) + 1)
+  return (
+    <svg
+      class="topology" viewBox={`0 0 ${WIDTH} ${height}`} role="group"
+      aria-label="Nodes and the links between them"
+    >
+      {links.map((link) => {
+        const [a, b] = [places[link.from]!, places[link.to]!]
+        return (
+          <g key={`${link.from}-${link.to}`} class="link">
+            <line x1={a.x} y1={a.y} x2={b.x} y2={b.y} />
+            {nodes.length <= WITH_WORDS && (
+              <text x={(a.x + b.x) / 2} y={(a.y + b.y) / 2 - 5} text-anchor="middle">{wordsOf(link)}</text>
+            )}
+          </g>
+        )
+      })}
+      {nodes.map((node, i) => (
+        <NodeMark
+          key={node.id} x={places[i]!.x} y={places[i]!.y} size={size} name={node.name} id={node.id}
+          level={node.live ? node.health.level : 'lost'} master={node.master}
+          running={running.get(node.id) ?? 0} memory={ratioOf(node.memory)} memoryText={memoryText(node)}
+          accelerator={acceleratorOf(node)} named={nodes.length <= 60}
+        />
+      ))}
+    </svg>
+  )
+}
+
+const ratioOf = (part: { used: number, total: number } | null): number | null =>
+  part === null || part.total === 0 ? null : Math.round(100 * part.used / part.total) / 100
+
+const memoryText = ({ memory }: ClusterNode): string =>
+  memory === null ? 'memory unknown' : `memory ${bytes(memory.used)} of ${bytes(memory.total)}`
+
+function acceleratorOf ({ system }: ClusterNode): number | null {
+  const one = system?.accelerator
+  if (one?.vramTotalBytes == null || one.vramUsedBytes == null || one.vramTotalBytes === 0) return null
+  return Math.round(100 * one.vramUsedBytes / one.vramTotalBytes) / 100
+}
+
+interface NodeMarkProps extends Place {
+  id: string, name: string, size: number, level: string, master: boolean, running: number
+  memory: number | null, memoryText: string, accelerator: number | null, named: boolean
+}
+
+/** One node. Its properties are plain values, so that nothing is drawn anew that looks the same. */
+const NodeMark = memo(function NodeMark (props: NodeMarkProps) {
+  const { x, y, size, id, name, level, master, running, memory, accelerator } = props
+  const about = [
+    name, master ? 'master' : '', level === 'ok' ? 'healthy' : level, props.memoryText,
+    accelerator === null ? '' : `accelerator memory ${percent(accelerator)}`, `${running} running`
+  ].filter((word) => word !== '').join(', ')
+  return (
+    <a href={linkTo('cluster', id)} class={`mark ${level}${master ? ' master' : ''}`} aria-label={about}>
+      <title>{about}</title>
+      <circle cx={x} cy={y} r={size} class="disc" />
+      <Ring x={x} y={y} radius={size} ratio={memory} kind="memory" />
+      {accelerator !== null && <Ring x={x} y={y} radius={size - 8} ratio={accelerator} kind="accelerator" />}
+      <text x={x} y={y + 5} text-anchor="middle" class="running">{running > 0 ? running : ''}</text>
+      {master && <text x={x} y={y - size - 6} text-anchor="middle" class="crown">master</text>}
+      {props.named && (
+        <text x={x} y={y + size + 18} text-anchor="middle" class="name">
+          {shorten(name, size < 30 ? 10 : 22)}
+        </text>
+      )}
+    </a>
+  )
+})
+
+const shorten = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most - 1)}…` : text
+
+function Ring (
+  { x, y, radius, ratio, kind }: Place & { radius: number, ratio: number | null, kind: string }
+) {
+  const length = 2 * Math.PI * radius
+  return (
+    <circle
+      cx={x} cy={y} r={radius} class={`ring ${kind}`} transform={`rotate(-90 ${x} ${y})`}
+      stroke-dasharray={`${length * (ratio ?? 0)} ${length}`}
+    />
+  )
+}

@@ -1,0 +1,165 @@
+// The page's connection to the cluster: the node it is at, the token, and where it goes when that node dies.
+import { batch, computed, signal } from '@preact/signals'
+import { ApiError, send } from './api.js'
+import { followState } from './replica.js'
+import { emptyState, nodesOf } from './state.js'
+import type { CallOptions } from './api.js'
+import type { State } from './state.js'
+
+/** Between two attempts to reach a node, ms. */
+const AGAIN_MS = 700
+/** Attempts at the node the page is at before others are tried. */
+const ATTEMPTS = 2
+
+/** `asking`: another node could be used, but the token may not go there yet. */
+export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
+
+/** The origin the page came from. */
+export const home = location.origin
+/** The node the page is at. */
+export const origin = signal(home)
+/** The token, in memory only: a reload forgets it. */
+export const token = signal<string | null>(null)
+/** Origins that the token may be sent to: where it was typed in, and where the person agreed. */
+const agreed = signal<ReadonlySet<string>>(new Set())
+export const status = signal<LinkStatus>('connecting')
+/** What the page says about its connection, until it is dismissed. */
+export const notice = signal<string | null>(null)
+/** A node the page could go on at, if the person lets the token go there. */
+export const asking = signal<{ origin: string, name: string } | null>(null)
+/** The newest state that has come. */
+export const latest = signal<State>(emptyState)
+/** A past state that is shown instead, with its moment. */
+export const past = signal<{ at: string, state: State } | null>(null)
+/** What the pages show. */
+export const state = computed(() => past.value?.state ?? latest.value)
+/** How often a whole state has come: zero until the page knows anything. */
+export const arrivals = signal(0)
+
+const tokenFor = (to: string): string | null => agreed.value.has(to) ? token.value : null
+
+/** Sends a request to the node the page is at. */
+export function call (path: string, options: CallOptions = {}): Promise<Response> {
+  return send({ origin: origin.value, token: tokenFor(origin.value) }, path, options)
+}
+
+/** The same, and reads the answer as JSON. */
+export async function ask<T> (path: string, options: CallOptions = {}): Promise<T> {
+  return await (await call(path, options)).json() as T
+}
+
+let closeReplica = (): void => {}
+let attempts = 0
+/** Nodes that were tried since the last one answered. */
+let tried = new Set<string>()
+let timer: ReturnType<typeof setTimeout> | undefined
+
+/** Connects to the node the page is at, anew. */
+export function connect (): void {
+  clearTimeout(timer)
+  closeReplica()
+  const at = origin.value
+  closeReplica = followState(at, tokenFor(at), {
+    state (next) {
+      batch(() => {
+        if (status.value !== 'live') arrived(at)
+        latest.value = next
+        arrivals.value++
+      })
+    },
+    over: () => { void lost(at) }
+  })
+}
+
+function arrived (at: string): void {
+  attempts = 0
+  tried = new Set([at])
+  status.value = 'live'
+  asking.value = null
+}
+
+async function lost (at: string): Promise<void> {
+  if (at !== origin.value) return
+  attempts++
+  if (status.value === 'live') status.value = 'lost'
+  // A refused WebSocket does not say why; an ordinary request does.
+  const refused = await refusal()
+  if (at !== origin.value) return
+  if (refused !== null) {
+    batch(() => {
+      status.value = 'refused'
+      notice.value = refused
+    })
+    return
+  }
+  if (attempts >= ATTEMPTS && goOn()) return
+  timer = setTimeout(connect, AGAIN_MS)
+}
+
+async function refusal (): Promise<string | null> {
+  try {
+    await call('/node_id', { signal: AbortSignal.timeout(3000) })
+    return null
+  } catch (error) {
+    const denied = error instanceof ApiError && (error.status === 401 || error.status === 403)
+    return denied ? error.message : null
+  }
+}
+
+/** Goes to the next live node whose address is known. False: there is none to go to. */
+function goOn (): boolean {
+  const last = latest.value
+  const here = origin.value
+  tried.add(here)
+  const others = nodesOf(last).flatMap(({ live, name, identity }) => {
+    const url = identity?.apiUrl
+    return live && typeof url === 'string' && URL.canParse(url) ? [{ origin: new URL(url).origin, name }] : []
+  })
+  const next = others.find((one) => !tried.has(one.origin))
+  if (next === undefined) {
+    tried = new Set()
+    return false
+  }
+  tried.add(next.origin)
+  if (token.value !== null && !agreed.value.has(next.origin)) asking.value = next
+  moveTo(next.origin, `${nameAt(last, here)} does not answer. This page goes on at ${next.name}.`)
+  return true
+}
+
+const nameAt = (state: State, at: string): string =>
+  nodesOf(state).find(({ identity }) => identity?.apiUrl?.startsWith(at) === true)?.name ?? at
+
+function moveTo (to: string, why: string): void {
+  attempts = 0
+  batch(() => {
+    origin.value = to
+    notice.value = why
+    status.value = 'connecting'
+  })
+  timer = setTimeout(connect, 0)
+}
+
+/** Takes a token for the node the page is at; an empty one lets go of the token. */
+export function useToken (text: string): void {
+  const value = text.trim()
+  batch(() => {
+    token.value = value === '' ? null : value
+    agreed.value = new Set(value === '' ? [] : [origin.value])
+    notice.value = null
+    asking.value = null
+    if (status.value === 'refused') status.value = 'connecting'
+  })
+  connect()
+}
+
+/** Lets the token go to the node that the page asked about. */
+export function agree (): void {
+  const to = asking.value
+  if (to === null) return
+  batch(() => {
+    agreed.value = new Set([...agreed.value, to.origin])
+    asking.value = null
+    if (status.value === 'refused') status.value = 'connecting'
+  })
+  if (origin.value === to.origin) connect()
+}

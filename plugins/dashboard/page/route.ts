@@ -1,0 +1,27 @@
+// Which page is shown: the part of the address behind `#`, so that the node serves one file.
+import { computed, signal } from '@preact/signals'
+
+const hash = signal(location.hash)
+addEventListener('hashchange', () => { hash.value = location.hash })
+
+/** The parts of the path and its query: `#/models/acme%2Fchat?tab=logs`. */
+export const route = computed(() => {
+  const [path = '', query = ''] = hash.value.replace(/^#\/?/, '').split('?')
+  const parts = path.split('/').filter((part) => part !== '').map(readPart)
+  return { page: parts[0] ?? 'cluster', parts: parts.slice(1), query: new URLSearchParams(query) }
+})
+
+function readPart (part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
+/** The address of a page. */
+export function linkTo (page: string, ...parts: string[]): string {
+  return `#/${[page, ...parts.map(encodeURIComponent)].join('/')}`
+}
+
+export function goTo (page: string, ...parts: string[]): void { location.hash = linkTo(page, ...parts) }

@@ -1,0 +1,228 @@
+// What GET /state holds, as far as the page shows it, and what is read from it.
+
+export interface Bytes { inBytes: number }
+
+export interface Identity {
+  friendlyName: string, modelId: string, chipId: string, osVersion: string, svcVersion: string
+  nodeInstallId: string, apiUrl: string | null
+}
+
+export interface Accelerator {
+  vendor: string, name: string, utilizationRatio: number | null
+  vramTotalBytes: number | null, vramUsedBytes: number | null
+  powerWatts: number | null, temperatureCelsius: number | null
+}
+
+export interface NodeSystem {
+  gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number | null
+  accelerator: Accelerator | null
+  runnerMemory?: Record<string, { residentBytes: number | null, estimatedBytes: number | null }>
+}
+
+export interface HealthReason {
+  code: string, severity: 'warn' | 'error', message: string, remediation: string | null
+}
+
+export interface Health { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
+
+export interface Card {
+  modelId: string, title?: string, description?: string, tasks: string[], engine: string
+  contextLength: number, storageSize: Bytes, quantization: string | null, family: string
+}
+
+/** One rank of an instance: `PipelineShardMetadata` or `TensorShardMetadata`. */
+export type Shard = Record<string, {
+  modelCard: Card, deviceRank: number, worldSize: number
+  startLayer: number, endLayer: number, nLayers: number
+}>
+
+export interface InstanceBody {
+  instanceId: string, contextTokenLimit: number, systemRole: string | null, engine: string
+  shardAssignments: {
+    modelId: string, runnerToShard: Record<string, Shard>, nodeToRunner: Record<string, string>
+  }
+  placement?: { origin: string, ttlSeconds: number | null, minNodes: number, sharding: string }
+}
+
+/** A record with one key, the tag. */
+export type Tagged<T> = Record<string, T>
+
+export interface TaskBody {
+  taskId: string, commandId: string, instanceId: string | null, modelId: string | null
+  capability: string | null, status: string, createdAt: string
+}
+
+export interface Edge { session: boolean, rttMs?: number | null, bytesPerSecond?: number | null }
+
+export interface Failure {
+  instanceId: string, modelId: string, errorCode: string, errorMessage: string
+  affectedNodeIds: string[], recordedAt: string
+}
+
+export interface Waiting { modelId?: string, reason?: string, message?: string, [more: string]: unknown }
+
+export interface State {
+  sessionId: string | null
+  masterNodeId: string | null
+  localNodeId: string
+  instances: Record<string, Tagged<InstanceBody>>
+  runners: Record<string, Tagged<Record<string, unknown>>>
+  downloads: Record<string, Tagged<Record<string, unknown>>[]>
+  tasks: Record<string, Tagged<TaskBody>>
+  lastSeen: Record<string, string>
+  topology: { nodes: string[], connections: Record<string, Record<string, Edge[]>> }
+  tracingEnabled: boolean
+  lastEventAppliedIdx: number
+  nodeIdentities: Record<string, Identity>
+  nodeMemory: Record<string, { ramTotal: Bytes, ramAvailable: Bytes }>
+  nodeSystem: Record<string, NodeSystem>
+  nodeDisk: Record<string, { total: Bytes, available: Bytes }>
+  nodeHealth: Record<string, Health>
+  nodeResources: Record<string, {
+    backends: string[], participation: string, engines?: Record<string, unknown>
+  }>
+  nodeCapabilities: Record<string, string[]>
+  instanceFailures: Failure[]
+  waitingInstances?: Record<string, Waiting>
+  cluster: {
+    term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean
+    knownNodes: number, liveNodes: number
+  }
+}
+
+const body = <T>(tagged: Tagged<T>): T => Object.values(tagged)[0]!
+export const tagOf = (tagged: Tagged<unknown>): string => Object.keys(tagged)[0] ?? ''
+
+/** One instance with what is known of its runners. */
+export interface Instance extends InstanceBody {
+  modelId: string
+  card: Card | null
+  nodeIds: string[]
+  /** `ready` once every runner is, `failed` when one is, else what the slowest does. */
+  phase: string
+  ready: boolean
+  inFlight: number
+}
+
+const ORDER = [
+  'RunnerFailed', 'RunnerShutdown', 'RunnerShuttingDown', 'RunnerIdle', 'RunnerConnecting', 'RunnerConnected',
+  'RunnerLoading', 'RunnerLoaded', 'RunnerWarmingUp', 'RunnerRunning', 'RunnerReady'
+]
+
+/** The words for what a runner does, from the tag of its status. */
+export function phaseWord (tag: string): string {
+  const words = tag.replace(/^Runner/, '').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase()
+  return words === '' ? 'waiting' : words
+}
+
+/** Every instance, by model and then by id. */
+export function instancesOf (state: State): Instance[] {
+  const busy = new Map<string, number>()
+  for (const tagged of Object.values(state.tasks)) {
+    const { instanceId, status } = body(tagged)
+    if (instanceId === null || (status !== 'Running' && status !== 'Pending')) continue
+    busy.set(instanceId, (busy.get(instanceId) ?? 0) + 1)
+  }
+  return Object.values(state.instances).map((tagged) => {
+    const one = body(tagged)
+    const { modelId, runnerToShard, nodeToRunner } = one.shardAssignments
+    const tags = Object.keys(runnerToShard).map((id) => tagOf(state.runners[id] ?? {}))
+    const slowest = tags.reduce((a, b) => ORDER.indexOf(a) <= ORDER.indexOf(b) ? a : b, tags[0] ?? '')
+    const shard = Object.values(runnerToShard)[0]
+    return {
+      ...one, modelId, card: shard === undefined ? null : body(shard).modelCard,
+      nodeIds: Object.keys(nodeToRunner), phase: phaseWord(slowest),
+      ready: slowest === 'RunnerReady' || slowest === 'RunnerRunning',
+      inFlight: busy.get(one.instanceId) ?? 0
+    }
+  }).sort((a, b) => a.modelId === b.modelId
+    ? a.instanceId < b.instanceId ? -1 : 1
+    : a.modelId < b.modelId ? -1 : 1)
+}
+
+/** One node with all that is known of it; a reading that has not come yet is null. */
+export interface ClusterNode {
+  id: string
+  name: string
+  identity: Identity | null
+  live: boolean
+  master: boolean
+  local: boolean
+  health: Health
+  memory: { used: number, total: number } | null
+  disk: { used: number, total: number } | null
+  system: NodeSystem | null
+  backends: string[]
+  participation: string
+  tags: string[]
+  lastSeen: string | null
+}
+
+const part = (space: { total: Bytes, available: Bytes } | undefined): ClusterNode['disk'] =>
+  space === undefined
+    ? null
+    : { total: space.total.inBytes, used: space.total.inBytes - space.available.inBytes }
+
+/** Every known node, the master first and then by name. */
+export function nodesOf (state: State): ClusterNode[] {
+  const ids = new Set([...state.topology.nodes, ...Object.keys(state.nodeIdentities)])
+  return [...ids].map((id) => {
+    const identity = state.nodeIdentities[id] ?? null
+    const health = state.nodeHealth[id] ?? { level: 'ok', reasons: [] }
+    const memory = state.nodeMemory[id]
+    return {
+      id, identity, health, name: identity?.friendlyName ?? id.slice(0, 8),
+      live: !health.reasons.some(({ code }) => code === 'unreachable') && state.topology.nodes.includes(id),
+      master: id === state.masterNodeId, local: id === state.localNodeId,
+      memory: part(memory && { total: memory.ramTotal, available: memory.ramAvailable }),
+      disk: part(state.nodeDisk[id]), system: state.nodeSystem[id] ?? null,
+      backends: state.nodeResources[id]?.backends ?? [],
+      participation: state.nodeResources[id]?.participation ?? 'full',
+      tags: state.nodeCapabilities[id] ?? [], lastSeen: state.lastSeen[id] ?? null
+    }
+  }).sort((a, b) => a.master !== b.master ? (a.master ? -1 : 1) : a.name < b.name ? -1 : 1)
+}
+
+/** The requests that run now, oldest first. */
+export function tasksOf (state: State): (TaskBody & { kind: string })[] {
+  return Object.values(state.tasks).map((tagged) => ({ ...body(tagged), kind: tagOf(tagged) }))
+    .sort((a, b) => a.createdAt < b.createdAt ? -1 : 1)
+}
+
+/** One transfer of a model onto a node. */
+export interface Transfer {
+  nodeId: string, modelId: string, attemptId: string
+  status: 'pending' | 'ongoing' | 'completed' | 'failed'
+  done: number, total: number, bytesPerSecond: number | null, etaMs: number | null, error: string | null
+}
+
+const number = (value: unknown): number => typeof value === 'number'
+  ? value
+  : Number((value as Bytes | undefined)?.inBytes ?? 0)
+
+/** Every transfer the nodes tell of. */
+export function transfersOf (state: State): Transfer[] {
+  return Object.entries(state.downloads).flatMap(([nodeId, list]) => list.map((tagged) => {
+    const one = body(tagged)
+    const tag = tagOf(tagged).replace(/^Download/, '').toLowerCase()
+    const progress = (one['downloadProgress'] ?? one) as Record<string, unknown>
+    const total = number(progress['total'])
+    return {
+      nodeId, modelId: String(one['modelId']), attemptId: String(one['attemptId'] ?? ''),
+      status: tag as Transfer['status'], total,
+      done: tag === 'completed' ? total : number(progress['downloaded']),
+      bytesPerSecond: progress['speed'] === undefined ? null : number(progress['speed']),
+      etaMs: progress['etaMs'] === undefined ? null : number(progress['etaMs']),
+      error: one['errorMessage'] === undefined ? null : String(one['errorMessage'])
+    }
+  }))
+}
+
+/** A state with nothing in it, before the first one has come. */
+export const emptyState: State = {
+  sessionId: null, masterNodeId: null, localNodeId: '', instances: {}, runners: {}, downloads: {}, tasks: {},
+  lastSeen: {}, topology: { nodes: [], connections: {} }, tracingEnabled: false, lastEventAppliedIdx: 0,
+  nodeIdentities: {}, nodeMemory: {}, nodeSystem: {}, nodeDisk: {}, nodeHealth: {}, nodeResources: {},
+  nodeCapabilities: {}, instanceFailures: [],
+  cluster: { term: 0, quorum: 'ok', stale: true, partition: false, knownNodes: 0, liveNodes: 0 }
+}

@@ -1,0 +1,53 @@
+// A list of which only the rows that are seen exist: thousands cost no more than the few on the screen.
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
+
+interface LongListProps<T> {
+  label: string
+  items: readonly T[]
+  keyOf: (item: T) => string
+  /** Height of each row, px. */
+  rowHeight: number
+  row: (item: T) => ComponentChildren
+}
+
+/** Rows beyond the edge that exist as well, so that a short scroll shows no gap. */
+const BEYOND = 6
+/** Lists up to this length are shown whole. */
+const SHORT = 60
+
+export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListProps<T>) {
+  const ref = useRef<HTMLUListElement>(null)
+  const [seen, setSeen] = useState({ first: 0, last: SHORT })
+  const short = items.length <= SHORT
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (short || element === null) return
+    const look = (): void => {
+      const { top } = element.getBoundingClientRect()
+      const first = Math.max(0, Math.floor(-top / rowHeight) - BEYOND)
+      const last = Math.ceil((innerHeight - top) / rowHeight) + BEYOND
+      setSeen((had) => had.first === first && had.last === last ? had : { first, last })
+    }
+    look()
+    addEventListener('scroll', look, { passive: true })
+    addEventListener('resize', look)
+    return () => {
+      removeEventListener('scroll', look)
+      removeEventListener('resize', look)
+    }
+  }, [short, rowHeight])
+  const first = short ? 0 : Math.min(seen.first, items.length)
+  const shown = short ? items : items.slice(first, seen.last)
+  const [above, height] = [first * rowHeight, items.length * rowHeight]
+  const style = short ? {} : { paddingTop: `${above}px`, height: `${height}px`, boxSizing: 'border-box' }
+  return (
+    <ul ref={ref} class="rows" aria-label={label} style={style}>
+      {shown.map((item) => (
+        <li key={keyOf(item)} class="row" {...short ? {} : { style: { height: `${rowHeight}px` } }}>
+          {row(item)}
+        </li>
+      ))}
+    </ul>
+  )
+}

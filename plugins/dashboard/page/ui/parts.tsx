@@ -1,0 +1,206 @@
+// The small parts that all pages are made of.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { percent } from './text.js'
+import { failed } from './toast.js'
+import type { ComponentChildren } from 'preact'
+
+interface ButtonProps {
+  children: ComponentChildren
+  /** What it does. While a promise it gave is open the button is busy; what it throws is told. */
+  onClick: () => unknown
+  kind?: 'plain' | 'main' | 'danger' | 'quiet'
+  disabled?: boolean
+  title?: string
+  label?: string
+}
+
+/** A button that shows that it works, and says what went wrong. */
+export function Button ({ children, onClick, kind = 'plain', disabled, title, label }: ButtonProps) {
+  const [busy, setBusy] = useState(false)
+  const act = async (): Promise<void> => {
+    setBusy(true)
+    try {
+      await onClick()
+    } catch (error) {
+      failed(error)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <button
+      type="button" class={`button ${kind}`} disabled={disabled === true || busy} aria-busy={busy}
+      title={title} aria-label={label} onClick={() => { void act() }}
+    >
+      {children}
+    </button>
+  )
+}
+
+type Level = 'ok' | 'warn' | 'error' | 'plain'
+
+export function Badge ({ level = 'plain', children }: { level?: Level, children: ComponentChildren }) {
+  return <span class={`badge ${level}`}>{children}</span>
+}
+
+/** A bar of how much of something is used, with the words beside it. */
+export function Meter (
+  { label, used, total, text }: { label: string, used: number, total: number, text: string }
+) {
+  const ratio = total > 0 ? Math.min(1, used / total) : 0
+  return (
+    <div class="meter">
+      <span class="meter-label">{label}</span>
+      <span
+        class="meter-bar" role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={100}
+        aria-valuenow={Math.round(ratio * 100)} aria-valuetext={text}
+      >
+        <span class={ratio > 0.9 ? 'fill high' : 'fill'} style={{ width: percent(ratio).replace(' ', '') }} />
+      </span>
+      <span class="meter-text">{text}</span>
+    </div>
+  )
+}
+
+/** Progress; without a known end it shows that work goes on, and no number. */
+export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
+  return total === null || total === 0
+    ? <progress aria-label={label} />
+    : <progress aria-label={label} value={done} max={total} />
+}
+
+/** An id or a command that can be copied. */
+export function Copy ({ text, shown }: { text: string, shown?: string }) {
+  const [copied, setCopied] = useState(false)
+  const copy = async (): Promise<void> => {
+    await navigator.clipboard.writeText(text)
+    setCopied(true)
+    setTimeout(() => { setCopied(false) }, 1500)
+  }
+  return (
+    <button
+      type="button" class="copy" title={`Copy ${text}`} aria-label={`Copy ${shown ?? text}`}
+      onClick={() => { copy().catch(failed) }}
+    >
+      <code>{shown ?? text}</code>
+      <span class="copy-word" aria-hidden="true">{copied ? 'copied' : 'copy'}</span>
+    </button>
+  )
+}
+
+/** Code to take along, with a button that copies it. */
+export function Snippet ({ code, label }: { code: string, label: string }) {
+  const [copied, setCopied] = useState(false)
+  return (
+    <div class="snippet">
+      <pre tabIndex={0} aria-label={label}><code>{code}</code></pre>
+      <Button
+        kind="quiet" label={`Copy: ${label}`}
+        onClick={async () => {
+          await navigator.clipboard.writeText(code)
+          setCopied(true)
+        }}
+      >
+        {copied ? 'Copied' : 'Copy'}
+      </Button>
+    </div>
+  )
+}
+
+/** What stands where there is nothing yet, with the next step. */
+export function Empty ({ title, children }: { title: string, children?: ComponentChildren }) {
+  return <div class="empty"><p class="empty-title">{title}</p>{children}</div>
+}
+
+export function Section (
+  { title, aside, children }: { title: string, aside?: ComponentChildren, children: ComponentChildren }
+) {
+  return (
+    <section class="section" aria-label={title}>
+      <div class="section-head"><h2>{title}</h2><div class="section-aside">{aside}</div></div>
+      {children}
+    </section>
+  )
+}
+
+interface DialogProps { title: string, onClose: () => void, children: ComponentChildren }
+
+/** A modal dialog: the browser keeps the focus inside, Escape closes it. */
+export function Dialog ({ title, onClose, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null)
+  useEffect(() => { ref.current?.showModal() }, [])
+  return (
+    <dialog ref={ref} class="dialog" aria-label={title} onClose={onClose}>
+      <div class="dialog-head">
+        <h2>{title}</h2>
+        <button type="button" class="button quiet" aria-label="Close" onClick={() => ref.current?.close()}>
+          ✕
+        </button>
+      </div>
+      {children}
+    </dialog>
+  )
+}
+
+interface ConfirmProps extends DialogProps { action: string, danger?: boolean, onConfirm: () => unknown }
+
+/** A question with the two answers; it closes once what was asked for is done. */
+export function Confirm ({ title, action, danger, onConfirm, onClose, children }: ConfirmProps) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <div class="dialog-body">{children}</div>
+      <div class="dialog-foot">
+        <Button kind="quiet" onClick={onClose}>Cancel</Button>
+        <Button
+          kind={danger === true ? 'danger' : 'main'}
+          onClick={async () => {
+            await onConfirm()
+            onClose()
+          }}
+        >
+          {action}
+        </Button>
+      </div>
+    </Dialog>
+  )
+}
+
+/** The time, anew every `ms`: for what is told as "3 s ago". */
+export function useNow (ms = 1000): number {
+  const [now, setNow] = useState(Date.now())
+  useEffect(() => {
+    const timer = setInterval(() => { setNow(Date.now()) }, ms)
+    return () => { clearInterval(timer) }
+  }, [ms])
+  return now
+}
+
+interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
+
+/** What a request gave, asked for again when one of `keys` changes or `again` is called. */
+export function useLoaded<T> (
+  load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
+): Loaded<T> {
+  const [round, setRound] = useState(0)
+  const [result, setResult] = useState<{ value: T | null, error: Error | null }>({ value: null, error: null })
+  useEffect(() => {
+    const abort = new AbortController()
+    load(abort.signal).then(
+      (value) => { if (!abort.signal.aborted) setResult({ value, error: null }) },
+      (error: unknown) => {
+        if (!abort.signal.aborted) setResult((had) => ({ value: had.value, error: error as Error }))
+      })
+    return () => { abort.abort() }
+  }, [...keys, round])
+  return { ...result, again: () => { setRound((n) => n + 1) } }
+}
+
+/** What stands in place of what could not be loaded. */
+export function Trouble ({ error, again }: { error: Error, again?: () => void }) {
+  return (
+    <div class="trouble" role="alert">
+      <p>{error.message}</p>
+      {again !== undefined && <Button kind="quiet" onClick={again}>Try again</Button>}
+    </div>
+  )
+}

@@ -1,0 +1,52 @@
+// Numbers with their units, and times in words.
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
+
+/** Bytes in binary units: `3.9 GiB`. */
+export function bytes (count: number): string {
+  let value = count
+  let unit = 0
+  while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024
+    unit++
+  }
+  const digits = unit === 0 || Math.abs(value) >= 100 ? 0 : 1
+  return `${value.toFixed(digits)} ${UNITS[unit]}`
+}
+
+/** Bytes per second: `110 MiB/s`. */
+export const rate = (bytesPerSecond: number): string => `${bytes(bytesPerSecond)}/s`
+
+/** A length of time in its two largest units: `3 min 20 s`. */
+export function span (ms: number): string {
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+  const seconds = ms / 1000
+  if (seconds < 10) return `${seconds.toFixed(1)} s`
+  const parts: [number, string][] = [
+    [Math.floor(seconds / 86_400), 'd'], [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'], [Math.floor(seconds) % 60, 's']
+  ]
+  const first = parts.findIndex(([value]) => value > 0)
+  return parts.slice(first, first + 2).filter(([value]) => value > 0)
+    .map(([value, unit]) => `${value} ${unit}`).join(' ')
+}
+
+/** How long ago a moment was: `just now`, `3 min 20 s ago`. */
+export function ago (at: string, now: number): string {
+  const ms = now - Date.parse(at)
+  return ms < 2000 ? 'just now' : `${span(ms)} ago`
+}
+
+export const percent = (ratio: number): string => `${Math.round(ratio * 100)} %`
+
+/** The clock time of a moment, with the date when it is not today's. */
+export function clock (at: string | number): string {
+  const moment = new Date(at)
+  const time = moment.toLocaleTimeString(undefined, { hour12: false })
+  return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString()} ${time}`
+}
+
+/** `1 node`, `3 nodes`. */
+export function count (n: number, noun: string, plural = `${noun}s`): string {
+  return `${n} ${n === 1 ? noun : plural}`
+}

@@ -1,0 +1,30 @@
+// Light, dark, or as the system has it.
+import { effect, signal } from '@preact/signals'
+
+export const themes = ['system', 'light', 'dark'] as const
+export type Theme = typeof themes[number]
+
+const KEY = 'svc.theme'
+const stored = (): Theme => {
+  const value = readStored()
+  return themes.find((one) => one === value) ?? 'system'
+}
+
+function readStored (): string | null {
+  try {
+    return localStorage.getItem(KEY)
+  } catch {
+    return null
+  }
+}
+
+export const theme = signal<Theme>(stored())
+
+effect(() => {
+  const value = theme.value
+  if (value === 'system') delete document.documentElement.dataset['theme']
+  else document.documentElement.dataset['theme'] = value
+  try {
+    localStorage.setItem(KEY, value)
+  } catch { /* Storage is off: the choice lasts until the page is closed. */ }
+})
