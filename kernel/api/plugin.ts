@@ -112,7 +112,7 @@ export interface RouteDecl {
   readonly body?: JsonSchema
   /** Shape of the 200 answer: documented, and checked in tests. */
   readonly reply?: JsonSchema
-  /** Media type of the answer when it is not JSON. */
+  /** Media type of the answer when it is not JSON; a `content-type` of its Reply counts more. */
   readonly produces?: string
   readonly errors?: readonly string[]
   /** Puts the one error body into the words of a foreign API; what it has stays in it. */
@@ -252,7 +252,11 @@ export interface StreamWriter {
   readonly closed: boolean
 }
 
-/** A JSON answer with a status or headers of its own; a bare value is a 200. */
+/**
+ * An answer with a status or headers of its own; a bare value is a 200. It is written as JSON, unless its
+ * route `produces` something else or it has a `content-type`: then texts, bytes and streams go out as they
+ * are. 304 tells a client that what it has stored still holds.
+ */
 export class Reply {
   readonly status: number
   readonly body: unknown

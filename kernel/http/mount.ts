@@ -252,11 +252,15 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
   void reply.code(answer.status).headers(answer.headers)
-  if (route.decl.produces !== undefined) {
-    void reply.type(route.decl.produces).send(answer.body)
-  } else {
-    void reply.type('application/json; charset=utf-8').send(jsonText(answer.body))
+  // Fastify would tell the length of the body there is not, which is that of another answer.
+  if (answer.status === 304) {
+    reply.hijack()
+    reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()
+    return
   }
+  const own = reply.hasHeader('content-type')
+  if (!own) void reply.type(route.decl.produces ?? 'application/json; charset=utf-8')
+  void reply.send(own || route.decl.produces !== undefined ? answer.body : jsonText(answer.body))
 }
 
 function checkReply ({ decl }: MountedRoute, body: unknown): void {
