@@ -14,7 +14,7 @@ import { answerHalfClosed } from './ending.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
-import { closeUnupgraded, limitStall } from './sockets.js'
+import { closeUnupgraded, limitStall, offeredToken } from './sockets.js'
 import type { OwnRequests } from './own-api.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -74,10 +74,11 @@ function setCaller (request: FastifyRequest, caller: Caller): void {
 const ARRIVAL = 'svcArrivedMs'
 type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
 
-/** What a client shows: a bearer token, or the same where clients of Anthropic's API put theirs. */
+/** What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. */
 function credentialOf (headers: FastifyRequest['headers']): string | undefined {
   const key = headers['x-api-key']
-  return headers.authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined)
+  return headers.authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined) ??
+    offeredToken(headers['sec-websocket-protocol'])
 }
 
 /** Notes when a request came in, monotonic milliseconds. */

@@ -5,6 +5,17 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 /** A little over a call's limit, so that a call too large gets its typed error instead of a closed socket. */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
+/** What a client that offers subprotocols is answered: without an answer browsers end the connection. */
+const PROTOCOL = 'svc'
+/** Before the token among the subprotocols that a client offers: a web page cannot send it in another way. */
+const BEARER = 'svc.bearer.'
+
+/** The token in an offer of subprotocols, as Authorization would have it. */
+export function offeredToken (protocols: string | undefined): string | undefined {
+  const offer = protocols?.split(',').find((one) => one.trim().startsWith(BEARER))
+  return offer === undefined ? undefined : `Bearer ${offer.trim().slice(BEARER.length)}`
+}
+
 /**
  * A scope for WebSocket routes, which `declare` adds: the hooks of the WebSocket plugin run for these routes
  * only, because they would cost every plain request a quarter of its time.
@@ -13,6 +24,8 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
   void app.register(async (scope) => {
     await scope.register(websocket, { options: {
       maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
+      // Without this ws sends back what was offered first, be it the token.
+      handleProtocols: (offered: ReadonlySet<string>) => offered.has(PROTOCOL) && PROTOCOL,
       // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
       ...{ maxFragments: 64, maxBufferedChunks: 1024 }
     } })

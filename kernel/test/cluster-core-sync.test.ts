@@ -122,6 +122,36 @@ t.test('who may not read gets a plain answer', async (t) => {
   t.equal(plain.statusCode, 404, 'a plain request finds nothing')
 })
 
+t.test('a web page shows its token as a subprotocol, which is never sent back', async (t) => {
+  const rig = await serve(t)
+  const tried = async (path: string, protocols: string[]): Promise<unknown> =>
+    await new Promise((resolve) => {
+      const made = new WebSocket(`${rig.address}${path}`, protocols)
+      t.teardown(() => { made.terminate() })
+      let said = {}
+      made.on('upgrade', ({ headers }) => { said = headers })
+      made.on('unexpected-response', (_, { statusCode, headers }) => { resolve([statusCode, headers]) })
+      // The client refuses an answer that does not name one of the protocols it offered.
+      made.on('error', () => { resolve([101, said]) })
+      made.on('open', () => { resolve([made.protocol, said]) })
+    })
+  for (const path of ['/state/sync', '/v1/capabilities/session']) {
+    const check = async (protocols: string[], expected: string | number): Promise<void> => {
+      const answer = await tried(path, protocols) as [unknown, object]
+      t.equal(answer[0], expected, `${path} ${protocols.join()}`)
+      t.notMatch(JSON.stringify(answer[1]), 'svc.bearer', 'the offer is not repeated')
+    }
+    await check([], '')
+    await check(['svc'], 'svc')
+    // Over loopback a key of another service counts as none.
+    await check(['svc', 'svc.bearer.sk-none'], 'svc')
+    await check(['svc.bearer.sk-none', 'svc'], 'svc')
+    await check(['svc.bearer.sk-none'], 101)
+    await check(['svc', 'svc.bearer.svc_app_x'], 401)
+    await check(['svc', 'svc.bearer.'], 401)
+  }
+})
+
 t.test('what is no message of the protocol closes its socket', async (t) => {
   const rig = await serve(t)
   const good = await reader(t, rig)

@@ -1,5 +1,8 @@
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
+import { WebSocket } from 'ws'
+import { WebsocketProvider } from 'y-websocket'
+import { Doc } from 'yjs'
 import { prepareHome } from '../../kernel/boot/home.js'
 import { ask, refusal } from './http.js'
 import { faultsConfig, figure, folder, startNode, until } from './kit.js'
@@ -66,6 +69,33 @@ function prepared (t: Parameters<typeof folder>[0]): string {
 
 t.test('credentials', async (t) => {
   const node = await startNode(t, { config: faultsConfig({ access: { local: [] } }) })
+
+  t.test('a web page follows the state with its token among the subprotocols', async (t) => {
+    const follow = async (token: string): Promise<unknown> => {
+      const doc = new Doc()
+      let refused: (status: number | undefined) => void = () => {}
+      const refusal = new Promise((resolve) => { refused = resolve })
+      class Socket extends WebSocket {
+        constructor (address: string, protocols: string[]) {
+          super(address, protocols)
+          this.on('unexpected-response', (_, { statusCode }) => { refused(statusCode) }).on('error', () => {})
+        }
+      }
+      const provider = new WebsocketProvider(`${node.url.replace('http', 'ws')}/state`, 'sync', doc, {
+        disableBc: true, protocols: ['svc', `svc.bearer.${token}`],
+        WebSocketPolyfill: Socket as unknown as typeof globalThis.WebSocket
+      })
+      t.teardown(() => { provider.destroy(); doc.destroy() })
+      const synced = new Promise((resolve) => { provider.once('sync', () => { resolve('synced') }) })
+      const outcome = await Promise.race([synced, refusal])
+      provider.disconnect()
+      return outcome === 'synced' ? doc.getArray('entries').length > 0 : outcome
+    }
+    const may = await tokenWith(node, ['read'])
+    t.equal(await follow(may), true)
+    t.equal(await follow(`${may}x`), 401)
+    t.equal(await follow(await tokenWith(node, ['invoke'])), 403)
+  })
 
   t.test('tokens that are none', async (t) => {
     const good = await tokenWith(node, ['read'])

@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
+import { WebSocket } from 'ws'
 import { ask, call } from './http.js'
 import { faultsConfig, figure, folder, startNode, svc, until } from './kit.js'
 import { harmless, routesOf, SESSION, tokenWith } from './routes.js'
@@ -58,6 +59,15 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
     await ask(node, `${path}${path.includes('?') ? '&' : '?'}prompt=${prompt}&key=${secrets.key}`,
       { ...options, token: node.token })
     await ask(node, path, { ...options, raw: `{"token":"${app}","prompt":"${prompt}"`, token: app })
+  }
+  for (const [token, opens] of [[app, true], [secrets.typo, false]] as const) {
+    for (const path of [SESSION, '/state/sync']) {
+      const socket = new WebSocket(node.url.replace('http', 'ws') + path, ['svc', `svc.bearer.${token}`])
+      t.equal(await new Promise((resolve) => {
+        socket.on('open', () => { resolve(true) }).on('error', () => { resolve(false) })
+      }), opens, `${path} with a token among the subprotocols`)
+      socket.terminate()
+    }
   }
   const said = await svc(['say', prompt, '-o', join(folder(t), 'x.mp3'), '--home', node.home, '--token', app])
   t.equal(said.status, 0)
