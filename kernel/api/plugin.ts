@@ -252,11 +252,7 @@ export interface StreamWriter {
   readonly closed: boolean
 }
 
-/**
- * An answer with a status or headers of its own; a bare value is a 200. It is written as JSON, unless its
- * route `produces` something else or it has a `content-type`: then texts, bytes and streams go out as they
- * are. 304 tells a client that what it has stored still holds.
- */
+/** An answer with a status or headers of its own (a bare value is a 200); JSON without a `content-type`. */
 export class Reply {
   readonly status: number
   readonly body: unknown
