@@ -8,9 +8,9 @@ const [U32, F32, BOOL, STRING, LIST] = [4, 6, 7, 8, 9]
 /** The kind of a token that is written as it is. */
 const USER_DEFINED = 4
 
-type Value = number | boolean | string | { float: number }
+export type Value = number | boolean | string | { float: number } | { floats: number[] }
 /** A tensor's name and its sizes, the longest rows last. */
-type Tensor = [name: string, sizes: number[]]
+export type Tensor = [name: string, sizes: number[]]
 
 const u32 = (value: number): Buffer => { const b = Buffer.alloc(4); b.writeUInt32LE(value); return b }
 const u64 = (value: number): Buffer => {
@@ -26,15 +26,19 @@ function entry (key: string, value: Value): Buffer {
     ? [u32(STRING), text(value)]
     : typeof value === 'boolean'
       ? [u32(BOOL), Buffer.of(Number(value))]
-      : typeof value === 'number' ? [u32(U32), u32(value)] : [u32(F32), f32(value.float)]
+      : typeof value === 'number'
+        ? [u32(U32), u32(value)]
+        : 'float' in value
+          ? [u32(F32), f32(value.float)]
+          : [u32(LIST), u32(F32), u64(value.floats.length), ...value.floats.map(f32)]
   return Buffer.concat([text(key), ...coded])
 }
 
 /** The entries of a file, counts of entries and tokens, ids of the added tokens and of the last one. */
-interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
+export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
 /** The entries of a file about its tokenizer, without a template. Added tokens replace unused ones. */
-function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
+export function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
   const bytes = readFileSync(path)
   const number = (at: number): number => Number(bytes.readBigUInt64LE(at))
   const end = (at: number, type: number): number => {
@@ -92,10 +96,10 @@ function texts (bytes: Buffer): string[] {
 }
 
 /** The shape of a model. */
-interface Shape { width: number, hidden: number, layers: number, heads: number, context: number }
-const SHAPE: Shape = { width: 64, hidden: 64, layers: 2, heads: 2, context: 8192 }
+export interface Shape { width: number, hidden: number, layers: number, heads: number, context: number }
+export const SHAPE: Shape = { width: 64, hidden: 64, layers: 2, heads: 2, context: 8192 }
 
-function decoder ({ width, hidden, layers }: Shape, vocabulary: number): Tensor[] {
+export function decoder ({ width, hidden, layers }: Shape, vocabulary: number): Tensor[] {
   const layer = (i: number): Tensor[] => Object.entries({
     attn_norm: [width], attn_q: [width, width], attn_k: [width, width], attn_v: [width, width],
     attn_output: [width, width], ffn_norm: [width], ffn_gate: [hidden, width], ffn_up: [hidden, width],
@@ -176,20 +180,28 @@ export function writeModel (
     ...pooling === undefined ? {} : { [`${name}.pooling_type`]: pooling },
     ...template === undefined ? {} : { 'tokenizer.chat_template': template }
   }
-  const all = [...Object.entries(own).map(([key, value]) => entry(key, value)), ...entries]
-  const count = Object.keys(own).length + kept
   const tensors = encodes ? encoder(full, size) : decoder(full, size)
   const fixed = script === undefined ? undefined : scripted(full.width, words)
   if (fixed !== undefined) tensors.push(['output.weight', [size, full.width]])
   let state = 7
   const next = (): number => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32
+  return writeGguf(path, own, tensors, (tensor, sizes) => fixed === undefined || /norm/.test(tensor)
+    ? weights(sizes, tensor, next)
+    : fixed[tensor] ?? new Float32Array(sizes.reduce((a, b) => a * b, 1)), { entries, kept })
+}
+
+/** Writes a file of entries and tensors; gives its bytes. */
+export function writeGguf (
+  path: string, own: Record<string, Value>, tensors: readonly Tensor[],
+  valuesOf: (tensor: string, sizes: number[]) => Float32Array,
+  { entries, kept }: Pick<Vocabulary, 'entries' | 'kept'> = { entries: [], kept: 0 }
+): number {
+  const all = [...Object.entries(own).map(([key, value]) => entry(key, value)), ...entries]
+  const count = Object.keys(own).length + kept
   let offset = 0
   const data: Buffer[] = []
   const infos = tensors.map(([tensor, sizes]) => {
-    const values = fixed === undefined || /norm/.test(tensor)
-      ? weights(sizes, tensor, next)
-      : fixed[tensor] ?? new Float32Array(sizes.reduce((a, b) => a * b, 1))
-    const raw = Buffer.from(values.buffer)
+    const raw = Buffer.from(valuesOf(tensor, sizes).buffer)
     const padded = Buffer.concat([raw, Buffer.alloc(-raw.length & (ALIGN - 1))])
     data.push(padded)
     const info = [text(tensor), u32(sizes.length), ...[...sizes].reverse().map(u64), u32(0), u64(offset)]

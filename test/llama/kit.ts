@@ -1,7 +1,8 @@
 /** What the tests with the real llama.cpp have in common: its programs, models, and an engine with them. */
 import '../../plugins/runners/test/process-plain-spawn.js'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { copyFileSync, existsSync, readFileSync, statSync } from 'node:fs'
 import { request, type IncomingMessage } from 'node:http'
 import { dirname, join } from 'node:path'
 import { json } from 'node:stream/consumers'
@@ -10,6 +11,7 @@ import { fileURLToPath } from 'node:url'
 import type { EngineSession, ModelCard } from '../../kernel/api/engine.js'
 import { cardOf, folder, notingEnv, type Noted, type TestCase } from '../../plugins/chat/test/llama-kit.js'
 import { llamaEngine } from '../../plugins/chat/llama/index.js'
+import { writeColours, writeEyes } from './eyes.js'
 import { writeModel, type Made } from './gguf.js'
 
 /** The folder of the programs; run.mjs says it. */
@@ -37,6 +39,19 @@ export const storyteller = (): Model => ({ directory: stories, card: cardOf({
   contextLength: 256
 }) })
 
+/** The same, and a copy of it in fewer bits that drafts for it: nearly always it says the same. */
+export function drafted (t: TestCase): Model {
+  const directory = folder(t)
+  const { card } = storyteller()
+  copyFileSync(join(stories, 's260k.gguf'), join(directory, 's260k.gguf'))
+  const path = 'draft-s260k.gguf'
+  execFileSync(join(programs, 'llama-quantize'),
+    ['--pure', join(directory, 's260k.gguf'), join(directory, path), 'Q4_0'], { stdio: 'pipe' })
+  const { size: bytes } = statSync(join(directory, path))
+  const files = [...card.files, { path, role: 'assistant' as const, bytes }]
+  return { directory, card: { ...card, files, totalBytes: card.totalBytes + bytes } }
+}
+
 /** A template of llama.cpp's source. */
 export const template = (name: string): string =>
   readFileSync(join(sources, 'templates', `${name}.jinja`), 'utf8')
@@ -52,6 +67,23 @@ export function madeModel (
   return { directory, card: cardOf({ ...fileOf('m.gguf', bytes), ...shape, ...card }) }
 }
 
+/** A model that says of which colour an image is, as `svc pull` finds it in a folder. */
+export function colourModel (t: TestCase): Model {
+  const directory = folder(t)
+  const vocabulary = join(sources, 'ggml-vocab-qwen2.gguf')
+  const weights = join(directory, 'm.gguf')
+  const bytes = writeColours(weights, { vocabulary, template: template('Qwen-Qwen2.5-7B-Instruct') })
+  const seeing = writeEyes(join(directory, 'mmproj-m.gguf'))
+  return { directory, card: cardOf({
+    files: [
+      { path: 'm.gguf', role: 'weights', bytes },
+      { path: 'mmproj-m.gguf', role: 'vision_weights', bytes: seeing }
+    ],
+    totalBytes: bytes + seeing, nLayers: 2, hiddenSize: 64, heads: 2, kvHeads: 2, headSize: 32,
+    contextLength: 8192
+  }) }
+}
+
 /** An engine that has loaded a model. */
 export interface Real {
   session: EngineSession
@@ -60,12 +92,15 @@ export interface Real {
   deaths: string[]
   pid: number
   /** Asks the server itself. */
-  server: (path: string) => Promise<unknown>
+  server: (path: string, body?: object) => Promise<unknown>
 }
 
 /** What a server on the socket file of this folder answers. */
-async function told (path: string, key: string): Promise<unknown> {
-  const sent = request({ socketPath: 'llama.sock', path, headers: { authorization: `Bearer ${key}` } }).end()
+async function told (path: string, key: string, body?: object): Promise<unknown> {
+  const method = body === undefined ? 'GET' : 'POST'
+  const sent = request({
+    socketPath: 'llama.sock', path, method, headers: { authorization: `Bearer ${key}` }
+  }).end(body === undefined ? undefined : JSON.stringify(body))
   const [answer] = await once(sent, 'response') as [IncomingMessage]
   return await json(answer)
 }
@@ -89,6 +124,6 @@ export async function loaded (
   const session = await engine.load(spec, env)
   t.teardown(() => session.close?.())
   const { client: { key } } = session as unknown as { client: { key: string } }
-  return { session, env, deaths, pid: Number(session.info()['serverPid']), server: async (path) =>
-    await told(path, key) }
+  return { session, env, deaths, pid: Number(session.info()['serverPid']), server: async (path, body) =>
+    await told(path, key, body) }
 }

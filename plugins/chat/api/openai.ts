@@ -2,6 +2,7 @@
 import { present } from '../json.js'
 import { answer, answerJson, runRequest } from './answer.js'
 import { refused } from './errors.js'
+import { isImage } from './images.js'
 import { message, name, tool } from './schema.js'
 import { chatTask, completionTask, functionCall, modelOf, eyesOf, toMessages } from './task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
@@ -9,6 +10,7 @@ import type { TokenReport } from '../engine/pieces.js'
 import type { AnswerFormat, ApiParts, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
 import type { chatBody, completionBody } from './schema.js'
+import type { Fields } from '../json.js'
 import type { CompletionBody } from './task.js'
 
 /** Body of POST /v1/tokenize. */
@@ -56,6 +58,10 @@ export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => 
   const payload = messages === undefined
     ? present({ prompt, add_special_tokens })
     : present({ messages: toMessages(messages, eyesOf(parts, model)), tools, add_generation_prompt })
+  if (messages?.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) {
+    throw refused('messages', 'have images, which no token ids stand for; usage.prompt_tokens of an answer ' +
+      'counts them')
+  }
   await answerJson(parts, request, async (call) => {
     const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
     return { tokens, count, max_model_len: context_length }

@@ -8,7 +8,7 @@ import { EngineError } from '../../../kernel/api/engine.js'
 /** A program that can be run. */
 export interface Binary {
   path: string
-  /** Names of its options, as `--model`. */
+  /** Names of its options, as `--model`, and of the ways in which drafters work, as `draft-simple`. */
   flags: ReadonlySet<string>
   /** It can listen on a socket file. */
   sockets: boolean
@@ -113,5 +113,6 @@ async function helpOf (path: string): Promise<string | null> {
 
 /** Reads the list of options a program prints. Pure. */
 export function readHelp (text: string): Omit<Binary, 'path'> {
-  return { flags: new Set(text.match(/--[a-z][a-z0-9-]+/g)), sockets: /unix socket/i.test(text) }
+  const flags = new Set(text.match(/--[a-z][a-z0-9-]+|\bdraft-[a-z0-9]+/g))
+  return { flags, sockets: /unix socket/i.test(text) }
 }

@@ -2,6 +2,7 @@
 import { cacheOf, contextOf, EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 import { option } from '../engine/limits.js'
 import { fieldsOf, listOf, textOf } from '../json.js'
+import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
@@ -104,7 +105,7 @@ export interface StartOptions {
   embeds: boolean
   /** Vision weights and a drafter of the model, where it has them. */
   mmproj?: string | undefined
-  drafter?: string | undefined
+  drafter?: Drafter | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
 }
@@ -133,13 +134,22 @@ function optional (
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
     ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
-    ...drafter === undefined ? [] : [['--model-draft', drafter]],
+    ...drafter === undefined ? [] : drafting(drafter, flags),
+    // Not on a GPU, whose memory was not counted, nor on those of donors.
+    ...backend !== 'cpu' ? [] : [
+      ...mmproj === undefined ? [] : [['--no-mmproj-offload']],
+      ...drafter === undefined ? [] : [['--device-draft', 'none']]
+    ],
     ...rpc === null ? alone(backend) : [],
     ...embeds
       ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
       : []
   ].filter(([name]) => flags.has(name as string))
 }
+
+/** Newer servers load a drafter and let it be unless they are told how it drafts. */
+const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][] =>
+  [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
 /** Where the layers of a model are that has no donors. */
 const alone = (backend: string): string[][] => backend === 'cpu'

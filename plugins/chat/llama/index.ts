@@ -11,6 +11,7 @@ import {
 import { findServer } from './binary.js'
 import { rpcOf, sizesOf } from './command-line.js'
 import { startDonor } from './donor.js'
+import { drafterAt } from './drafter.js'
 import type { EngineParts, Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
@@ -54,8 +55,10 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         const file = card.files.find((one) => one.role === role)
         return file === undefined ? undefined : join(directory, file.path)
       }
+      const drafter = beside('assistant')
       const server = await LlamaServer.start({
-        mmproj: beside('vision_weights'), drafter: beside('assistant'),
+        mmproj: beside('vision_weights'),
+        drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })

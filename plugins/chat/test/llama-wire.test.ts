@@ -2,6 +2,7 @@ import t from 'tap'
 import { ChatReader, CompletionReader } from '../llama/answer.js'
 import { readHelp } from '../llama/binary.js'
 import { serverArguments, sizesOf } from '../llama/command-line.js'
+import { wayOf } from '../llama/drafter.js'
 import { serverError } from '../llama/errors.js'
 import { modelFile } from '../llama/index.js'
 import { merged } from '../llama/session.js'
@@ -35,12 +36,23 @@ t.test('the command line', (t) => {
     serverArguments({ ...base, flags, backend, embeds }).slice(14).join(' ')
   t.equal(more('cpu', false), '--no-webui --n-gpu-layers 0 --device none')
   t.equal(more('cuda', true), '--no-webui --n-gpu-layers 999 --embeddings --ubatch-size 64')
-  const known = new Set(['--mmproj', '--model-draft'])
-  const beside = serverArguments({ ...base, flags: known, mmproj: '/v', drafter: '/d' })
-  t.equal(beside.slice(14).join(' '), '--mmproj /v --model-draft /d')
-  const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket'
+  const beside = (way: string | null, backend: string, ...more: string[]): string => serverArguments({
+    ...base, backend, flags: new Set(['--mmproj', '--model-draft', ...more]), mmproj: '/v',
+    drafter: { path: '/d', way }
+  }).slice(14).join(' ')
+  t.equal(beside('draft-simple', 'cpu'), '--mmproj /v --model-draft /d', 'an old server')
+  const newer = ['--spec-type', 'draft-simple', '--no-mmproj-offload', '--device-draft']
+  t.equal(beside('draft-simple', 'cuda', ...newer), '--mmproj /v --model-draft /d --spec-type draft-simple')
+  t.equal(beside('draft-simple', 'cpu', ...newer),
+    '--mmproj /v --model-draft /d --spec-type draft-simple --no-mmproj-offload --device-draft none')
+  t.equal(beside('draft-eagle3', 'cuda', ...newer), '--mmproj /v --model-draft /d', 'a way it does not know')
+  t.equal(beside(null, 'cuda', ...newer), '--mmproj /v --model-draft /d', 'found out by the server')
+  const arch = (name: string): Buffer => Buffer.from(`GGUF....general.architecture....${name}`)
+  t.same(['llama', 'eagle3', 'dflash', 'glm4moe.. blk.46.nextn.eh_proj.weight'].map(arch).map(wayOf),
+    ['draft-simple', 'draft-eagle3', null, null])
+  const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket none,draft-simple'
   const { flags: read, sockets } = readHelp(help)
-  t.same([...read], ['--model', '--no-ui', '--host'])
+  t.same([...read], ['--model', '--no-ui', '--host', 'draft-simple'])
   t.ok(sockets)
   t.notOk(readHelp('--host HOST ip address to listen').sockets)
   t.end()

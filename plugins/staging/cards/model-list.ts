@@ -60,7 +60,7 @@ function capabilitiesOf ({ tasks, support }: ModelCard) {
     tts: has('tts'),
     streaming: has('chat') || has('completions') || has('tts'),
     tools: takesTools({ tasks, support }),
-    vision: false
+    vision: Object.hasOwn(support, 'images')
   }
 }
 

@@ -93,15 +93,19 @@ export class Catalogue {
   }
 }
 
-/** Characters of a description that other nodes are told. */
-const DESCRIPTION_CHARS = 200
+/** Characters of a text that other nodes are told. */
+const TEXT_CHARS = 200
+/** What a model does with these, every node has to know: it refuses requests by it. */
+const TOLD_SUPPORT = ['tools', 'images']
 
 /**
  * A card as other nodes are told, without what may be long: thousands of files, and texts for people. It goes
  * to every node; the whole one is read where it is.
  */
 export function shortCard (card: ModelCard): ModelCard {
-  return { ...card, files: [], support: {}, description: card.description.slice(0, DESCRIPTION_CHARS) }
+  const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
+    .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))
+  return { ...card, files: [], support, description: card.description.slice(0, TEXT_CHARS) }
 }
 
 /** What other nodes are told of a model that the store offers, by its id. */

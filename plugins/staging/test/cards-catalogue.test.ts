@@ -69,6 +69,8 @@ t.test('an entry of the model list', (t) => {
     modelListEntry(card('a/b', { support: { tools: words } }), presence).resolved_capabilities.tools
   t.equal(tools('given to the chat template'), true)
   t.equal(tools('no effect: there is no place for them'), false)
+  t.match(modelListEntry(card('a/b', { support: { images: 'read' } }), presence),
+    { resolved_capabilities: { vision: true } })
   const voices = [{ id: 'v', name: 'V', language: 'en' }, { id: 'w', name: 'W', language: 'en' }]
   const speech = modelListEntry(card('a/v', { tasks: ['tts'], voices }), presence)
   t.same(speech.audio, { voices, default_voice: 'v', languages: ['en'] })

@@ -109,6 +109,8 @@ t.test('tell makes the own entries what they are to be, and writes only what dif
   t.same(written, ['put x', 'put y', 'put y', 'remove x'])
   t.same(section.get('p', 'n-peer'), { a: 9 }, 'what others say is theirs')
   t.same(shortCard(card('a/b')).files, [])
+  const support = { tools: 'x'.repeat(300), images: 'read', speed: 'any' }
+  t.same(shortCard({ ...card('a/b'), support }).support, { tools: 'x'.repeat(200), images: 'read' })
   t.end()
 })
 
