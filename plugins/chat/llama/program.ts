@@ -61,11 +61,7 @@ export class Program {
   constructor (parts: ProgramParts) {
     const { name, path, args, env, clock, echo } = this.parts = parts
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
-    const child = this.child = spawn(path, args, {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      // A failed assertion stands in the last line then, and not above the stack that a debugger prints.
-      env: { ...process.env, GGML_NO_BACKTRACE: '1' }
-    })
+    const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] })
     const output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)

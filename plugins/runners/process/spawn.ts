@@ -26,8 +26,11 @@ const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER
  */
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
 const LEAN_FLAGS = ['--max-semi-space-size=8']
-/** onnxruntime from 1.30 reports its use to its maker unless told not to: nothing leaves this machine. */
-const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1' }
+/**
+ * onnxruntime from 1.30 reports its use to its maker unless told not to: nothing leaves this machine.
+ * llama.cpp has its stack printed when it aborts, after the line that says why.
+ */
+const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
 
 /** A runner process just started: its pid, its output, and the socket frames travel on. */
 export interface Launched {

@@ -98,6 +98,7 @@ t.test('the environment is an allow-list', (t) => {
     SVC_LLAMA_SERVER_BIN: '/x',
     MALLOC_ARENA_MAX: '1',
     ORT_DISABLE_TELEMETRY: '1',
+    GGML_NO_BACKTRACE: '1',
     HOME: '/scratch',
     [MARK]: 'm'
   })
