@@ -143,6 +143,8 @@ function chosen () {
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
     // They have a llama.cpp built first, see llama/run.mjs.
     .filter((file) => dirname(file) !== 'test/llama')
+    // npm run test:page runs all of them.
+    .filter((file) => dirname(file) !== 'test/page' || file === 'test/page/short.test.ts')
   if (options.all && !options.rest) return all
   const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)
   const missing = short.filter((file) => !all.includes(file))

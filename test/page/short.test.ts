@@ -1,0 +1,36 @@
+// The short form that `npm test` runs: the page of one node in a real Chromium.
+import t from 'tap'
+import { ask } from '../node/http.js'
+import { startNode } from '../node/kit.js'
+import { openBrowser, openPage, skip } from './kit.js'
+
+t.test('the page of a fresh node shows it, follows it and stops what runs', { skip }, async (t) => {
+  const node = await startNode(t)
+  const browser = await openBrowser(t)
+  const { page, problems } = await openPage(t, browser, node, { token: node.token })
+  await page.getByRole('link', { name: 'svc/voice-en' }).first().waitFor()
+  const instances = page.getByRole('list', { name: 'Instances' })
+  t.equal(await instances.getByText('ready').count(), 2, 'the voice and the guide')
+
+  await page.getByRole('button', { name: 'Stop svc/guide' }).click()
+  await page.getByRole('button', { name: 'Stop it' }).click()
+  await instances.getByRole('link', { name: 'svc/guide' }).waitFor({ state: 'detached' })
+  const { instances: left } = (await ask(node, '/state')).json as { instances: Record<string, object> }
+  t.notMatch(JSON.stringify(left), 'svc/guide')
+
+  // A change that comes from elsewhere is shown without being asked for.
+  const placed = await ask(node, '/place_instance', { body: { model_id: 'svc/guide', wait: true } })
+  t.equal(placed.status, 200, placed.text)
+  await instances.getByRole('link', { name: 'svc/guide' }).waitFor()
+  t.same(problems, [])
+})
+
+t.test('without a token nothing is stopped, and the page says why', { skip }, async (t) => {
+  const node = await startNode(t)
+  const browser = await openBrowser(t)
+  const { page, problems } = await openPage(t, browser, node)
+  await page.getByRole('button', { name: 'Stop svc/guide' }).click()
+  await page.getByRole('button', { name: 'Stop it' }).click()
+  await page.getByText('This needs the authority "cluster:write"').waitFor()
+  t.same(problems, [])
+})
