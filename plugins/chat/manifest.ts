@@ -22,6 +22,13 @@ export const manifest = {
       message: 'context_length_exceeded: the prompt leaves no room for an answer.',
       remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
         'context_length.'
+    },
+    tool_call_unreadable: {
+      status: 502,
+      retryable: true,
+      message: 'The model began a tool call and wrote none that can be read.',
+      remedy: 'Ask again, with a temperature above 0 or with fewer and simpler tools; tool_choice "none" ' +
+        'gives an answer in words.'
     }
   },
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },

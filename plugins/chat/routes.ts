@@ -16,8 +16,8 @@ const reply = (...required: string[]) => ({ reply: { type: 'object', required } 
 const served = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
   errors: [
-    'invalid_request', 'context_length_exceeded', 'no_instance', 'payload_too_large', 'overloaded',
-    'instance_lost', 'provider_error', 'session_changed', 'timeout'
+    'invalid_request', 'context_length_exceeded', 'tool_call_unreadable', 'no_instance',
+    'payload_too_large', 'overloaded', 'instance_lost', 'provider_error', 'session_changed', 'timeout'
   ]
 } as const
 

@@ -136,11 +136,22 @@ t.test('a schema holds a model that would say something else', { skip: skipMade 
   t.same(JSON.parse((await chat(real, {}, { grammar: { kind: 'schema', schema } })).text), { rain: true })
 })
 
+t.test('a call whose first token is wrong already', { skip: skipMade }, async (t) => {
+  // The server holds the model to a call from the token on that comes after its beginning.
+  const script = ['<tool_call>', '\n{"name": "nope",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
+  const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
+  const error = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'auto' } })
+    .catch((thrown: unknown) => thrown)
+  t.match(error, { reason: 'tool_call_unreadable', message: /empty grammar stack/ })
+  const said = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'none' } })
+  t.match(said.text, /nope/, 'and answers the next')
+})
+
 t.test('what begins as a call and is none', { skip: skipMade }, async (t) => {
   const made = { template: template('meta-llama-Llama-3.2-3B-Instruct'), script: ['{"rain":', ' tru', 'e }'] }
   const real = await loaded(t, madeModel(t, made))
   const error = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'auto' } })
     .catch((thrown: unknown) => thrown)
-  t.match(error, { reason: 'provider_error', message: /does not match the expected/ }, 'the server fails')
+  t.match(error, { reason: 'tool_call_unreadable', message: /does not match the expected/ })
   t.equal((await chat(real, {})).text, '{"rain": true }', 'and answers the next, which has no tools')
 })

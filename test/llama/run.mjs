@@ -8,7 +8,11 @@ const here = fileURLToPath(new URL('.', import.meta.url))
 try {
   const bin = buildLlama()
   console.log(`llama.cpp is in ${bin}`)
-  const env = { ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server') }
+  const env = {
+    ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server'),
+    // As runners have it: what it says last when it aborts is why.
+    GGML_NO_BACKTRACE: '1'
+  }
   const options = ['--enable-source-maps', `--import=${join(here, '../tools/typescript.mjs')}`]
   const [first] = process.argv.slice(2)
   if (first === '--record') {

@@ -9,6 +9,8 @@ const NOT_SERVED = 501
 const TOO_LONG =
   /exceeds the available context size|larger than the max context size|input .*too large to process/i
 const NO_IMAGE = /failed to load image/i
+/** It holds a model to the shape of a call from the token after the one that begins it, or reads it then. */
+const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i
 const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
 
 /** The connection to the server broke, or what came over it is no answer; the server may be gone. */
@@ -62,6 +64,10 @@ export function serverError (body: unknown, modelId: string, status?: number): E
   if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
   if (NO_IMAGE.test(message)) {
     return invalid('an image of the messages cannot be decoded: it is damaged', 'messages')
+  }
+  if (NO_CALL.test(message)) {
+    return new EngineError('tool_call_unreadable',
+      `${modelId} began a tool call and wrote none that can be read (llama-server: ${message})`)
   }
   if (REFUSALS.has(type) || code === BAD_REQUEST || code === NOT_SERVED) {
     return new EngineError('invalid_request', `llama-server refused the request: ${message}`)

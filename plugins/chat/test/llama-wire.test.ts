@@ -216,6 +216,13 @@ t.test('errors of other servers', (t) => {
     { reason: 'context_length_exceeded', details: { prompt_tokens: 600 } })
   t.match(serverError({ error: { message: 'Failed to load image or audio file' } }, 'm', 500),
     { reason: 'invalid_request', message: /cannot be decoded/, details: { issues: [{ path: 'messages' }] } })
+  for (const message of [
+    'got exception: Unexpected empty grammar stack after accepting piece: {"x (90)',
+    'The model produced output that does not match the expected peg-native format'
+  ]) {
+    t.match(serverError({ error: { code: 500, message, type: 'server_error' } }, 'm'),
+      { reason: 'tool_call_unreadable', message: /^m began a tool call.*\((llama-server: )(got|The)/ })
+  }
   t.match(serverError({ error: { code: 501, message: 'no', type: 'not_supported_error' } }, 'm', 501),
     { reason: 'invalid_request' })
   for (const body of [undefined, null, 'x', {}, { error: 'x' }, { error: { message: 4 } }]) {
