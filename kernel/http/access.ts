@@ -8,8 +8,8 @@ import type { TokenStore } from './tokens.js'
 export interface Arrival {
   remoteAddress: string
   authorization: string | undefined
-  /** It came through a proxy of `api.trust_proxy`: what that says of an address gives no rights. */
-  proxied: boolean
+  /** Through a proxy of `api.trust_proxy`, or from a page of another machine: its address gives no rights. */
+  indirect: boolean
 }
 
 export interface AccessOptions {
@@ -39,8 +39,8 @@ export function isLoopback (address: string): boolean {
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Caller {
   const failures = failureCounter(options.clock)
   const local: Caller = { id: 'local', mode: 'direct', authorities: options.local }
-  return ({ remoteAddress, authorization, proxied }) => {
-    const here = !proxied && isLoopback(remoteAddress)
+  return ({ remoteAddress, authorization, indirect }) => {
+    const here = !indirect && isLoopback(remoteAddress)
     if (authorization !== undefined) {
       const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
       const holder = token === undefined ? undefined : options.tokens.check(token)

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { BlockList, isIPv4 } from 'node:net'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import cors from '@fastify/cors'
 import { fastify } from 'fastify'
+import fp from 'fastify-plugin'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../api/errors.js'
 import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
@@ -13,6 +13,7 @@ import { Door } from './door.js'
 import { answerHalfClosed } from './ending.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
+import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall, offeredToken } from './sockets.js'
 import type { OwnRequests } from './own-api.js'
@@ -22,6 +23,7 @@ import type { KernelReason } from '../api/errors.js'
 import type { Arrival } from './access.js'
 import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
+import type { PageSources } from './pages.js'
 
 /** Limits of the public listener; times in ms, sizes in bytes. */
 export interface HttpLimits {
@@ -36,12 +38,11 @@ export interface HttpLimits {
   streamStallMs: number
 }
 
-export interface ServerOptions {
+export interface ServerOptions extends PageSources {
   clock: Clock
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
-  served: () => Served
   authenticate: (arrival: Arrival) => Caller
   /** What this node asks of itself. */
   own?: OwnRequests
@@ -69,6 +70,10 @@ type WithCaller = FastifyRequest & { [CALLER]: Caller | null }
 function setCaller (request: FastifyRequest, caller: Caller): void {
   (request as WithCaller)[CALLER] = caller
 }
+
+/** Set on requests of web pages that come from members on other machines. */
+const ELSEWHERE = 'svcPageElsewhere'
+type WithPage = FastifyRequest & { [ELSEWHERE]: boolean }
 
 /** Where the arrival of a traced request is kept. */
 const ARRIVAL = 'svcArrivedMs'
@@ -138,51 +143,42 @@ export function createServer (options: ServerOptions): FastifyInstance {
     sendError(reply, svc, request.id)
   })
   app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
-  addGuards(app, options)
-  allowListedPages(app, options.served().allowedOrigins)
+  addHooks(app, options)
   return app
 }
 
-/** Web pages listed under api.allowed_origins may read answers; without a list there are no CORS headers. */
-function allowListedPages (app: FastifyInstance, origins: readonly string[]): void {
-  if (origins.length === 0) return
-  void app.register(cors, {
-    origin: [...origins],
-    methods: ['GET', 'POST', 'PUT', 'DELETE'],
-    credentials: false,
-    maxAge: 600,
-    allowedHeaders: ['authorization', 'x-api-key', 'content-type', 'accept', 'x-svc-retry', 'traceparent'],
-    exposedHeaders: [
-      'x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-retried', 'retry-after'
-    ]
-  })
-}
-
-/** Host, origin, closing and identity, in this order, on every method and on WebSocket upgrades. */
-function addGuards (app: FastifyInstance, options: ServerOptions): void {
-  const door = openDoor(app, options.limits)
-  const hostKnown = rememberHost()
-  const begins = answerHalfClosed(app.server)
-  const isProxy = proxyList(options.trustProxy)
-  app.decorateRequest(CALLER, null)
-  app.decorateRequest(ARRIVAL, undefined)
+/**
+ * Host and origin, then what a page of another origin may read, then identity: in this order on every method
+ * and on WebSocket upgrades. A page that may call can read a refusal of its token, too.
+ */
+function addHooks (app: FastifyInstance, options: ServerOptions): void {
   const { answered } = options
+  app.decorateRequest(CALLER, null)
+  app.decorateRequest(ELSEWHERE, false)
+  app.decorateRequest(ARRIVAL, undefined)
   if (answered !== undefined) {
     app.addHook('onResponse', (request, reply, done) => {
       answered((request.routeOptions.config as { owner?: string }).owner, reply.raw.statusCode)
       done()
     })
   }
+  guardSource(app, options)
+  letPagesRead(app, options)
+  // A plugin only for its place in the order: it comes after the one above.
+  void app.register(fp(async (scope) => { identify(scope, options) }))
+}
+
+/** Where a request comes from. */
+function guardSource (app: FastifyInstance, options: ServerOptions): void {
+  const hostKnown = rememberHost()
+  const begins = answerHalfClosed(app.server)
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw: { socket } } = request
     reply.header('x-svc-request-id', request.id)
-    if (memberOf(request.raw.socket) !== undefined) {
-      setCaller(request, readCaller(headers[CALLER_HEADER]))
-      done()
-      return
-    }
-    const asker = options.own?.callerOf(request)
+    const asker = memberOf(socket) === undefined
+      ? options.own?.callerOf(request)
+      : readCaller(headers[CALLER_HEADER])
     if (asker !== undefined) {
       setCaller(request, asker)
       done()
@@ -202,10 +198,28 @@ function addGuards (app: FastifyInstance, options: ServerOptions): void {
       site: header(headers['sec-fetch-site']),
       mode: header(headers['sec-fetch-mode'])
     }
-    if (foreignPage(hints, request.method, served)) throw kernelError('foreign_origin')
-    const proxied = isProxy(request.raw.socket.remoteAddress ?? '')
-    const arrival = { remoteAddress: remoteOf(request), authorization: credentialOf(headers), proxied }
-    const caller = options.authenticate(arrival)
+    if (foreignPage(hints, request.method, served)) {
+      const page = hints.origin === undefined ? null : options.pageOf?.(hints.origin) ?? null
+      if (page === null) throw kernelError('foreign_origin')
+      if (page === 'elsewhere') (request as WithPage)[ELSEWHERE] = true
+    }
+    done()
+  })
+}
+
+/** Who a request comes from. */
+function identify (app: FastifyInstance, options: ServerOptions): void {
+  const door = openDoor(app, options.limits)
+  const isProxy = proxyList(options.trustProxy)
+  app.addHook('onRequest', (request, _reply, done) => {
+    if ((request as WithCaller)[CALLER] !== null) {
+      done()
+      return
+    }
+    const { socket } = request.raw
+    const indirect = (request as WithPage)[ELSEWHERE] || isProxy(socket.remoteAddress ?? '')
+    const authorization = credentialOf(request.headers)
+    const caller = options.authenticate({ remoteAddress: remoteOf(request), authorization, indirect })
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
     if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
     else door.prove(socket)

@@ -10,6 +10,7 @@ import { schemaChecker } from '../api/validate.js'
 import { BootError } from '../api/errors.js'
 import { TrafficService } from '../calls/traffic.js'
 import { createBundle } from '../cards/bundle.js'
+import { apisOf, pageOf } from '../cluster/members/pages.js'
 import { clusterHandlers, clusterRoutes } from '../cluster/routes.js'
 import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
@@ -63,7 +64,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const own = new OwnRequests()
   const app = createServer({
     clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
-    startLimitMs: options.startLimitMs,
+    pageOf: (origin) => pageOf(origin, apisOf(options)), startLimitMs: options.startLimitMs,
     authenticate: createAccess({ tokens, local, clock }), own,
     methodsAt: (path) => parts.paths.methodsAt(path),
     rewrite: (method, url) => parts.paths.rewrite(method, url), answered: parts.traffic.answered

@@ -7,7 +7,9 @@ import { resolveConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
 import type { Logger } from '../api/plugin.js'
 import type { TokenStore } from '../http/tokens.js'
+import { pageOf } from '../cluster/members/pages.js'
 import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
+import type { KnownApi } from '../cluster/members/pages.js'
 
 const served = {
   addresses: new Set(['127.0.0.1']),
@@ -55,6 +57,36 @@ for (const { origin, site, mode, method = 'GET', foreign } of pages) {
   t.equal(foreignPage({ origin, site, mode }, method, served), foreign,
     JSON.stringify({ origin, site, mode, method }))
 }
+
+t.test('whose page an origin is', (t) => {
+  const lan: KnownApi = { apiUrl: 'http://192.0.2.7:52415', address: '192.0.2.7:40001' }
+  const own: KnownApi = { apiUrl: 'http://192.0.2.1:52425', address: '192.0.2.1:40001' }
+  const here: KnownApi = { apiUrl: 'http://127.0.0.1:52425', address: '[::ffff:127.0.0.1]:40001' }
+  const there: KnownApi = { apiUrl: 'http://127.0.0.1:52425', address: '192.0.2.7:40001' }
+  const rows: [origin: string, members: KnownApi[], whose: ReturnType<typeof pageOf>][] = [
+    ['http://192.0.2.7:52415', [here, lan], 'elsewhere'], ['http://192.0.2.7:52415', [], null],
+    ['https://192.0.2.7:52415', [lan], null], ['http://192.0.2.7:52416', [lan], null],
+    ['http://192.0.2.7', [lan], null], ['http://192.0.2.7:52415/', [lan], null],
+    ['http://192.0.2.7:52415.evil.example', [lan], null], ['http://192.0.2.70:52415', [lan], null],
+    ['null', [lan, { apiUrl: 'file:///etc', address: '127.0.0.1:1' }], null],
+    ['*', [lan], null], ['', [lan], null],
+    ['http://192.0.2.1:52425', [own], 'here'],
+    ['http://127.0.0.1:52425', [here], 'here'], ['http://localhost:52425', [here], null],
+    // What listens there on this machine is not that member.
+    ['http://127.0.0.1:52425', [there], null], ['http://127.0.0.1:52425', [there, here], 'here'],
+    ['http://127.0.0.1:52425', [{ ...here, address: undefined }], null],
+    ['http://[::1]:80', [{ apiUrl: 'http://[::1]:80', address: '192.0.2.7:1' }], null],
+    ['http://[::1]', [{ apiUrl: 'http://[::1]:80/', address: '[::1]:1' }], 'here'],
+    ['http://a.example', [{ apiUrl: 'http://a.example:80/x', address: undefined }], 'elsewhere'],
+    ['http://a.example', [{ apiUrl: null, address: '127.0.0.1:1' }], null],
+    ['http://a.example', [{ apiUrl: 'a.example', address: '' }], null]
+  ]
+  for (const [origin, members, whose] of rows) {
+    t.equal(pageOf(origin, members, (host) => host === '192.0.2.1'), whose,
+      `${origin} among ${members.map((one) => `${String(one.apiUrl)} from ${one.address}`).join(', ')}`)
+  }
+  t.end()
+})
 
 t.test('who comes through a trusted proxy is never local, whatever it says', async (t) => {
   const { config } = resolveConfig(readConfigText('', null), { owners: [], env: {} })

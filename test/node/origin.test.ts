@@ -1,9 +1,11 @@
 import t from 'tap'
 import { request } from 'node:http'
+import { WebSocket } from 'ws'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { quiet, startCluster } from './cluster-kit.js'
 import { ask, dial, refusal } from './http.js'
-import { faultsConfig, figure, folder, startNode, svc, writeConfig } from './kit.js'
+import { faultsConfig, figure, folder, startNode, svc, until, writeConfig } from './kit.js'
 import { SESSION } from './routes.js'
 import type { TestNode } from './kit.js'
 
@@ -118,4 +120,37 @@ t.test('where a request comes from', async (t) => {
     }
     figure(t, 'T-A07', t.passing(), {})
   })
+})
+
+t.test('a page goes on at another node when its own is gone, until that one is removed', async (t) => {
+  const cluster = await startCluster(t, { nodes: 3, config: quiet })
+  const [one, two] = cluster.members
+  const [page, at] = [two!.node.url, one!.node]
+  const visit = async (origin: string): Promise<unknown[]> => {
+    const got = await ask(at, '/state', { token: null, headers: { origin } })
+    const first = await ask(at, '/place_instance', { method: 'OPTIONS', token: null, headers: {
+      origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization'
+    } })
+    const socket = new WebSocket(`${at.url.replace('http', 'ws')}/state/sync`, ['svc'], { origin })
+    const upgraded = await new Promise((resolve) => {
+      socket.on('open', () => { resolve(101) }).on('error', () => {})
+      socket.on('unexpected-response', (_, { statusCode }) => { resolve(statusCode) })
+    })
+    socket.terminate()
+    const allowed = [got, first].map(({ headers }) => headers['access-control-allow-origin'])
+    return [got.status, first.status, upgraded, ...allowed]
+  }
+  const open = [200, 204, 101, page, page]
+  const shut = [403, 403, 403, undefined, undefined]
+  t.strictSame(await visit(page), open)
+  for (const other of [page.replace('127.0.0.1', 'localhost'), page.replace('http', 'https'), `${page}0`,
+    'http://127.0.0.1', 'https://evil.example', 'null']) t.strictSame(await visit(other), shut, other)
+  await two!.kill()
+  await until('the node to be missed', async () => (await one!.state())?.cluster.liveNodes === 2)
+  t.strictSame(await visit(page), open, 'its node is gone')
+  const { members } = (await one!.ask('/cluster/members'))?.json as
+    { members: { name: string, installId: string }[] }
+  const { installId } = members.find(({ name }) => name === two!.name)!
+  t.equal((await one!.ask(`/cluster/members/${installId}`, { method: 'DELETE' }))?.status, 200)
+  t.strictSame(await visit(page), shut, 'its node was removed')
 })

@@ -20,12 +20,15 @@ export interface DirectoryOptions {
   now: () => number
 }
 
+/** What is remembered of a node after its link closed; `address`: the other end of that link. */
+type MetNode = LinkedNode & { readonly address?: string }
+
 /** The members of the cluster, and which of them are reachable. */
 export class Directory {
   readonly #options: DirectoryOptions
   readonly #seen = new Map<string, number>()
   /** What a node that is gone said last. */
-  readonly #last = new Map<string, LinkedNode>()
+  readonly #last = new Map<string, MetNode>()
 
   /** Nodes that have said that they stop, and were not met again since. */
   readonly #leaving = new Set<string>()
@@ -36,7 +39,7 @@ export class Directory {
   heard (installId: string): void { this.#seen.set(installId, this.#options.now()) }
 
   /** Remembers who is at the other end of a link. */
-  met (node: LinkedNode): void {
+  met (node: MetNode): void {
     this.#last.set(node.installId, node)
     this.#leaving.delete(node.installId)
     this.heard(node.installId)
@@ -52,6 +55,9 @@ export class Directory {
     this.#last.delete(installId)
     this.#leaving.delete(installId)
   }
+
+  /** The other end of the newest link to a node, also after it closed. */
+  addressOf (installId: string): string | undefined { return this.#last.get(installId)?.address }
 
   /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
   seenAt (installId: string): number | undefined {

@@ -1,0 +1,35 @@
+import cors from '@fastify/cors'
+import type { FastifyInstance } from 'fastify'
+import type { PageOf } from '../cluster/members/pages.js'
+import type { Served } from './origin.js'
+
+export interface PageSources {
+  served: () => Served
+  /** Whose web page an origin is; null when it is not one of another member. */
+  pageOf?: (origin: string) => PageOf | null
+}
+
+/** Request headers that a page may set, beside those that any page may. */
+const SENT = [
+  'authorization', 'x-api-key', 'content-type', 'accept', 'if-match', 'if-none-match', 'last-event-id',
+  'traceparent', 'x-svc-command-id', 'x-svc-retry'
+]
+/** The same for headers that it reads. */
+const READ = [
+  'x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-retried', 'x-svc-media-types',
+  'x-svc-transfers', 'x-svc-store-delete', 'content-disposition', 'etag', 'retry-after'
+]
+
+/** Pages under `api.allowed_origins` and those of the other members may read answers; nobody else's may. */
+export function letPagesRead (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
+  const mayRead = (origin: string): boolean =>
+    served().allowedOrigins.includes(origin) || pageOf(origin) !== null
+  void app.register(cors, {
+    origin: (origin, answer) => { answer(null, origin !== undefined && mayRead(origin)) },
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    credentials: false,
+    maxAge: 600,
+    allowedHeaders: SENT,
+    exposedHeaders: READ
+  })
+}
