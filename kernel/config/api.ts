@@ -19,10 +19,12 @@ export interface ConfigChange { revision: string, set: Record<string, unknown> }
 
 export interface ConfigApi {
   /**
-   * The settings in force with their origins, and the revision of the file as it is now; whether the file
-   * says anything else than when the node started.
+   * The settings in force with their origins and schemas, those that have no value, and the revision of the
+   * file as it is now; whether the file says anything else than when the node started.
    */
-  read (): { revision: string, file: string, entries: unknown[], restart_needed: boolean }
+  read (): {
+    revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
+  }
   /**
    * Changes svc.yaml; it takes effect at the next restart. Throws `config_changed` when the file is not of
    * the given revision any more, `invalid_request` when the result would be wrong, `missing_grant` when the
@@ -71,10 +73,17 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   return {
     read: () => {
       const now = text()
-      const entries: unknown[] = options.config.entries().filter(({ path }) => !kept.has(path))
-      for (const [path, value] of kept) entries.push({ path, value, origin: 'file' })
+      const { config } = options
+      const schemas = config.schemas()
+      const shown: { path: string }[] = config.entries().filter(({ path }) => !kept.has(path))
+      for (const [path, value] of kept) shown.push({ path, ...{ value, origin: 'file' } })
+      const entries = shown.map((entry) => ({ ...entry, schema: schemas.get(entry.path) ?? null }))
+      const known = new Set(shown.map(({ path }) => path))
+      // The module of a plugin is not set over HTTP.
+      const unset = [...schemas].filter(([path, { format }]) => !known.has(path) && format !== 'module')
+        .map(([path, schema]) => ({ path, schema }))
       return {
-        revision: revisionOf(now), file: options.path, entries,
+        revision: revisionOf(now), file: options.path, entries, unset,
         restart_needed: !isDeepStrictEqual(readConfigText(now, null).value, inForce)
       }
     },

@@ -47,6 +47,8 @@ export interface ResolvedConfig {
   settings (key: string): unknown
   /** Every setting with its origin, or only those at and under a dotted path. */
   entries (under?: string): Entry[]
+  /** What the schemas say of every setting that may be written, by dotted path. */
+  schemas (): ReadonlyMap<string, JsonSchema>
   /**
    * The dotted path at which svc.yaml has (or should get) a setting: for one that is accepted in several
    * places.
@@ -162,6 +164,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
       const all = known.pieces.flatMap(({ path }) => listEntries(draft, getIn(tree, path), path))
       return all.filter((entry) => isUnder(parsePath(entry.path) ?? [], prefix))
     },
+    schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
   }
 }

@@ -121,7 +121,7 @@ export const systemRoutes = {
   config: {
     method: 'GET', url: '/config', authority: 'operator',
     summary: 'The settings in force with their origins, secrets masked; whether svc.yaml has changed since.',
-    reply: { type: 'object', required: ['revision', 'file', 'entries', 'restart_needed'] }
+    reply: { type: 'object', required: ['revision', 'file', 'entries', 'unset', 'restart_needed'] }
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',

@@ -148,7 +148,7 @@ function kernelOptions (
     },
     local: new Set(allow ?? Object.keys(authorities)),
     configApi: () => ({
-      read: () => ({ revision: '', file: '', entries: [], restart_needed: false }),
+      read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
       write: () => ({ revision: '', restart_needed: true }),
       keep: () => {}
     })

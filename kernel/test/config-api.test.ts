@@ -24,6 +24,8 @@ const owners = [{
   }
 }, { name: 'guest', bundled: false }]
 
+interface Listed { path: string, value?: unknown, origin?: string, schema?: object | null }
+
 interface Opened { api: ConfigApi, path: string, changes: () => number }
 
 function open (t: { teardown (fn: () => void): void }, text: string): Opened {
@@ -51,6 +53,19 @@ t.test('a change at the right revision is written and kept with its comments', (
   t.match(readFileSync(path, 'utf8'), /# mine\napi:\n {2}port: 5001 # here\n/)
   t.equal(api.read().revision, after.revision)
   t.equal(changes(), 1)
+  t.end()
+})
+
+t.test('every setting has its schema, with a value or without, and never a plugin\'s module', (t) => {
+  const { api } = open(t, 'plugins:\n  guest:\n    module: ./guest.mjs\n')
+  const { entries, unset } = api.read() as { entries: Listed[], unset: Listed[] }
+  const size = entries.find(({ path }) => path === 'plugins.probe.size')
+  t.match(size, { value: 3, origin: 'default', schema: { type: 'integer', minimum: 1 } })
+  t.ok(entries.every(({ schema }) => schema !== undefined))
+  t.match(unset.find(({ path }) => path === 'cluster.advertise'), { schema: { type: 'string' } })
+  const both = new Set(entries.map(({ path }) => path))
+  t.notOk(unset.some(({ path }) => both.has(path)))
+  t.notOk(unset.some(({ path }) => path.endsWith('.module')))
   t.end()
 })
 

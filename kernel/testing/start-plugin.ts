@@ -187,7 +187,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     local: new Set(options.allow ?? known),
     restart: () => true,
     configApi: () => ({
-      read: () => ({ revision: '', file: '', entries: [], restart_needed: false }),
+      read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
       write: () => ({ revision: '', restart_needed: true }),
       keep: () => {}
     }),

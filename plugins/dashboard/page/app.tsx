@@ -6,7 +6,7 @@ import { agree, arrivals, asking, connect, home, notice, origin, past, state, st
 import { linkTo, route } from './route.js'
 import { nodesOf } from './state.js'
 import { TokenDialog, TokenForm } from './ui/token.js'
-import { Badge, Button, Trouble } from './ui/parts.js'
+import { Badge, Button, Empty, Trouble } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
@@ -28,13 +28,13 @@ class Guard extends Component<{ children: ComponentChildren }, { error: Error | 
 
 export function App () {
   const { page } = route.value
-  const current = pages[page] ?? pages['cluster']!
+  const current = pages[page] ?? { title: 'Nothing here', component: NoPage }
   const Shown = current.component
   const known = arrivals.value > 0
   return (
     <>
       <a class="skip" href="#content" onClick={skipToContent}>To the content</a>
-      <Header page={page in pages ? page : 'cluster'} />
+      <Header page={page} />
       <Banners />
       <main id="content" tabIndex={-1}>
         <h1 class="visually-hidden">{current.title}</h1>
@@ -51,6 +51,10 @@ export function App () {
       <Toasts />
     </>
   )
+}
+
+function NoPage () {
+  return <Empty title="There is no such page."><a href={linkTo('cluster')}>The cluster</a></Empty>
 }
 
 function skipToContent (event: Event): void {

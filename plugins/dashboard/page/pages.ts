@@ -1,9 +1,13 @@
 // The pages in the order of the menu. The first is part of what loads first; each other loads when opened.
+import { lazy } from 'preact/compat'
 import { ClusterPage } from './cluster/page.js'
 import type { ComponentType } from 'preact'
 
 export interface Page { title: string, component: ComponentType }
 
 export const pages: Record<string, Page> = {
-  cluster: { title: 'Cluster', component: ClusterPage }
+  cluster: { title: 'Cluster', component: ClusterPage },
+  settings: {
+    title: 'Settings', component: lazy(async () => (await import('./settings/page.js')).SettingsPage)
+  }
 }

@@ -1,0 +1,113 @@
+// A setting as something a person can type, and back, by its schema.
+import { Validator } from '@cfworker/json-schema'
+import type { Schema } from '@cfworker/json-schema'
+
+export type SettingSchema = Record<string, unknown> & {
+  type?: string | string[], enum?: unknown[], description?: string, default?: unknown
+}
+
+/** One setting as GET /config tells it. */
+export interface Setting {
+  path: string
+  value?: unknown
+  origin?: 'flag' | 'env' | 'file' | 'default'
+  source?: string
+  line?: number
+  schema: SettingSchema | null
+}
+
+export type Kind = 'switch' | 'choice' | 'number' | 'text' | 'lines' | 'json'
+
+const typesOf = (schema: SettingSchema | null): string[] =>
+  schema?.type === undefined ? [] : Array.isArray(schema.type) ? schema.type : [schema.type]
+
+/** The control that fits a setting. */
+export function kindOf (schema: SettingSchema | null): Kind {
+  if (schema?.enum !== undefined) return 'choice'
+  const types = typesOf(schema).filter((type) => type !== 'null')
+  if (types.length !== 1) return 'json'
+  switch (types[0]) {
+    case 'boolean': return 'switch'
+    case 'integer':
+    case 'number': return 'number'
+    case 'string': return 'text'
+    case 'array': return isTextList(schema!) ? 'lines' : 'json'
+    default: return 'json'
+  }
+}
+
+const isTextList = (schema: SettingSchema): boolean =>
+  (schema['items'] as SettingSchema | undefined)?.type === 'string'
+
+/** What stands in the control for a value. */
+export function textOf (kind: Kind, value: unknown): string {
+  if (value === undefined || value === null) return ''
+  if (kind === 'lines') return (value as string[]).join('\n')
+  return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
+}
+
+/** A value, or in a sentence why the text is none. */
+export type Read = { value: unknown } | { problem: string }
+
+/** What was typed, as the value to send, checked by the schema. An empty text is no value: the default. */
+export function readText (schema: SettingSchema | null, text: string): Read {
+  const kind = kindOf(schema)
+  if (text.trim() === '' && kind !== 'lines') return { value: null }
+  const read = valueOf(kind, schema, text)
+  if ('problem' in read || schema === null) return read
+  const { valid, errors } = new Validator(plain(schema) as Schema, '2020-12', false).validate(read.value)
+  const worst = errors.at(-1)
+  return valid ? read : { problem: worst?.error ?? 'This is not a value for it.' }
+}
+
+function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read {
+  switch (kind) {
+    case 'switch': return { value: text === 'true' }
+    case 'choice': return { value: schema!.enum!.find((one) => String(one) === text) ?? text }
+    case 'number': {
+      const value = Number(text)
+      return Number.isFinite(value) ? { value } : { problem: `"${text}" is not a number.` }
+    }
+    case 'lines': return { value: text.split('\n').map((line) => line.trim()).filter((line) => line !== '') }
+    case 'text': return { value: text }
+    case 'json': try {
+      return { value: JSON.parse(text) as unknown }
+    } catch (error) {
+      return { problem: `This is not JSON: ${(error as Error).message}.` }
+    }
+  }
+}
+
+/** The schema without formats: those of svc are checked by the node. */
+function plain (schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(plain)
+  if (typeof schema !== 'object' || schema === null) return schema
+  return Object.fromEntries(Object.entries(schema).filter(([key]) => key !== 'format')
+    .map(([key, value]) => [key, plain(value)]))
+}
+
+/** Whether the file can change what is in force: flags and variables count more. */
+export const isFixed = ({ origin }: Setting): boolean => origin === 'flag' || origin === 'env'
+
+const ORIGINS = { flag: 'command line', env: 'environment', file: 'svc.yaml', default: 'default' } as const
+
+/** Where a value comes from, in words. */
+export function originText ({ origin, source, line }: Setting): string {
+  if (origin === undefined) return 'not set'
+  if (origin === 'env' && source !== undefined) return `environment: ${source}`
+  return origin === 'file' && line !== undefined ? `svc.yaml, line ${line}` : ORIGINS[origin]
+}
+
+/** Settings by their first word, plugins by name, each group in the order that the node tells. */
+export function grouped (settings: readonly Setting[], search: string): [string, Setting[]][] {
+  const wanted = search.trim().toLowerCase()
+  const groups = new Map<string, Setting[]>()
+  for (const setting of settings) {
+    const about = `${setting.path} ${setting.schema?.description ?? ''}`.toLowerCase()
+    if (!about.includes(wanted)) continue
+    const [first, second] = setting.path.split('.')
+    const group = second === undefined ? 'general' : first === 'plugins' ? `plugins.${second}` : first!
+    groups.set(group, [...groups.get(group) ?? [], setting])
+  }
+  return [...groups]
+}

@@ -1,0 +1,45 @@
+// The plugins of this node, switched on and off.
+import { useState } from 'preact/hooks'
+import { ask } from '../link.js'
+import { Badge, Button, Trouble, useLoaded } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+import { RestartNotice } from './restart.js'
+
+interface Plugin { name: string, version: string, summary: string, enabled: boolean, why: string | null }
+
+export function Plugins () {
+  const [written, setWritten] = useState(false)
+  const { value, error, again } = useLoaded(async (signal) =>
+    (await ask<{ plugins: Plugin[] }>('/v1/plugins', { signal })).plugins, [])
+  if (error !== null) return <Trouble error={error} again={again} />
+  const change = async ({ name }: Plugin, enabled: boolean): Promise<void> => {
+    await ask(`/v1/plugins/${name}`, { body: { enabled } })
+    done(`${name} will be ${enabled ? 'on' : 'off'} after a restart.`)
+    setWritten(true)
+  }
+  return (
+    <>
+      {written && <RestartNotice />}
+      <ul class="rows">
+        {(value ?? []).map((plugin) => (
+          <li key={plugin.name} class="row">
+            <div class="grow">
+              <p class="row-title">
+                {plugin.name} <span class="hint">{plugin.version}</span>
+                <Badge level={plugin.enabled ? 'ok' : 'plain'}>{plugin.enabled ? 'on' : 'off'}</Badge>
+              </p>
+              <p class="hint">{plugin.summary}</p>
+              {plugin.why !== null && <p class="hint">{plugin.why}</p>}
+            </div>
+            <Button
+              label={`Switch ${plugin.name} ${plugin.enabled ? 'off' : 'on'}`}
+              onClick={async () => { await change(plugin, !plugin.enabled) }}
+            >
+              {plugin.enabled ? 'Switch off' : 'Switch on'}
+            </Button>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}

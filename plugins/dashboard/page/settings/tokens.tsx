@@ -1,0 +1,135 @@
+// The tokens of this node: made, shown once, revoked.
+import { useState } from 'preact/hooks'
+import { ask } from '../link.js'
+import { Badge, Button, Confirm, Copy, Dialog, Empty, Snippet, Trouble, useLoaded } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+
+interface Token {
+  id: string, label: string, authorities: string[], created: string, expires: string | null
+  lastUsedDay: string | null, revoked: boolean, by: string
+}
+
+const day = (at: string): string => new Date(at).toLocaleDateString()
+
+export function Tokens () {
+  const { value, error, again } = useLoaded(async (signal) =>
+    (await ask<{ tokens: Token[] }>('/v1/tokens', { signal })).tokens, [])
+  const [makes, setMakes] = useState(false)
+  const [ends, setEnds] = useState<Token | null>(null)
+  if (error !== null) return <Trouble error={error} again={again} />
+  const list = (value ?? []).filter(({ revoked }) => !revoked)
+  return (
+    <>
+      <p class="hint">A token is good at this node only.</p>
+      <div class="inline">
+        <Button kind="main" onClick={() => { setMakes(true) }}>Make a token</Button>
+      </div>
+      {value !== null && list.length === 0 && <Empty title="There is no token besides the operator's." />}
+      <ul class="rows">
+        {list.map((token) => (
+          <li key={token.id} class="row">
+            <div class="grow">
+              <p class="row-title">
+                {token.label} {token.authorities.map((one) => <Badge key={one}>{one}</Badge>)}
+              </p>
+              <p class="hint">
+                <Copy text={token.id} /> · made {day(token.created)} by {token.by}
+                {' · '}{token.expires === null ? 'does not end' : `ends ${day(token.expires)}`}
+                {' · '}{token.lastUsedDay === null ? 'never used' : `last used ${token.lastUsedDay}`}
+              </p>
+            </div>
+            <Button label={`Revoke ${token.label}`} onClick={() => { setEnds(token) }}>Revoke</Button>
+          </li>
+        ))}
+      </ul>
+      {makes && (
+        <MakeDialog
+          onClose={() => {
+            setMakes(false)
+            again()
+          }}
+        />
+      )}
+      {ends !== null && (
+        <Confirm
+          title={`Revoke ${ends.label}?`} action="Revoke it" danger onClose={() => { setEnds(null) }}
+          onConfirm={async () => {
+            await ask(`/v1/tokens/${ends.id}`, { method: 'DELETE' })
+            done(`${ends.label} is revoked.`)
+            again()
+          }}
+        >
+          <p>Whoever holds it is refused at once, and so is what was made with it.</p>
+        </Confirm>
+      )}
+    </>
+  )
+}
+
+interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }
+
+/** Every authority that a route of this node asks for, those of third-party plugins too. */
+async function authorities (signal: AbortSignal): Promise<string[]> {
+  const { paths } = await ask<OpenApi>('/openapi.json', { signal })
+  const routes = Object.values(paths).flatMap((methods) => Object.values(methods))
+  const all = routes.map((one) => one['x-authority'])
+  return [...new Set(all.filter((one) => typeof one === 'string'))].sort()
+}
+
+const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['', 'no end']] as const
+
+function MakeDialog ({ onClose }: { onClose: () => void }) {
+  const { value: known } = useLoaded(authorities, [])
+  const [label, setLabel] = useState('')
+  const [chosen, setChosen] = useState<readonly string[]>(['read', 'invoke'])
+  const [days, setDays] = useState('90')
+  const [made, setMade] = useState<string | null>(null)
+  const make = async (): Promise<void> => {
+    const expires = days === '' ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString()
+    const body = { label, authorities: chosen, expires }
+    setMade((await ask<{ token: string }>('/v1/tokens', { body })).token)
+  }
+  if (made !== null) {
+    return (
+      <Dialog title={`The token for ${label}`} onClose={onClose}>
+        <div class="dialog-body"><p>It is shown this once.</p><Snippet label="The token" code={made} /></div>
+      </Dialog>
+    )
+  }
+  return (
+    <Dialog title="Make a token" onClose={onClose}>
+      <div class="dialog-body form">
+        <label for="token-label">What is it for?</label>
+        <input
+          id="token-label" value={label} onInput={({ currentTarget }) => { setLabel(currentTarget.value) }}
+        />
+        <fieldset class="choices">
+          <legend>What it may do</legend>
+          {(known ?? chosen).map((one) => (
+            <label key={one}>
+              <input
+                type="checkbox" checked={chosen.includes(one)}
+                onChange={({ currentTarget: { checked } }) => {
+                  setChosen(checked ? [...chosen, one] : chosen.filter((other) => other !== one))
+                }}
+              />
+              {one}
+            </label>
+          ))}
+        </fieldset>
+        <label for="token-days">How long</label>
+        <select
+          id="token-days" class="field" value={days}
+          onChange={({ currentTarget }) => { setDays(currentTarget.value) }}
+        >
+          {DAYS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+        </select>
+      </div>
+      <div class="dialog-foot">
+        <Button kind="main" disabled={label.trim() === '' || chosen.length === 0} onClick={make}>
+          Make it
+        </Button>
+      </div>
+    </Dialog>
+  )
+}

@@ -1,0 +1,135 @@
+// The settings of this node with their origins; changes are checked here, then by the node, then written.
+import { useState } from 'preact/hooks'
+import { ask } from '../link.js'
+import { Badge, Button, Empty, Trouble, useLoaded } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+import { grouped, isFixed, kindOf, originText, readText, textOf } from './editor.js'
+import { RestartNotice } from './restart.js'
+import type { Setting } from './editor.js'
+
+interface Config {
+  revision: string, file: string, restart_needed: boolean, entries: Setting[], unset: Setting[]
+}
+
+export function Values () {
+  const { value, error, again } = useLoaded(async (signal) => await ask<Config>('/config', { signal }), [])
+  const [search, setSearch] = useState('')
+  if (error !== null) return <Trouble error={error} again={again} />
+  if (value === null) return <p class="waiting">Loading…</p>
+  const groups = grouped([...value.entries, ...value.unset], search)
+  return (
+    <>
+      {value.restart_needed && <RestartNotice />}
+      <p class="hint">
+        What this node has in force. Changes go to {value.file}; its restart puts them into force.
+      </p>
+      <label class="visually-hidden" for="setting-search">Search the settings</label>
+      <input
+        id="setting-search" type="search" placeholder="Search the settings" value={search}
+        onInput={({ currentTarget }) => { setSearch(currentTarget.value) }}
+      />
+      {groups.length === 0 && <Empty title="No setting is called that." />}
+      {groups.map(([group, settings]) => (
+        <details key={group} class="group" open={search !== '' || groups.length < 3}>
+          <summary><h3>{group}</h3></summary>
+          <ul class="rows">
+            {settings.map((setting) => (
+              <Row key={setting.path} setting={setting} revision={value.revision} onChanged={again} />
+            ))}
+          </ul>
+        </details>
+      ))}
+    </>
+  )
+}
+
+interface RowProps { setting: Setting, revision: string, onChanged: () => void }
+
+function Row ({ setting, revision, onChanged }: RowProps) {
+  const kind = kindOf(setting.schema)
+  const before = textOf(kind, setting.value)
+  const [text, setText] = useState<string | null>(null)
+  const typed = text ?? before
+  const changed = text !== null && text !== before
+  const read = changed ? readText(setting.schema, typed) : null
+  const problem = read !== null && 'problem' in read ? read.problem : null
+  const fixed = isFixed(setting)
+  const write = async (value: unknown): Promise<void> => {
+    const change = { revision, set: { [setting.path]: value } }
+    await ask('/config', { method: 'PUT', body: change })
+    done(`${setting.path} is written to svc.yaml.`)
+    setText(null)
+    onChanged()
+  }
+  const id = `setting-${setting.path}`
+  return (
+    <li class="row">
+      <div class="grow">
+        <p class="row-title"><label for={id}><code>{setting.path}</code></label></p>
+        <p class="hint">{setting.schema?.description}</p>
+        <p class="hint">
+          <Badge level={setting.origin === 'file' ? 'ok' : 'plain'}>{originText(setting)}</Badge>
+        </p>
+      </div>
+      <div class="setting">
+        <Control id={id} kind={kind} setting={setting} text={typed} disabled={fixed} onText={setText} />
+        {problem !== null && <p class="problem" role="alert">{problem}</p>}
+        {fixed && <p class="hint">Set there, it counts more than svc.yaml.</p>}
+        <div class="inline">
+          {changed && read !== null && 'value' in read && (
+            <Button kind="main" onClick={async () => { await write(read.value) }}>Write</Button>
+          )}
+          {changed && <Button kind="quiet" onClick={() => { setText(null) }}>Leave it</Button>}
+          {!changed && setting.origin === 'file' && (
+            <Button
+              kind="quiet" label={`Default for ${setting.path}`} onClick={async () => { await write(null) }}
+            >
+              Default
+            </Button>
+          )}
+        </div>
+      </div>
+    </li>
+  )
+}
+
+interface ControlProps {
+  id: string, kind: ReturnType<typeof kindOf>, setting: Setting, text: string, disabled: boolean
+  onText: (text: string) => void
+}
+
+function Control ({ id, kind, setting, text, disabled, onText }: ControlProps) {
+  const common = { id, disabled }
+  if (kind === 'switch' || kind === 'choice') {
+    const choices = kind === 'switch' ? ['true', 'false'] : setting.schema!.enum!.map(String)
+    return (
+      <select
+        {...common} class="field" value={text}
+        onChange={({ currentTarget }) => { onText(currentTarget.value) }}
+      >
+        {!choices.includes(text) && <option value={text}>{text === '' ? 'not set' : text}</option>}
+        {choices.map((choice) => (
+          <option key={choice} value={choice}>
+            {kind === 'switch' ? choice === 'true' ? 'yes' : 'no' : choice}
+          </option>
+        ))}
+      </select>
+    )
+  }
+  if (kind === 'lines' || kind === 'json') {
+    const hint = kind === 'lines' ? 'one in each line' : 'JSON'
+    return (
+      <textarea
+        {...common} rows={3} spellcheck={false} placeholder={hint} value={text}
+        onInput={({ currentTarget }) => { onText(currentTarget.value) }}
+      />
+    )
+  }
+  return (
+    <input
+      {...common} type="text" inputMode={kind === 'number' ? 'decimal' : 'text'} spellcheck={false}
+      autocomplete="off" placeholder="not set" value={text}
+      onInput={({ currentTarget }) => { onText(currentTarget.value) }}
+    />
+  )
+}
