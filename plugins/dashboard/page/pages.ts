@@ -9,5 +9,6 @@ export const pages: Record<string, Page> = {
   cluster: { title: 'Cluster', component: ClusterPage },
   settings: {
     title: 'Settings', component: lazy(async () => (await import('./settings/page.js')).SettingsPage)
-  }
+  },
+  first: { title: 'First steps', component: lazy(async () => (await import('./first/page.js')).FirstPage) }
 }

@@ -23,6 +23,11 @@ export function ClusterPage () {
   if (id !== undefined) return <NodePage id={id} nodes={nodes.value} instances={instances.value} />
   return (
     <>
+      {nodes.value.length === 1 && (
+        <p class="hint">
+          A new node? <a href={linkTo('first')}>The first steps</a> name it and let it speak.
+        </p>
+      )}
       <Attention nodes={nodes.value} />
       <Nodes />
       <Running />

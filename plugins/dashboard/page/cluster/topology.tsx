@@ -9,25 +9,26 @@ import type { ClusterNode, Edge, Instance, State } from '../state.js'
 const ALL_LINKS = 12
 /** Up to so many nodes a link says how long it takes and what it carries. */
 const WITH_WORDS = 5
-const WIDTH = 960
+/** Width of the drawing: on a small screen it would be shrunk beyond reading. */
+const drawingWidth = (): number => innerWidth < 620 ? 440 : 960
 
 interface Place { x: number, y: number }
 
 /** Nodes on an ellipse, beyond 24 on a grid. Returns the places and the height of the drawing. */
-function layout (count: number): { places: Place[], height: number, size: number } {
+function layout (count: number, width: number): { places: Place[], height: number, size: number } {
   if (count > 24) {
-    const columns = Math.ceil(Math.sqrt(count * 2))
-    const cell = WIDTH / columns
+    const columns = Math.ceil(Math.sqrt(count * width / 480))
+    const cell = width / columns
     const places = Array.from({ length: count }, (_, i) => ({
       x: (i % columns + 0.5) * cell, y: (Math.floor(i / columns) + 0.5) * cell
     }))
     return { places, height: Math.ceil(count / columns) * cell, size: cell * 0.3 }
   }
   const height = count === 1 ? 180 : 340
-  const [rx, ry] = count === 1 ? [0, 0] : [Math.min(360, 110 + count * 60), 100]
+  const [rx, ry] = count === 1 ? [0, 0] : [Math.min(width * 0.375, 110 + count * 60), 100]
   const places = Array.from({ length: count }, (_, i) => {
     const angle = -Math.PI / 2 + 2 * Math.PI * i / count
-    return { x: WIDTH / 2 + rx * Math.cos(angle), y: height / 2 - 8 + ry * Math.sin(angle) }
+    return { x: width / 2 + rx * Math.cos(angle), y: height / 2 - 8 + ry * Math.sin(angle) }
   })
   return { places, height, size: count <= 8 ? 42 : 28 }
 }
@@ -70,13 +71,14 @@ const wordsOf = ({ rttMs, bytesPerSecond }: Link): string => [
 export function Topology (
   { nodes, state, instances }: { nodes: readonly ClusterNode[], state: State, instances: readonly Instance[] }
 ) {
-  const { places, height, size } = layout(nodes.length)
+  const width = drawingWidth()
+  const { places, height, size } = layout(nodes.length, width)
   const links = linksOf(nodes, state.topology.connections)
   const running = new Map<string, number>()
   for (const { nodeIds } of instances) for (const id of nodeIds) running.set(id, (running.get(id) ?? 0) + 1)
   return (
     <svg
-      class="topology" viewBox={`0 0 ${WIDTH} ${height}`} role="group"
+      class="topology" viewBox={`0 0 ${width} ${height}`} role="group"
       aria-label="Nodes and the links between them"
     >
       {links.map((link) => {
@@ -84,7 +86,7 @@ export function Topology (
         return (
           <g key={`${link.from}-${link.to}`} class="link">
             <line x1={a.x} y1={a.y} x2={b.x} y2={b.y} />
-            {nodes.length <= WITH_WORDS && (
+            {nodes.length <= WITH_WORDS && width > 600 && (
               <text x={(a.x + b.x) / 2} y={(a.y + b.y) / 2 - 5} text-anchor="middle">{wordsOf(link)}</text>
             )}
           </g>
