@@ -149,6 +149,43 @@ const plan = {
   ]
 } as const satisfies RouteDecl
 
+const searchHub = {
+  method: 'GET', url: '/store/search', members: true, authority: 'cluster:write',
+  summary: 'Models of the public hub whose names have these words: those in a format that runs here first.',
+  query: {
+    type: 'object', additionalProperties: false, required: ['query'],
+    properties: {
+      query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
+      limit: {
+        type: 'integer', minimum: 1, maximum: 100, default: 20, description: 'at most so many of each format'
+      }
+    }
+  },
+  reply: {
+    type: 'object', additionalProperties: false, required: ['hub', 'query', 'models'],
+    properties: {
+      hub: text, query: text,
+      models: {
+        type: 'array',
+        items: {
+          type: 'object', additionalProperties: false,
+          required: ['modelId', 'engine', 'task', 'downloads', 'likes', 'updatedAt', 'gated', 'here'],
+          properties: {
+            modelId: text, task: nullable, updatedAt: nullable,
+            engine: {
+              enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
+            },
+            downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
+            gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
+            here: { type: 'boolean', description: 'whether the cluster has it already' }
+          }
+        }
+      }
+    }
+  },
+  errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
+} as const satisfies RouteDecl
+
 const downloadState = {
   method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
   summary: 'How far the download of a model is.',
@@ -188,15 +225,51 @@ const stage = {
   errors: ['node_not_found', 'model_not_found', ...storeErrors]
 } as const satisfies RouteDecl
 
+const purgeResult = {
+  type: 'array',
+  items: {
+    type: 'object', additionalProperties: false,
+    required: ['nodeId', 'removed', 'skippedInUse', 'freedBytes', 'error'],
+    properties: {
+      nodeId: text, freedBytes: bytes, error: nullable,
+      removed: { type: 'array', items: text }, skippedInUse: { type: 'array', items: text },
+      copies: {
+        type: 'array', description: 'with dry_run only; oldest use first',
+        items: {
+          type: 'object', additionalProperties: false,
+          required: [
+            'modelId', 'sizeBytes', 'freeableBytes', 'lastUsedEpochSeconds', 'inUse', 'overBudget'
+          ],
+          properties: {
+            modelId: text, sizeBytes: bytes, lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
+            freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
+            overBudget: {
+              type: 'boolean',
+              description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
+            }
+          }
+        }
+      }
+    }
+  }
+} as const
+
+const dryRun = {
+  type: 'boolean',
+  description: 'true: nothing is removed; the answer is what a purge would do, and each node\'s copies in ' +
+    'the order in which evictions take them'
+} as const
+
 const purge = {
   method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
   summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
   body: {
-    type: 'object', additionalProperties: false, properties: { modelId, model_id: modelId }
+    type: 'object', additionalProperties: false,
+    properties: { modelId, model_id: modelId, dryRun, dry_run: dryRun }
   },
   reply: {
     type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
-    properties: { commandId: text, message: text, nodes: nodeResult }
+    properties: { commandId: text, message: text, nodes: purgeResult }
   },
   errors: ['invalid_request']
 } as const satisfies RouteDecl
@@ -296,7 +369,7 @@ const removeCustom = {
 
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
-  storage, health, registry, downloads, download, plan, downloadState, pause, cancelDownload, stage, purge,
-  remove, manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card, add,
-  removeCustom
+  storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
+  stage, purge, remove, manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card,
+  add, removeCustom
 } as const satisfies Record<string, RouteDecl>

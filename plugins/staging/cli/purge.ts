@@ -1,21 +1,20 @@
-import { readCopies } from './api.js'
 import { nameOf } from './cluster.js'
-import { canAsk, confirm, readModelId, showBytes } from '../../../kernel/cli/index.js'
-import type { ClusterCopy } from '../types.js'
+import { canAsk, confirm, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** The body of POST /store/purge-staging. */
+/** The answer of POST /store/purge-staging. */
 interface PurgeAnswer {
   commandId: string
   message: string
-  nodes: {
-    nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
-  }[]
+  nodes: PurgedNode[]
 }
 
-/** A staged copy; `inUse` is null where only its own node knows. */
-interface StagedCopy extends ClusterCopy { inUse: boolean | null }
+interface PurgedNode {
+  nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
+  /** With `dryRun` only, in the order in which evictions take them. */
+  copies?: { modelId: string, sizeBytes: number, inUse: boolean, overBudget: boolean }[]
+}
 
 export default {
   async run (ctx, [model], options) {
@@ -27,48 +26,59 @@ export default {
         'add -y, or --dry-run to see what would go')
     }
     if (!dry && yes) return await purge(ctx, modelId)
-    const copies = await stagedCopies(ctx, modelId)
-    if (dry || !ctx.out.json) showCopies(ctx, copies)
-    if (dry || (copies.length === 0 && !ctx.out.json)) return
-    if (copies.length === 0 || await confirm(ctx, questionOf(copies))) return await purge(ctx, modelId)
+    const preview = await ask(ctx, { modelId, dryRun: true })
+    const { nodes } = preview
+    if (dry && ctx.out.json) ctx.out.value(preview)
+    else if (dry || !ctx.out.json) await showPreview(ctx, nodes)
+    if (dry) return failedOn(nodes) ? 1 : 0
+    const nothing = nodes.every(({ removed }) => removed.length === 0)
+    if (nothing && !ctx.out.json) return failedOn(nodes) ? 1 : 0
+    if (nothing || await confirm(ctx, questionOf(nodes))) return await purge(ctx, modelId)
     ctx.err.line('nothing was removed')
     return 1
   }
 } satisfies Verb
 
-/** What a purge would look at; the node that is asked also says what it has in use. */
-async function stagedCopies (ctx: VerbContext, modelId: string | undefined): Promise<StagedCopy[]> {
-  const [copies, storage] = await Promise.all([
-    readCopies(ctx, modelId),
-    ctx.client.json<{ nodeId: string, stagedModels: { modelId: string, inUse: boolean }[] }>('/store/storage')
-  ])
-  const used = new Map(storage.stagedModels.map((copy) => [copy.modelId, copy.inUse]))
-  return copies.filter((copy) => copy.kind === 'staged').map((copy) =>
-    ({ ...copy, inUse: copy.nodeId === storage.nodeId ? used.get(copy.modelId) ?? null : null }))
+async function ask (
+  { client }: VerbContext, body: { modelId: string | undefined, dryRun?: true }
+): Promise<PurgeAnswer> {
+  return await client.json<PurgeAnswer>('/store/purge-staging', { method: 'POST', body })
 }
 
-function showCopies ({ out, err }: VerbContext, copies: readonly StagedCopy[]): void {
-  if (out.json) out.value({ copies })
-  else if (copies.length === 0) err.line('no staged copies: nothing to purge')
-  else {
-    const use = ({ inUse }: StagedCopy): string => inUse === null ? '-' : inUse ? 'yes, it stays' : 'no'
-    out.table(['NODE', 'MODEL', 'SIZE', 'IN USE'], copies.map((copy) =>
-      [copy.nodeName, copy.modelId, showBytes(copy.sizeBytes), use(copy)]))
+const failedOn = (nodes: readonly PurgedNode[]): boolean => nodes.some(({ error }) => error !== null)
+
+async function showPreview (ctx: VerbContext, nodes: readonly PurgedNode[]): Promise<void> {
+  const state = await ctx.client.json<StateView>('/state')
+  const rows = nodes.flatMap((node) => {
+    const { copies = [], removed } = node
+    const name = nameOf(state, node.nodeId)
+    const whole = new Set(copies.map(({ modelId }) => modelId))
+    return [
+      ...copies.map(({ modelId, sizeBytes, inUse, overBudget }) => [name, modelId, showBytes(sizeBytes),
+        inUse ? 'yes, it stays' : overBudget ? 'no, evicted next' : 'no']),
+      ...removed.filter((modelId) => !whole.has(modelId))
+        .map((modelId) => [name, modelId, '-', 'no, a transfer that broke off'])
+    ]
+  })
+  if (rows.length > 0) ctx.out.table(['NODE', 'MODEL', 'SIZE', 'IN USE'], rows)
+  else if (!failedOn(nodes)) ctx.err.line('no staged copies: nothing to purge')
+  for (const { nodeId, error } of nodes) {
+    if (error !== null) ctx.err.line(plain(`${nameOf(state, nodeId)}: ${error}`))
   }
 }
 
-function questionOf (copies: readonly StagedCopy[]): string {
-  const free = copies.filter((copy) => copy.inUse !== true)
-  const bytes = free.reduce((sum, copy) => sum + copy.sizeBytes, 0)
-  const nodes = new Set(free.map((copy) => copy.nodeId)).size
-  const what = `${free.length} staged ${free.length === 1 ? 'copy' : 'copies'} (${showBytes(bytes)})`
-  return `Remove up to ${what} on ${nodes} ${nodes === 1 ? 'node' : 'nodes'}? What is in use stays.`
+function questionOf (nodes: readonly PurgedNode[]): string {
+  const count = nodes.reduce((sum, { removed }) => sum + removed.length, 0)
+  const bytes = nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0)
+  const on = nodes.filter(({ removed }) => removed.length > 0).length
+  const what = `${count} staged ${count === 1 ? 'copy' : 'copies'}`
+  return `Remove ${what} on ${on} ${on === 1 ? 'node' : 'nodes'} ` +
+    `(${showBytes(bytes)} come free)? What is in use stays.`
 }
 
 /** Removes and says what each node did; 1 when one could not. */
 async function purge (ctx: VerbContext, modelId: string | undefined): Promise<number> {
-  const answer = await ctx.client.json<PurgeAnswer>('/store/purge-staging',
-    { method: 'POST', body: modelId === undefined ? {} : { modelId } })
+  const answer = await ask(ctx, { modelId })
   if (ctx.out.json) ctx.out.value(answer)
   else {
     const state = await ctx.client.json<StateView>('/state')
@@ -76,5 +86,5 @@ async function purge (ctx: VerbContext, modelId: string | undefined): Promise<nu
       [nameOf(state, node.nodeId), node.removed.join(' ') || '-', node.skippedInUse.join(' ') || '-',
         showBytes(node.freedBytes), node.error ?? '-']))
   }
-  return answer.nodes.some((node) => node.error !== null) ? 1 : 0
+  return failedOn(answer.nodes) ? 1 : 0
 }

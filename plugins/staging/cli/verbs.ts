@@ -20,6 +20,13 @@ export const verbs = {
     ],
     load: () => import('./pull.js')
   },
+  search: {
+    summary: 'search the public hub for models by name: those that run here first',
+    args: '<words...>',
+    options: [['--limit <n>', 'at most so many of each format (20)']],
+    examples: ['svc search qwen 0.5b', 'svc search --json kokoro | jq -r \'.models[].modelId\''],
+    load: () => import('./search.js')
+  },
   ls: {
     summary: 'list the models: size, which nodes have them, what is ready',
     examples: ['svc ls', 'svc ls --json | jq -r \'.models[] | select(.state == "ready") | .modelId\''],

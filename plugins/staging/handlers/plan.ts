@@ -31,6 +31,12 @@ const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   refused_format: 'hub_unusable', ambiguous: 'hub_unusable'
 }
 
+/** A failure of the hub as a client is told. */
+export function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
+  if (!(error instanceof HubError)) return error
+  return ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${about}${error.message}.`)
+}
+
 /** GET …/download/plan: by the store host, or by this node where there is none. */
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: { revision?: string, variant?: string } }
@@ -46,10 +52,7 @@ export async function plan (
   }
   if (hub === null) throw ctx.error('hub_disabled')
   const { selection: { commit, files, totalBytes }, weights } = await hub.look(modelId, { ...query, signal })
-    .catch((error: unknown) => {
-      if (!(error instanceof HubError)) throw error
-      throw ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${modelId}: ${error.message}.`)
-    })
+    .catch((error: unknown) => { throw asTold(ctx, error, `${modelId}: `) })
   const taken = new Set(files.map(({ path }) => path))
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
   const { headroomBytes } = room

@@ -2,14 +2,18 @@ import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import type { Purged } from '../space/evictor.js'
+import type { Outlook, Purged, PurgePreview } from '../space/evictor.js'
+import { newestFirst } from '../space/plans.js'
 import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** What a purge did on one node. */
-type NodePurged = Purged & { nodeId: string }
-type PurgeTrigger = 'purge' | 'store_delete'
+type NodePurged = Purged & { nodeId: string, copies?: PurgeCopy[] }
+/** A copy on a node, as the preview of a purge tells of it. */
+type PurgeCopy = Omit<Outlook, 'lastUsedMs'> & { lastUsedEpochSeconds: number }
+/** `preview`: what a purge would do is only told. */
+type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 
 /** Longest wait for one node, ms. */
 const DEADLINE_MS = 20_000
@@ -19,17 +23,20 @@ const DELETED_HEADER = 'x-svc-store-delete'
 
 /** POST /store/purge-staging: every node, or this one alone when another node passed it on. */
 export async function purge (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const given = either<string>(request.body as Record<string, unknown>, 'modelId', 'model_id')
+  const body = request.body as Record<string, unknown>
+  const given = either<string>(body, 'modelId', 'model_id')
   const modelId = given === undefined ? undefined : modelIdOf(given, '/modelId')
+  const dryRun = either<boolean>(body, 'dryRun', 'dry_run') === true
   const deleted = request.headers[DELETED_HEADER] !== undefined
+  const trigger = dryRun ? 'preview' : 'purge'
   const nodes = request.member === null
-    ? await everywhere(manager, modelId, request.caller, 'purge')
-    : [await here(manager, modelId, deleted ? 'store_delete' : 'purge')]
+    ? await everywhere(manager, modelId, request.caller, trigger)
+    : [await here(manager, modelId, deleted ? 'store_delete' : trigger)]
   const freed = nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0)
   const removed = nodes.reduce((sum, node) => sum + node.removed.length, 0)
   return {
     commandId: request.headers['x-svc-command-id'] ?? randomUUID(),
-    message: `Removed ${removed} staged copies, ${freed} bytes.`,
+    message: `${dryRun ? 'Would remove' : 'Removed'} ${removed} staged copies, ${freed} bytes.`,
     nodes
   }
 }
@@ -39,26 +46,41 @@ async function here (
 ): Promise<NodePurged> {
   const { evictors: { staged, beside, cache }, ctx } = manager
   const { nodeId } = ctx.node
-  const each: Purged[] = []
-  for (const evictor of [staged, beside, cache]) each.push(await evictor.purge(modelId, trigger))
+  const each: (Purged | PurgePreview)[] = []
+  for (const evictor of [staged, beside, cache]) {
+    each.push(trigger === 'preview' ? await evictor.preview(modelId) : await evictor.purge(modelId, trigger))
+  }
   const ids = (of: (purged: Purged) => string[]): string[] => [...new Set(each.flatMap(of))].sort()
   const removed = ids((purged) => purged.removed)
   const skippedInUse = ids((purged) => purged.skippedInUse)
   const freedBytes = each.reduce((sum, purged) => sum + purged.freedBytes, 0)
   const error = each.flatMap((purged) => purged.error ?? []).join('; ') || null
   if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
-  return { nodeId, removed, skippedInUse, freedBytes, error }
+  const told = { nodeId, removed, skippedInUse, freedBytes, error }
+  if (trigger !== 'preview') return told
+  const copies = each.flatMap((one) => 'copies' in one ? one.copies : []).sort(oldestFirst)
+  return {
+    ...told,
+    copies: copies.map(({ lastUsedMs, ...copy }) =>
+      ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) }))
+  }
 }
+
+const oldestFirst = (a: Outlook, b: Outlook): number => newestFirst(b, a)
 
 async function everywhere (
   manager: ModelManager, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
 ): Promise<NodePurged[]> {
   return await eachNode<NodePurged>(manager, manager.cluster.nodes(), {
-    method: 'POST', path: '/store/purge-staging', body: modelId === undefined ? {} : { modelId },
+    method: 'POST', path: '/store/purge-staging',
+    body: { ...modelId === undefined ? {} : { modelId }, ...trigger === 'preview' ? { dryRun: true } : {} },
     headers: trigger === 'store_delete' ? { [DELETED_HEADER]: '1' } : {},
     caller, ms: DEADLINE_MS, read: onlyNode,
     here: async () => await here(manager, modelId, trigger),
-    failed: ({ nodeId }, error) => ({ nodeId, removed: [], skippedInUse: [], freedBytes: 0, error })
+    failed: ({ nodeId }, error) => ({
+      nodeId, removed: [], skippedInUse: [], freedBytes: 0, error,
+      ...trigger === 'preview' ? { copies: [] } : {}
+    })
   })
 }
 

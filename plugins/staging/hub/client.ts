@@ -2,12 +2,13 @@ import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 import { checkBodyHead, checkLinked } from './answers.js'
 import { checkSelected, describe } from './listing.js'
+import { searchHub } from './search.js'
 import { selectFiles } from './select.js'
 import { weightsIn } from './select-weights.js'
 import { HubError } from './types.js'
 import type { Get, HubHttp, LibraryFetch } from './http.js'
 import type {
-  HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions, Weights
+  Found, HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions, Weights
 } from './types.js'
 
 type Bytes = AsyncGenerator<Uint8Array, void, undefined>
@@ -78,6 +79,15 @@ class Client implements HubClient {
     const { commit, licence, languages } = info
     const selection = { modelId, commit, revision, files, totalBytes, licence, languages }
     return { selection, weights: weightsIn(info.files) }
+  }
+
+  async search (
+    query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
+  ): Promise<Found[]> {
+    const http = await this.#http()
+    const asked = { what: `a search for ${JSON.stringify(query)}`, signal }
+    return await this.#patiently(async () => await searchHub(this.url,
+      () => http.libraryFetch(asked, this.#limits.metadataBytes), query, limit), signal)
   }
 
   async open (

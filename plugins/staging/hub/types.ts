@@ -31,6 +31,21 @@ export interface HubSelection {
 /** One of the weights that a model has: a precision, and what it takes. */
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
+/** A model that a search of the hub found. */
+export interface Found {
+  modelId: string
+  /** The format in which it runs here; null where the hub names none of those. */
+  engine: Weights['engine'] | null
+  /** What the hub says it is for, such as `text-generation`. */
+  task: string | null
+  downloads: number | null
+  likes: number | null
+  /** ISO-8601. */
+  updatedAt: string | null
+  /** Whether its terms must be accepted first. */
+  gated: boolean
+}
+
 /** Which files of a model are wanted. */
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
@@ -52,6 +67,8 @@ export interface HubClient {
   readonly url: string
   /** The same, and which weights the model has to choose from. */
   look (modelId: string, options?: ResolveOptions): Promise<{ selection: HubSelection, weights: Weights[] }>
+  /** Models whose names have these words: what runs here first, at most `limit` of each format. */
+  search (query: string, options: { limit: number, signal?: AbortSignal }): Promise<Found[]>
   /** Looks a model up, pins its commit and chooses files. */
   resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
   /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */

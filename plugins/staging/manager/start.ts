@@ -8,6 +8,7 @@ import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, models, removeCustom } from '../handlers/models.js'
 import { plan } from '../handlers/plan.js'
 import { purge, remove } from '../handlers/purge.js'
+import { search } from '../handlers/search.js'
 import { stage } from '../handlers/stage.js'
 import { health, registry, storage } from '../handlers/storage.js'
 import type { manifest, StagingContext } from '../manifest.js'
@@ -81,8 +82,9 @@ function routesOf (manager: ModelManager) {
   }
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
-    download: on(download), plan: on(plan), downloadState: on(downloadState), pause: on(pause),
-    cancelDownload: on(cancelDownload), stage: on(stage), purge: on(purge), remove: on(remove),
+    download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
+    pause: on(pause), cancelDownload: on(cancelDownload),
+    stage: on(stage), purge: on(purge), remove: on(remove),
     manifest: on(manifestHandler), file: on(file), models: on(models), modelsShort: on(models),
     copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
   }

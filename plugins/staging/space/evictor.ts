@@ -1,4 +1,4 @@
-import { NoSafeFit, planCapacity, inUseClosure, planRecency } from './plans.js'
+import { NoSafeFit, planCapacity, inUseClosure, newestFirst, planRecency } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
@@ -24,6 +24,21 @@ export interface Purged {
   freedBytes: number
   error: string | null
 }
+
+/** A copy, and what would become of it. */
+export interface Outlook {
+  modelId: string
+  sizeBytes: number
+  /** What removing it gives back. */
+  freeableBytes: number
+  lastUsedMs: number
+  inUse: boolean
+  /** Whether the next pass over idle copies takes it, as it is beyond what is kept. */
+  overBudget: boolean
+}
+
+/** What a purge would do, and the copies it looked at, in the order in which evictions take them. */
+export interface PurgePreview extends Purged { copies: Outlook[] }
 
 /** How much idle data of a root stays. */
 export interface EvictorSettings {
@@ -96,6 +111,17 @@ export class Evictor {
     // That of one model looks at nothing else, and waits for no pass over all of them.
     if (modelId !== undefined) return await this.#purgePass(modelId, trigger)
     return await this.#pass(async () => await this.#purgePass(undefined, trigger))
+  }
+
+  /** What `purge` would do now; nothing is removed. Never rejects. */
+  async preview (modelId?: string): Promise<PurgePreview> {
+    const { root } = this.#options
+    try {
+      return await this.#preview(modelId)
+    } catch (err) {
+      const error = `${root.root}: ${messageOf(err)}`
+      return { removed: [], skippedInUse: [], freedBytes: 0, error, copies: [] }
+    }
   }
 
   /** Every copy svc wrote, newest use first; a companion of a used model is in use. */
@@ -182,6 +208,32 @@ export class Evictor {
     }
     const error = errors.length === 0 ? null : errors.join('; ')
     return { removed: removed.sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
+  }
+
+  async #preview (wanted: string | undefined): Promise<PurgePreview> {
+    const { root, active, settings: { cleanupOnDeactivate, keepRecentBytes } } = this.#options
+    const all = await this.#copies()
+    const moving = new Set(active())
+    const left = (await root.pending(wanted)).filter(({ modelId }) => !moving.has(modelId))
+    // No await from here on: what is in use is that of one moment.
+    const safe = this.#safe()
+    const idle = all.filter(({ modelId }) => !safe.has(modelId))
+    const going = new Set(cleanupOnDeactivate ? planRecency({ idle, budgetBytes: keepRecentBytes }) : [])
+    const ours = all.filter(({ modelId }) => (wanted ?? modelId) === modelId)
+    const free = ours.filter(({ modelId }) => !safe.has(modelId))
+    const skipped = [...ours.map(({ modelId }) => modelId), ...moving].filter((modelId) =>
+      safe.has(modelId) && (wanted ?? modelId) === modelId)
+    return {
+      removed: [...new Set([...free, ...left].map(({ modelId }) => modelId))].sort(),
+      skippedInUse: [...new Set(skipped)].sort(),
+      freedBytes: free.reduce((sum, { freeableBytes }) => sum + freeableBytes, 0) +
+        left.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+      error: null,
+      copies: ours.sort(newestFirst).reverse().map(({ modelId, sizeBytes, freeableBytes, lastUsedMs }) => ({
+        modelId, sizeBytes, freeableBytes, lastUsedMs,
+        inUse: safe.has(modelId), overBudget: going.has(modelId)
+      }))
+    }
   }
 
   /** Removes what broken off transfers left; resolves with its bytes. */

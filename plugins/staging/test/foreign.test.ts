@@ -114,6 +114,8 @@ t.test('what broken off transfers left is counted, purged, and expires after a d
   const storage = async (): Promise<unknown> =>
     (await call(rig, 'GET', '/store/storage')).body['partialBytes']
   t.equal(await storage(), 2000)
+  t.match((await call(rig, 'POST', '/store/purge-staging', { modelId: 'acme/half', dryRun: true })).body,
+    { message: /^Would remove 1/, nodes: [{ removed: ['acme/half'], freedBytes: 1000, copies: [] }] })
   t.match((await call(rig, 'POST', '/store/purge-staging', { modelId: 'acme/half' })).body,
     { nodes: [{ removed: ['acme/half'], freedBytes: 1000, error: null }] })
   t.equal(await storage(), 1000)

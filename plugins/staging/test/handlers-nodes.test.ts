@@ -111,6 +111,30 @@ t.test('a purge takes staged copies and those from the hub; what both have count
     { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
 })
 
+t.test('a preview of a purge asks every node, removes nothing and is no event', async (t) => {
+  const copy = { modelId: ID, sizeBytes: 7, freeableBytes: 7, inUse: false, overBudget: true }
+  const told = { removed: [ID], skippedInUse: [], freedBytes: 7, error: null }
+  const preview = (lastUsedMs: number) => ({
+    preview: async () => ({ ...told, copies: [{ ...copy, lastUsedMs }] }),
+    purge: () => { throw new Error('it must not') }
+  })
+  const evictors = { staged: preview(9000), beside: preview(2000), cache: preview(5000) }
+  const w = world(undefined, { evictors })
+  const theirs = { nodeId: 'n-peer', ...told, copies: [{ ...copy, lastUsedEpochSeconds: 1 }] }
+  w.peer.serve = () => json(200, { nodes: [theirs] })
+  w.host.serve = () => json(400, { error: { reason: 'invalid_request', message: 'no dryRun here' } })
+  const answer = await purge(w.manager, asking({ dry_run: true })) as { message: string, nodes: unknown[] }
+  t.match(w.peer.asked, [{ body: { dryRun: true } }])
+  t.equal(answer.message, 'Would remove 2 staged copies, 28 bytes.')
+  t.match(answer.nodes, [
+    { nodeId: 'n-me', removed: [ID], freedBytes: 21, copies: [2, 5, 9].map((lastUsedEpochSeconds) =>
+      ({ ...copy, lastUsedEpochSeconds })) },
+    theirs,
+    { nodeId: 'n-host', removed: [], copies: [], error: 'no dryRun here' }
+  ])
+  t.same(w.emitted, [])
+})
+
 t.test('a purge that another node passed on is done here alone', async (t) => {
   const w = world()
   t.match(await purge(w.manager, asking({}, { member: 'i-peer' })), { nodes: [{ nodeId: 'n-me' }] })

@@ -41,6 +41,20 @@ export function describe (modelId: string, { id, licence, languages }: Commit): 
   return { _id: 'x', id: modelId, sha: id, private: false, gated: false, lastModified: '', tags, cardData }
 }
 
+/** What `GET /api/models?search=…&filter=…&limit=…` lists of the models there are. */
+export function found (models: ReadonlyMap<string, Commit>, query: URLSearchParams): object[] {
+  const words = (query.get('search') ?? '').toLowerCase()
+  const ending = query.get('filter')
+  return [...models].filter(([id, { files }]) => id.toLowerCase().includes(words) &&
+    (ending === null || [...files.keys()].some((path) => path.endsWith(`.${ending}`))))
+    .map(([id, { files }], at) => ({
+      _id: `${at}`, id, private: false, gated: files.has('GATED') ? 'manual' : false, likes: at,
+      downloads: [...files.values()].reduce((sum, { bytes }) => sum + bytes.length, 0),
+      lastModified: '2026-01-02T03:04:05.000Z', pipeline_tag: 'text-generation'
+    }))
+    .sort((a, b) => b.downloads - a.downloads).slice(0, Number(query.get('limit')))
+}
+
 /** What `GET /api/models/{id}/tree/{commit}?recursive=true` lists. */
 export function list (commit: Commit, faults: Pick<HubFaults, 'sizes' | 'hashes'>, xet: boolean): object[] {
   return [...commit.files].map(([path, file]) => {

@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { blockOf, commitOf, describe, list, reconstruction, xetInfo } from './hub-kit-answers.js'
+import { blockOf, commitOf, describe, found, list, reconstruction, xetInfo } from './hub-kit-answers.js'
 import type { Commit } from './hub-kit-answers.js'
 
 /** A model as the fake hub serves it. */
@@ -90,6 +90,8 @@ export interface HubFaults {
   apiBody?: string
   /** Body of what the API says of the revision instead of the right one. */
   infoBody?: string
+  /** Body of the answer to a search instead of the right one. */
+  listBody?: string
 }
 
 /** How to start the fake hub. */
@@ -138,6 +140,7 @@ type Head = (status: number, headers: Record<string, string>) => ServerResponse
 
 const BODY_FAULTS = new Set(['cutAfter', 'stallAfter', 'bytesPerSecond', 'flipAt', 'encoding', 'lengthFactor',
   'endless', 'ignoreRange', 'contentRange'])
+const JSON_TYPE = { 'content-type': 'application/json' }
 const PIECE_BYTES = 65_536
 
 /**
@@ -230,7 +233,8 @@ class Hub implements FakeHub {
     const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(target)
     const path = file === null ? '' : file[3]!.split('/').map(decodeURIComponent).join('/')
     const seen: HubRequest = {
-      origin, kind: api !== null ? 'api' : target.startsWith('/xet/') ? 'xet' : 'file', url, path,
+      origin, url, path,
+      kind: api !== null || target === '/api/models' ? 'api' : target.startsWith('/xet/') ? 'xet' : 'file',
       headers: request.headers, status: 0, sent: 0
     }
     this.requests.push(seen)
@@ -258,6 +262,7 @@ class Hub implements FakeHub {
       return
     }
     if (seen.kind === 'xet') { await this.#xet(seen, target, head, response, faults); return }
+    if (target === '/api/models') { head(200, JSON_TYPE).end(this.#search(url, faults)); return }
     const match = api ?? file
     if (match === null) { refuse(404, 'EntryNotFound'); return }
     const modelId = match[1]!
@@ -268,8 +273,7 @@ class Hub implements FakeHub {
     if (!this.#heads.has(modelId)) { refuse(404, 'RepoNotFound'); return }
     if (commit === undefined) { refuse(404, 'RevisionNotFound'); return }
     if (api !== null) {
-      head(200, { 'content-type': 'application/json' })
-        .end(this.#api(target, modelId, commit, faults))
+      head(200, JSON_TYPE).end(this.#api(target, modelId, commit, faults))
       return
     }
     const stored = commit.files.get(path)
@@ -291,6 +295,11 @@ class Hub implements FakeHub {
     headers['etag'] = `"${stored.lfs ? stored.sha256 : stored.gitSha1}"`
     const all = { ...faults, ...this.#faultsFor(seen, 'body') }
     await this.#sendFile(seen, response, stored.bytes, headers, all, head)
+  }
+
+  #search (url: string, { listBody }: HubFaults): string {
+    const models = new Map([...this.#heads].map(([id, head]) => [id, this.#commits.get(`${id}@${head}`)!]))
+    return listBody ?? JSON.stringify(found(models, new URL(url, 'http://hub').searchParams))
   }
 
   #api (target: string, modelId: string, commit: Commit, faults: HubFaults): string {

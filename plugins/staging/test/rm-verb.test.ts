@@ -69,17 +69,29 @@ const purged = { commandId: 'c1', message: 'done', nodes: [
   { nodeId: 'n1', removed: ['acme/x', 'acme/z'], skippedInUse: [], freedBytes: 4096, error: null },
   { nodeId: 'n9', removed: [], skippedInUse: ['acme/y'], freedBytes: 0, error: null }] }
 
-async function staged (t: Parameters<typeof nodeOf>[0], answer: object = purged): Promise<Rig> {
-  const copies = [copy({ kind: 'store' }), copy(), copy({ modelId: 'acme/y' }),
-    copy({ nodeId: 'n2', nodeName: 'n2' })]
+const dry = { commandId: 'c2', message: 'would', nodes: [
+  { nodeId: 'n1', removed: ['acme/half', 'acme/x'], skippedInUse: ['acme/y'], freedBytes: 3072, error: null,
+    copies: [
+      { modelId: 'acme/x', sizeBytes: 2048, freeableBytes: 2048, lastUsedEpochSeconds: 1, inUse: false,
+        overBudget: true },
+      { modelId: 'acme/y', sizeBytes: 2048, freeableBytes: 2048, lastUsedEpochSeconds: 2, inUse: true,
+        overBudget: false }
+    ] },
+  { nodeId: 'n2', removed: ['acme/x'], skippedInUse: [], freedBytes: 2048, error: null, copies: [
+    { modelId: 'acme/x', sizeBytes: 2048, freeableBytes: 2048, lastUsedEpochSeconds: 1, inUse: false,
+      overBudget: false }
+  ] }] }
+const idle = { commandId: 'c3', message: 'would', nodes: [
+  { nodeId: 'n1', removed: [], skippedInUse: [], freedBytes: 0, error: null, copies: [] }] }
+
+async function staged (
+  t: Parameters<typeof nodeOf>[0], answer: object = purged, preview: object = dry
+): Promise<Rig> {
   return await nodeOf(t, {
-    'GET /models/copies': (response) => { sendJson(response, { copies }) },
-    'GET /store/storage': (response) => {
-      sendJson(response, { nodeId: 'n1', stagedModels: [
-        { modelId: 'acme/x', inUse: false }, { modelId: 'acme/y', inUse: true }] })
-    },
     'GET /state': (response) => { sendJson(response, stateOf()) },
-    'POST /store/purge-staging': (response) => { sendJson(response, answer) }
+    'POST /store/purge-staging': (response, { body }) => {
+      sendJson(response, (body as { dryRun?: boolean }).dryRun === true ? preview : answer)
+    }
   })
 }
 
@@ -98,29 +110,39 @@ t.test('svc purge -y', async (t) => {
   t.match(await (await staged(t, broken)).run(['purge', '-y']), { status: 1, out: /4\.0 KiB {2}EROFS/ })
 })
 
-t.test('svc purge shows what there is, and asks', async (t) => {
+t.test('svc purge shows what would go, and asks', async (t) => {
   const node = await staged(t)
-  const posts = (): number => node.requests().filter((one) => one.startsWith('POST')).length
-  const table = 'NODE   MODEL   SIZE     IN USE\n' +
-    'node1  acme/x  2.0 KiB  no\n' +
-    'node1  acme/y  2.0 KiB  yes, it stays\n' +
-    'n2     acme/x  2.0 KiB  -\n'
+  const removals = (): unknown[] => node.asked.filter(({ method }) => method === 'POST')
+    .map(({ body }) => body).filter((body) => (body as { dryRun?: boolean }).dryRun !== true)
+  const table = 'NODE   MODEL      SIZE     IN USE\n' +
+    'node1  acme/x     2.0 KiB  no, evicted next\n' +
+    'node1  acme/y     2.0 KiB  yes, it stays\n' +
+    'node1  acme/half  -        no, a transfer that broke off\n' +
+    'node2  acme/x     2.0 KiB  no\n'
   t.match(await node.run(['purge', '--dry-run']), { status: 0, out: table, err: /^$/ })
   t.match(await node.run(['purge', '--dry-run', '-y']), { status: 0, out: table }, 'dry before yes')
-  t.match(JSON.parse((await node.run(['purge', 'acme/y', '--dry-run', '--json'])).out),
-    { copies: [{ modelId: 'acme/y', inUse: true }] })
+  t.same(JSON.parse((await node.run(['purge', 'acme/y', '--dry-run', '--json'])).out), dry)
+  t.same(node.asked.at(-1)!.body, { modelId: 'acme/y', dryRun: true })
   t.match(await node.run(['purge']), { status: 2, out: /^$/, err: /add -y, or --dry-run/ })
   const no = await node.run(['purge'], { typed: 'n\n' })
   t.match(no, { status: 1, out: table, err: /nothing was removed/ })
-  t.match(no.err, /^Remove up to 2 staged copies \(4\.0 KiB\) on 2 nodes\? What is in use stays\. \[y\/N\] /)
-  t.equal(posts(), 0)
+  t.match(no.err, /^Remove 3 staged copies on 2 nodes \(5\.0 KiB come free\)\? What is in use stays\. \[/)
+  t.same(removals(), [])
   t.equal((await node.run(['purge'], { typed: 'y\n' })).status, 0)
-  t.equal(posts(), 1)
-  t.match(await node.run(['purge', 'acme/none'], { typed: 'y\n' }),
-    { status: 0, out: /^$/, err: /nothing to purge/ })
+  t.same(removals(), [{}])
   const json = await node.run(['purge', '--json'], { typed: 'y\n' })
   t.same(JSON.parse(json.out), purged, 'one value only')
+  t.equal((await node.run(['purge', 'x'])).status, 2)
+})
+
+t.test('svc purge where there is nothing, and where a node cannot say', async (t) => {
+  const node = await staged(t, purged, idle)
+  t.match(await node.run(['purge', 'acme/none'], { typed: 'y\n' }),
+    { status: 0, out: /^$/, err: /nothing to purge/ })
+  t.equal(node.asked.filter(({ method }) => method === 'POST').length, 1, 'only the preview')
   t.same(JSON.parse((await node.run(['purge', 'acme/none', '--json'], { typed: 'n\n' })).out), purged,
     'nothing to ask about')
-  t.equal((await node.run(['purge', 'x'])).status, 2)
+  const silent = { ...idle, nodes: [{ ...idle.nodes[0]!, error: 'does not answer' }] }
+  t.match(await (await staged(t, purged, silent)).run(['purge', '--dry-run']),
+    { status: 1, out: /^$/, err: 'node1: does not answer\n' })
 })

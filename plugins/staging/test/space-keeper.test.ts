@@ -235,6 +235,30 @@ t.test('the purge', async (t) => {
   t.same(await rig.evictor.purge(), none)
 })
 
+t.test('the preview of a purge says what the purge then does, and removes nothing', async (t) => {
+  const rig = spaceRig(t)
+  put(rig, 'a:1@5 b:2@1 old:3@90 base:1@1 draft:1@2 moving:1@1')
+  rig.settings.keepRecentBytes = 2 * GIB
+  rig.companions.set('o/base', ['o/draft'])
+  rig.uses.use('o/base', 'runner')
+  rig.leased.add('o/moving').add('o/arriving')
+  const { copies, ...told } = await rig.evictor.preview()
+  t.equal(rig.there(), 'a b base draft moving old')
+  t.same(copies.map(({ modelId, sizeBytes, freeableBytes, inUse, overBudget }) =>
+    [modelId, sizeBytes / GIB, freeableBytes / GIB, inUse, overBudget]), [
+    ['o/old', 3, 3, false, true], ['o/a', 1, 1, false, true], ['o/draft', 1, 1, true, false],
+    ['o/moving', 1, 1, true, false], ['o/base', 1, 1, true, false], ['o/b', 2, 2, false, false]
+  ], 'oldest use first')
+  t.ok(copies.every(({ lastUsedMs }) => lastUsedMs > 0))
+  const one = await rig.evictor.preview('o/a')
+  t.match(one, { removed: ['o/a'], skippedInUse: [], freedBytes: GIB, copies: [{ modelId: 'o/a' }] })
+  t.match(await rig.evictor.preview('o/arriving'), { removed: [], skippedInUse: ['o/arriving'], copies: [] })
+  rig.settings.cleanupOnDeactivate = false
+  t.notOk((await rig.evictor.preview()).copies.some(({ overBudget }) => overBudget), 'no such pass')
+  t.same(await rig.evictor.purge(), told)
+  t.same((await rig.evictor.preview()).removed, [])
+})
+
 t.test('a use and a removal of the same model exclude each other', async (t) => {
   let open = (): void => {}
   const gate = new Promise<void>((resolve) => { open = resolve })

@@ -1,0 +1,36 @@
+import { plain } from '../../../kernel/cli/index.js'
+import type { SearchAnswer } from '../handlers/search.js'
+import type { Verb } from '../../../kernel/cli/index.js'
+
+export default {
+  async run (ctx, words, options) {
+    const query = words.join(' ').trim()
+    if (query === '') throw ctx.fail(2, 'svc search wants a part of a name, such as `svc search qwen`')
+    const asked = new URLSearchParams({ query })
+    if (options['limit'] !== undefined) asked.set('limit', String(options['limit']))
+    const answer = await ctx.client.json<SearchAnswer>(`/store/search?${asked}`)
+    const { hub, models } = answer
+    if (ctx.out.json) {
+      ctx.out.value(answer)
+      return
+    }
+    if (models.length === 0) {
+      ctx.err.line(plain(`${hub} has no model with "${query}" in its name`))
+      return
+    }
+    ctx.out.table(['MODEL', 'FORMAT', 'TASK', 'DOWNLOADS', 'UPDATED', 'NOTE'], models.map((one) => [
+      one.modelId, one.engine?.toUpperCase() ?? '-', one.task ?? '-', one.downloads?.toString() ?? '-',
+      one.updatedAt?.slice(0, 10) ?? '-', noteOn(one)
+    ]))
+    const first = models.find(({ engine, here }) => engine !== null && !here)
+    if (first !== undefined) ctx.err.line(`next: npx svc pull ${first.modelId}`)
+  }
+} satisfies Verb
+
+function noteOn ({ here, gated, engine }: SearchAnswer['models'][number]): string {
+  const notes = [
+    here ? 'here' : '', gated ? 'its terms must be accepted' : '',
+    engine === null ? 'in no format that runs here' : ''
+  ]
+  return notes.filter((note) => note !== '').join(', ') || '-'
+}

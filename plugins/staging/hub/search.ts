@@ -1,0 +1,64 @@
+import { modelIdProblem } from '../files/names.js'
+import { HubError } from './types.js'
+import type { LibraryFetch } from './http.js'
+import type { Found } from './types.js'
+
+/** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
+const ENGINES = ['gguf', 'onnx'] as const
+const TASK = /^[a-z0-9-]{1,64}$/
+
+/**
+ * Models of the hub at `url` whose names have these words: those in a format that runs here before all
+ * others, each with at most `limit` entries, the most downloaded first. Throws HubError.
+ */
+export async function searchHub (
+  url: string, open: () => LibraryFetch, query: string, limit: number
+): Promise<Found[]> {
+  const [gguf, onnx, all] = await Promise.all([...ENGINES, null].map(async (engine) =>
+    await list(url, open(), { query, limit, engine })))
+  const runs = [...gguf!, ...onnx!]
+  const known = new Set<string>()
+  const once = (found: readonly Found[]): Found[] => found.filter(({ modelId }) => {
+    if (known.has(modelId)) return false
+    known.add(modelId)
+    return true
+  })
+  return [...once(runs).sort(byDownloads), ...once(all!).sort(byDownloads)]
+}
+
+const byDownloads = (a: Found, b: Found): number =>
+  (b.downloads ?? 0) - (a.downloads ?? 0) || (a.modelId < b.modelId ? -1 : 1)
+
+async function list (
+  hubUrl: string, via: LibraryFetch, asked: { query: string, limit: number, engine: Found['engine'] }
+): Promise<Found[]> {
+  const { listModels } = await import('@huggingface/hub')
+  const { query, limit, engine } = asked
+  const search = { query, ...engine === null ? {} : { tags: [engine] } }
+  const found: Found[] = []
+  try {
+    for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch: via.fetch })) {
+      // A name that svc could not pull by is no use to anybody.
+      if (typeof entry.name === 'string' && modelIdProblem(entry.name) === null) {
+        found.push({
+          modelId: entry.name, engine,
+          task: typeof entry.task === 'string' && TASK.test(entry.task) ? entry.task : null,
+          downloads: countOf(entry.downloads), likes: countOf(entry.likes),
+          updatedAt: Number.isNaN(+entry.updatedAt) ? null : entry.updatedAt.toISOString(),
+          gated: entry.gated === 'auto' || entry.gated === 'manual'
+        })
+      }
+    }
+    return found
+  } catch (error) {
+    if (via.failure() !== null) throw via.failure()!
+    // The library takes the shape of an answer for granted: whatever it stumbles over is the hub's.
+    if (!(error instanceof TypeError || error instanceof SyntaxError)) throw error
+    throw new HubError('bad_answer', `the hub's list of models cannot be used: ${error.message}`)
+  } finally {
+    via.end()
+  }
+}
+
+const countOf = (value: unknown): number | null =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? value as number : null
