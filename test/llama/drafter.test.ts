@@ -1,7 +1,10 @@
 /** A real drafter beside a real model: the same text, of which the drafter has guessed a part. */
+import { cpSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { ask } from '../../plugins/chat/test/llama-kit.js'
-import { drafted, loaded, skipStories, storyteller } from './kit.js'
+import { folder, startNode, svc } from '../node/kit.js'
+import { drafted, loaded, programs, skipStories, storyteller } from './kit.js'
 
 const greedy = { prompt: 'Once upon a time', max_tokens: 100, params: { temperature: 0 } }
 
@@ -22,4 +25,21 @@ t.test('a drafter', { skip: skipStories }, async (t) => {
     t.ok(timings['draft_n']! > 0, 'it drafts')
     t.ok(timings['draft_n_accepted']! > 0, 'what the model takes')
   })
+})
+
+t.test('both pulled as one folder; svc run goes on with a text', { skip: skipStories }, async (t) => {
+  const models = folder(t)
+  cpSync(drafted(t).directory, join(models, 'stories'), { recursive: true })
+  const node = await startNode(t, {
+    config: { plugins: { placement: { autoplace: [] } }, model_store: { hub: { enabled: false } } },
+    env: { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), SVC_TEST_HEADROOM_BYTES: '0' }
+  })
+  const at = ['--home', node.home, '--url', node.url]
+  const pulled = await svc(['pull', join(models, 'stories'), ...at])
+  t.equal(pulled.status, 0, pulled.stderr)
+  t.match((await svc(['show', 'local/stories', ...at])).stdout, /draft-s260k\.gguf +assistant/)
+  const ran = await svc(
+    ['run', 'local/stories', 'Once upon a time', '--temperature', '0', '--max-tokens', '20', ...at])
+  t.match(ran, { status: 0, stdout: /^, there was a / }, 'placed by it, and asked')
+  t.match(ran.stderr, /local\/stories has no chat template: it goes on with each text by itself/)
 })

@@ -8,12 +8,15 @@ import type { Sampling } from '../sampling.js'
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
-/** A request of the chat route. */
-export interface ChatRequest extends Sampling {
+/** What requests to a model have in common. */
+export interface ModelRequest extends Sampling {
   model: string
-  messages: readonly ChatMessage[]
   max_tokens?: number
 }
+
+/** A request of the chat route, or one of the route that goes on with a text. */
+export type AnswerRequest =
+  | ModelRequest & { messages: readonly ChatMessage[] } | ModelRequest & { prompt: string }
 
 /** What a stream brings: chunks as they came, and figures of the work behind the answer. */
 export type AnswerPart =
@@ -31,9 +34,10 @@ const STATS = 'generation_stats '
  * breaks off.
  */
 export async function * answerOf (
-  ctx: Asker, request: ChatRequest, signal: AbortSignal
+  ctx: Asker, request: AnswerRequest, signal: AbortSignal
 ): AsyncGenerator<AnswerPart> {
-  const { bytes } = await ctx.client.open('/v1/chat/completions',
+  const path = 'prompt' in request ? '/v1/completions' : '/v1/chat/completions'
+  const { bytes } = await ctx.client.open(path,
     { body: { ...request, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
   for await (const part of serverEvents(bytes)) {
@@ -52,10 +56,11 @@ export async function * answerOf (
 
 /** The texts of a chunk's first choice, and why that choice ended. */
 export function readDelta (chunk: Fields): { text: string, thought: string, finish: string | null } {
-  const { delta, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
+  const { delta, text: completed, finish_reason: finish } = listOf(chunk['choices'])[0] ?? {}
   const { content, reasoning_content: thought } = fieldsOf(delta)
   return {
-    text: textOf(content), thought: textOf(thought), finish: typeof finish === 'string' ? finish : null
+    text: textOf(content) + textOf(completed), thought: textOf(thought),
+    finish: typeof finish === 'string' ? finish : null
   }
 }
 

@@ -14,7 +14,8 @@ const STDIN_MAX = 16 * 1024 * 1024
 
 /**
  * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
- * is fetched, one that is not placed is placed, and one that is not ready is waited for.
+ * is fetched, one that is not placed is placed, and one that is not ready is waited for. One without a chat
+ * template goes on with the text.
  */
 export function createRun (pace: Pace): Verb {
   return {
@@ -79,6 +80,7 @@ function readSettings (ctx: VerbContext, model: string, options: Record<string, 
     request: {
       model, ...samplingOf('cli', Object.fromEntries(given) as object), ...present({ max_tokens })
     },
+    way: { completes: false },
     system: (options['system'] as string | undefined) ?? '',
     stats: options['stats'] === true
   }

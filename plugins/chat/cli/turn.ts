@@ -1,19 +1,24 @@
 import { patiently, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../json.js'
 import { answerOf, readDelta } from './answer.js'
-import { isAbsent } from './bring.js'
+import { isAbsent, isOfAnotherTask, onlyCompletes } from './bring.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../json.js'
-import type { AnswerPart, ChatMessage, ChatRequest } from './answer.js'
+import type { AnswerPart, AnswerRequest, ChatMessage, ModelRequest } from './answer.js'
 
 /** What stays the same from question to question. */
 export interface Settings {
-  request: Omit<ChatRequest, 'messages'>
+  request: ModelRequest
+  /** Found out at the first question: a model without a chat template goes on with the text it is given. */
+  way: { completes: boolean }
   /** The system message; empty for none. */
   system: string
   /** Whether the speed is shown. */
   stats: boolean
 }
+
+/** Tokens of a text that no end is in sight of. */
+const COMPLETED_TOKENS = 256
 
 /** What came of a question. */
 export interface Turn { text: string, cancelled: boolean }
@@ -24,20 +29,47 @@ export interface Turn { text: string, cancelled: boolean }
  * model that is not there is not waited for because of --wait.
  */
 export async function takeTurn (
-  ctx: VerbContext, { request, system, stats }: Settings, conversation: readonly ChatMessage[],
-  signal: AbortSignal, atOnce = false
+  ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
+  atOnce = false
 ): Promise<Turn> {
-  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
-  const messages = [...first, ...conversation]
+  const { request: { model }, way } = settings
+  try {
+    return await oneTurn(ctx, settings, conversation, signal, atOnce)
+  } catch (error) {
+    if (way.completes || !await onlyCompletes(ctx, model, error)) throw error
+    way.completes = true
+    ctx.err.line(`${model} has no chat template: it goes on with each text by itself`)
+    return await oneTurn(ctx, settings, conversation, signal, atOnce)
+  }
+}
+
+/** The request for the next answer. */
+function requestOf (
+  { request, system, way }: Settings, conversation: readonly ChatMessage[]
+): AnswerRequest {
+  if (!way.completes) {
+    const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+    return { ...request, messages: [...first, ...conversation] }
+  }
+  const prompt = [system, conversation.at(-1)?.content ?? ''].filter((text) => text !== '').join('\n\n')
+  return { max_tokens: COMPLETED_TOKENS, ...request, prompt }
+}
+
+async function oneTurn (
+  ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
+  atOnce: boolean
+): Promise<Turn> {
+  const { stats } = settings
+  const asked = requestOf(settings, conversation)
   const printer = new Printer(ctx, stats)
   let cancelled = false
   let absent = false
   try {
     await patiently(ctx, () => signal.aborted || absent, async () => {
       try {
-        for await (const part of answerOf(ctx, { ...request, messages }, signal)) await printer.take(part)
+        for await (const part of answerOf(ctx, asked, signal)) await printer.take(part)
       } catch (error) {
-        absent = atOnce && ctx.wait !== undefined && isAbsent(error)
+        absent = isOfAnotherTask(error) || (atOnce && ctx.wait !== undefined && isAbsent(error))
         throw error
       }
     })
