@@ -2,8 +2,10 @@ import { WebSocket } from 'ws'
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
 import { delay, systemClock } from '../api/clock.js'
+import { stateOf } from '../state/entries.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 import type { IncomingMessage } from 'node:http'
+import type { Entry } from '../state/entries.js'
 import type { Client } from './client.js'
 
 /** Longest wait for the first whole state, ms. */
@@ -25,9 +27,8 @@ export interface Replica {
 
 /**
  * Opens `/state/sync` with the client protocol of y-websocket and resolves when the first whole state has
- * arrived. The document holds one root array `entries` of `{key, val}`; of two entries with one key the later
- * one counts. `changed` is called after every change from then on. Throws CliError: 7 when nothing answers,
- * else by the answer.
+ * arrived. `kernel/state/entries.ts` says what the document holds. `changed` is called after every change
+ * from then on. Throws CliError: 7 when nothing answers, else by the answer.
  */
 export async function openReplica (
   { url, token }: Client, signal: AbortSignal, changed: () => void
@@ -39,7 +40,7 @@ export async function openReplica (
   const provider = new WebsocketProvider(`${url.replace(/^http/, 'ws')}/state`, 'sync', doc, {
     disableBc: true, connect: false, WebSocketPolyfill: socketWith(token, failure.reject, unreachable)
   })
-  const entries = doc.getArray<{ key: string, val: unknown }>('entries')
+  const entries = doc.getArray<Entry>('entries')
   const close = (): void => {
     provider.destroy()
     doc.destroy()
@@ -71,7 +72,7 @@ export async function openReplica (
     signal.removeEventListener('abort', stop)
   }
   entries.observe(changed)
-  return { over, close, current: () => new Map(entries.map(({ key, val }) => [key, val] as const)) }
+  return { over, close, current: () => new Map(Object.entries(stateOf(entries))) }
 }
 
 /** A promise that somebody may reject, and nobody has to wait for. */

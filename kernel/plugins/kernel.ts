@@ -146,7 +146,8 @@ function inspectionOf ({ options, config, started, commands, streams }: Booting)
 function mountOwn (kernel: Booting): void {
   const { app, options, capabilities, state, changes } = kernel
   const sync = createStateSync({
-    state: state.now, changed: changes.next, readings: namedBy(kernel, 'stateReadings'),
+    state: state.known, read: state.reader.read, changed: changes.next,
+    readings: namedBy(kernel, 'stateReadings'),
     clock: options.clock, log: kernel.log
   })
   app.addHook('preClose', async () => { sync.close() })

@@ -85,6 +85,18 @@ type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
 const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
   [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
 
+/** Readings that were looked at: each is an object of its own, and never changes. */
+const judged = new WeakMap<object, boolean>()
+
+function fits (key: keyof typeof readings, value: unknown): boolean {
+  const held = typeof value === 'object' && value !== null ? value : undefined
+  const known = held && judged.get(held)
+  if (known !== undefined) return known
+  const good = problemOf[key](value) === null
+  if (held !== undefined) judged.set(held, good)
+  return good
+}
+
 const NOBODY: Caller = { id: 'node', mode: 'direct', authorities: new Set() }
 
 export function createFacts (kernel: Assembly): Facts {
@@ -200,7 +212,7 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   const read = <T>(key: keyof typeof readings): T | null => {
     const reading = options.gossip.latest(installId, key)
     if (reading === undefined || options.clock.mono() - reading.atMs > READING_MS) return null
-    return problemOf[key](reading.value) === null ? reading.value as T : null
+    return fits(key, reading.value) ? reading.value as T : null
   }
   const seenAt = options.cluster.directory.seenAt(installId) ?? null
   return {

@@ -20,6 +20,8 @@ const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['rea
 export interface StateSource {
   /** What a caller sees of it now. */
   now (caller: Caller): Promise<Record<string, unknown>>
+  /** The same at once, with this machine's readings as they were last taken. */
+  known (caller: Caller): Record<string, unknown>
   /**
    * What a caller may see of an earlier one; its events are for operators only, as GET /events is. Throws
    * `plugin_disabled` where no history is kept, and what the history throws.
@@ -36,6 +38,8 @@ export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
   const facts = createFacts(kernel)
+  const whereabouts = namedBy(kernel, 'stateWhereabouts')
+  const redacted = new WeakMap<object, unknown>()
   const seenBy = (caller: Caller, nodes: readonly NodeFacts[]): Record<string, unknown> => {
     const { quorum, stale } = cluster.status()
     const { session } = cluster
@@ -44,11 +48,12 @@ export function createStateSource (kernel: Assembly): StateSource {
       log.error({ err, view: key }, 'a state view failed')
     })
     if (caller.authorities.has('operator')) return state
-    return redact(state, namedBy(kernel, 'stateWhereabouts')) as Record<string, unknown>
+    return redact(state, whereabouts, redacted) as Record<string, unknown>
   }
   let reading: Promise<Record<string, unknown>> | undefined
   return {
     now: async (caller) => seenBy(caller, await facts.all()),
+    known: (caller) => seenBy(caller, facts.known()),
     at: async (moment, caller) => await earlier(kernel, moment, caller),
     reader: {
       // Concurrent readers share one state.

@@ -1,9 +1,13 @@
+import { deepFreeze } from '../config/paths.js'
 import type { Caller } from '../api/plugin.js'
 import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
-/** A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. */
+/**
+ * A plugin's view of a `/state` key; `base` is what the kernel would have shown under it. A frozen value
+ * never changes, at any depth: it is not looked at again for those who follow.
+ */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
 /** What is known of one node; null where nothing is. */
@@ -81,12 +85,22 @@ function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null
   }))
 }
 
+/** The edges of links that were told once: a large cluster has many, and the state is put together often. */
+const made = new WeakMap<readonly LinkFact[], Record<string, object[]>>()
+
 function edges (links: readonly LinkFact[]): Record<string, object[]> {
-  return Object.fromEntries(links.map(({ nodeId, ipAddress, port, rttMs, bytesPerSecond }) => {
+  const known = made.get(links) ?? edgesOf(links)
+  made.set(links, known)
+  return known
+}
+
+function edgesOf (links: readonly LinkFact[]): Record<string, object[]> {
+  const all = links.map(({ nodeId, ipAddress, port, rttMs, bytesPerSecond }) => {
     const family = ipAddress.includes(':') ? 'ip6' : 'ip4'
     const sinkMultiaddr = { address: `/${family}/${ipAddress}/tcp/${port}`, ipAddress, port }
     return [nodeId, [{ sinkMultiaddr, session: true, rttMs, bytesPerSecond }]]
-  }))
+  })
+  return deepFreeze(Object.fromEntries(all) as Record<string, object[]>)
 }
 
 /** Adds the plugins' views. A view that throws leaves the kernel's value and is reported. */
@@ -101,10 +115,20 @@ export function withViews (
   return state
 }
 
-/** The value with the fields of these names nulled, at any depth. Pure. */
-export function redact (value: unknown, names: ReadonlySet<string>): unknown {
-  if (Array.isArray(value)) return value.map((one) => redact(one, names))
+/**
+ * The value with the fields of these names nulled, at any depth. What is frozen never changes, so what became
+ * of it is kept in `known`, and is the same object the next time.
+ */
+export function redact (
+  value: unknown, names: ReadonlySet<string>, known = new WeakMap<object, unknown>()
+): unknown {
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) =>
-    [key, names.has(key) ? null : redact(inner, names)]))
+  const before = known.get(value)
+  if (before !== undefined) return before
+  const next: unknown = Array.isArray(value)
+    ? value.map((one) => redact(one, names, known))
+    : Object.fromEntries(Object.entries(value).map(([key, inner]) =>
+        [key, names.has(key) ? null : redact(inner, names, known)]))
+  if (Object.isFrozen(value)) known.set(value, Object.freeze(next))
+  return next
 }

@@ -3,8 +3,11 @@ import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-protocols/sync'
 import { decodeStateVector, mergeUpdates } from 'yjs'
+import { delay } from '../api/clock.js'
+import { isObject } from '../api/schema.js'
 import { KvDoc } from '../cluster/documents/kv-doc.js'
 import { Budget } from '../cluster/links/limits.js'
+import { entriesOf, keyOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -18,8 +21,14 @@ const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
 const ALIVE_MS = 10_000
 /** A reader that leaves so many pings unanswered is gone. */
 const MOST_PINGS = 3
-/** Readings are written this often. */
+/** Readings are written this often, the times of links more rarely where there are many. */
 const READINGS_MS = 2000
+/** The times of links are so much of what a reader gets in a second, bytes. */
+const TIMES_PER_SECOND = 64 * 1024
+/** Longest pause after a change was written, ms: changes that come meanwhile are written together. */
+const MOST_PAUSE_MS = 40
+/** The pause is so many times what the writing took, so that it never takes a node's whole time. */
+const PAUSE = 4
 /** Messages of one reader: it asks once, and then tells every 15 s that it lives. */
 const MESSAGES = { perSecond: 20, burst: 100 }
 /** How long a reader has to answer that its connection closes. */
@@ -43,12 +52,15 @@ const FIRST_WRITER = 2 ** 40
 export const stateSyncRoute = {
   method: 'GET', url: '/state/sync', authority: 'read', stream: true,
   summary: 'The state as a read-only Yjs document (WebSocket, y-websocket protocol): a list `entries` of ' +
-    '{ key, val }, one for each key of /state.'
+    '{ key, val }, one for each key of /state; where that is an object, val is {} and each member has an ' +
+    'entry of its own, KEY/MEMBER.'
 } as const satisfies RouteDecl
 
 export interface StateSyncOptions {
-  /** What a caller sees of the cluster. */
-  state: (caller: Caller) => Promise<Record<string, unknown>>
+  /** What a caller sees of the cluster now. */
+  state: (caller: Caller) => Record<string, unknown>
+  /** Resolves when this machine has been read, so that `state` has its readings. */
+  read: () => Promise<unknown>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   /** Keys that change all the time: they are written now and then. */
@@ -77,18 +89,34 @@ export function createStateSync (options: StateSyncOptions): StateSync {
   }
 }
 
-interface Reader { budget: Budget, pings: number }
+/** `asked`: it has been sent what there was, and gets what changes. */
+interface Reader { budget: Budget, pings: number, asked: boolean }
+
+/** What was written last under a key. */
+interface Written {
+  /** The value it was made of. */
+  source: unknown
+  text: string
+  /** Of a part of the topology: the text without what is measured anew all the time. */
+  links: string | null
+  /** The writing in which it was met last. */
+  round: number
+}
 
 class Replica {
   readonly #options: StateSyncOptions
   readonly #caller: Caller
   readonly #readers = new Map<WebSocket, Reader>()
-  #kv = newDoc()
+  readonly #kv = new KvDoc(FIRST_WRITER + randomBytes(4).readUInt32BE(), true)
+  readonly #written = new Map<string, Written>()
+  #round = 0
+  /** Resolves when the state has been written that a new reader gets. */
+  #begun = Promise.resolve()
   #following: AbortController | undefined
   #quiet: (() => void)[] = []
-  #refreshing: Promise<void> | undefined
-  #next: Promise<void> | undefined
   #readingsAt = -Infinity
+  #timesAt = -Infinity
+  #timesBytes = 0
 
   constructor (options: StateSyncOptions, caller: Caller) {
     this.#options = options
@@ -97,7 +125,9 @@ class Replica {
 
   add (socket: WebSocket): void {
     const { perSecond, burst } = MESSAGES
-    const reader = { budget: new Budget(perSecond, burst, this.#options.clock.mono()), pings: 0 }
+    const reader: Reader = {
+      budget: new Budget(perSecond, burst, this.#options.clock.mono()), pings: 0, asked: false
+    }
     this.#readers.set(socket, reader)
     socket.on('close', () => {
       this.#readers.delete(socket)
@@ -108,7 +138,7 @@ class Replica {
     socket.on('message', (data: Buffer, binary: boolean) => {
       if (socket.readyState !== socket.OPEN) return
       if (reader.budget.take(1, this.#options.clock.mono()) > 0) this.#end(socket, 'ask less often')
-      else void this.#answer(socket, data, binary)
+      else void this.#answer(socket, reader, data, binary)
     })
     if (this.#following === undefined || this.#following.signal.aborted) this.#follow()
   }
@@ -120,7 +150,9 @@ class Replica {
   }
 
   /** The reader's question is answered; whatever it would write is not looked at. */
-  async #answer (socket: WebSocket, data: Buffer, binary: boolean): Promise<void> {
+  async #answer (
+    socket: WebSocket, reader: Reader, data: Buffer, binary: boolean
+  ): Promise<void> {
     try {
       if (!binary || data.byteLength > MOST_INCOMING) throw new Error('not a small binary message')
       const decoder = decoding.createDecoder(data)
@@ -128,7 +160,8 @@ class Replica {
       if (decoding.readVarUint(decoder) !== messageYjsSyncStep1) return
       const vector = decoding.readVarUint8Array(decoder)
       const had = decodeStateVector(vector)
-      await this.#refresh()
+      await this.#begun
+      reader.asked = true
       const old = [...had].filter(([id]) => id >= FIRST_WRITER && id !== this.#kv.writer)
       this.#send(socket, framed(messageYjsSyncStep2, withoutOld(old, this.#kv.state(vector))))
     } catch {
@@ -142,22 +175,29 @@ class Replica {
   }
 
   #follow (): void {
-    const { clock, log, changed } = this.#options
-    const failed = (err: unknown): void => { log.error({ err }, 'the replica of /state stopped') }
+    const { clock, log, changed, read } = this.#options
     this.#quiet = [
       clock.every(ALIVE_MS, () => { this.#ping() }),
-      clock.every(READINGS_MS, () => { this.#refresh().catch(failed) })
+      clock.every(READINGS_MS, () => { this.#refresh() })
     ]
     const following = new AbortController()
+    const { signal } = following
     this.#following = following
+    this.#begun = read().then(() => { this.#refresh() })
     const loop = async (): Promise<void> => {
-      while (!following.signal.aborted) {
-        const news = changed(following.signal)
-        await this.#refresh()
+      let news = changed(signal)
+      await this.#begun
+      for (;;) {
         await news
+        if (signal.aborted) return
+        news = changed(signal)
+        const began = clock.mono()
+        this.#refresh()
+        const tookMs = clock.mono() - began
+        if (tookMs > 0) await delay(clock, Math.min(MOST_PAUSE_MS, PAUSE * tookMs))
       }
     }
-    loop().catch(failed)
+    loop().catch((err: unknown) => { log.error({ err }, 'the replica of /state stopped') })
   }
 
   #ping (): void {
@@ -170,29 +210,16 @@ class Replica {
     }
   }
 
-  /** One at a time: who asks meanwhile shares the one that follows. */
-  #refresh (): Promise<void> {
-    if (this.#refreshing === undefined) {
-      this.#refreshing = this.#write().finally(() => { this.#refreshing = undefined })
-      return this.#refreshing
-    }
-    this.#next ??= this.#refreshing.catch(() => {}).then(() => {
-      this.#next = undefined
-      return this.#refresh()
-    })
-    return this.#next
-  }
-
   /** Writes what has changed, and tells everyone who follows. */
-  async #write (): Promise<void> {
-    const changes = this.#changes(await this.#options.state(this.#caller))
-    if (changes.size === 0) return
-    const first = this.#kv.live.size === 0
-    const update = this.#kv.write(changes)
-    if (update === null) return
-    this.#tell(update)
-    // A document that was just filled is large, not worn: a new one would not be smaller.
-    if (!first && this.#kv.worn()) this.#renew()
+  #refresh (): void {
+    const { state, log } = this.#options
+    try {
+      const changes = this.#changes(state(this.#caller))
+      const update = changes.size === 0 ? null : this.#kv.write(changes)
+      if (update !== null) this.#tell(update)
+    } catch (err) {
+      log.error({ err }, 'the replica of /state could not be written')
+    }
   }
 
   #changes (state: Record<string, unknown>): Map<string, unknown> {
@@ -200,26 +227,38 @@ class Replica {
     const now = clock.mono()
     const due = now - this.#readingsAt >= READINGS_MS
     if (due) this.#readingsAt = now
-    const shown = Object.entries(state).filter(([key]) => due || !readings.has(key))
-    return new Map(shown.flatMap(([key, value]): [string, unknown][] => {
-      const next = JSON.stringify(key === 'topology' ? withoutTimes(value) : value)
-      return next === JSON.stringify(this.#kv.live.get(key)) ? [] : [[key, JSON.parse(next)]]
-    }))
-  }
-
-  /** Too much has been written: the same in a new document, and the old one is taken away. */
-  #renew (): void {
-    const { writer, clock, live } = this.#kv
-    const next = newDoc()
-    const update = next.write(live)
-    this.#kv.destroy()
-    this.#kv = next
-    if (update !== null) this.#tell(withoutOld([[writer, clock]], update))
+    const timesDue = due && now - this.#timesAt >= this.#timesBytes / TIMES_PER_SECOND * 1000
+    if (timesDue) {
+      this.#timesAt = now
+      this.#timesBytes = 0
+    }
+    const changes = new Map<string, unknown>()
+    this.#round++
+    for (const { key, val } of entriesOf(state)) {
+      const written = this.#written.get(key)
+      const of = keyOf(key)
+      if (written !== undefined) written.round = this.#round
+      // What is frozen is the same as before if it is the same object.
+      if (written?.source === val && Object.isFrozen(val)) continue
+      if (written !== undefined && !due && readings.has(of)) continue
+      const links = of === 'topology' ? textOfLinks(val) : null
+      if (links !== null && links === written?.links && !timesDue) continue
+      const text = JSON.stringify(val)
+      if (links !== null) this.#timesBytes += text.length
+      if (text !== written?.text) changes.set(key, JSON.parse(text))
+      this.#written.set(key, { source: val, text, links, round: this.#round })
+    }
+    for (const [key, { round }] of this.#written) {
+      if (round === this.#round) continue
+      this.#written.delete(key)
+      changes.set(key, undefined)
+    }
+    return changes
   }
 
   #tell (update: Uint8Array): void {
     const message = framed(messageYjsUpdate, update)
-    for (const socket of this.#readers.keys()) this.#send(socket, message)
+    for (const [socket, { asked }] of this.#readers) if (asked) this.#send(socket, message)
   }
 
   #send (socket: WebSocket, message: Uint8Array): void {
@@ -234,8 +273,6 @@ class Replica {
     this.#options.clock.after(CLOSE_MS, () => { socket.terminate() })
   }
 }
-
-const newDoc = (): KvDoc => new KvDoc(FIRST_WRITER + randomBytes(4).readUInt32BE(), true)
 
 function framed (kind: number, update: Uint8Array): Uint8Array {
   const encoder = encoding.createEncoder()
@@ -256,8 +293,16 @@ function withoutOld (old: readonly (readonly [id: number, clock: number])[], upd
   return mergeUpdates([encoding.toUint8Array(encoder), update])
 }
 
-/** The topology without what is measured anew all the time. */
-function withoutTimes (topology: unknown): unknown {
-  return JSON.parse(JSON.stringify(topology, (key, value: unknown) =>
-    key === 'rttMs' || key === 'bytesPerSecond' ? undefined : value))
+/** The links of a node that never change, as text. */
+const texts = new WeakMap<object, string>()
+
+/** A part of the topology as text, without what is measured anew all the time. */
+function textOfLinks (part: unknown): string {
+  if (!isObject(part)) return JSON.stringify(part)
+  return Object.entries(part).map(([node, links]) => {
+    const held = isObject(links) && Object.isFrozen(links) ? links : undefined
+    const text = (held && texts.get(held)) ?? JSON.stringify(withoutTimes(links))
+    if (held !== undefined) texts.set(held, text)
+    return `${node} ${text}`
+  }).join('\n')
 }

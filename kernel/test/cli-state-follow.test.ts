@@ -8,11 +8,13 @@ import { WebSocketServer } from 'ws'
 import { Array as YArray, Doc } from 'yjs'
 import { changesBetween, describeChange } from '../cli/verbs/state.js'
 import { runCli } from '../cli/program.js'
+import { entriesOf, keyOf } from '../state/entries.js'
 import { cli } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
 import type { WebSocket } from 'ws'
+import type { Entry } from '../state/entries.js'
 
 t.test('what changed between two states', (t) => {
   const check = (before: object, after: object, expected: object): void => {
@@ -46,13 +48,13 @@ async function syncServer (t: Test, first: object): Promise<Sync> {
   const asked: Sync['asked'] = []
   let doc = new Doc()
   const fill = (entries: object): void => {
-    const list: YArray<{ key: string, val: unknown }> = doc.getArray('entries')
+    const list: YArray<Entry> = doc.getArray('entries')
     doc.transact(() => {
-      for (const [key, val] of Object.entries(entries)) {
-        const at = list.toArray().findIndex((entry) => entry.key === key)
-        if (at >= 0) list.delete(at)
-        if (val !== undefined) list.push([{ key, val }])
+      for (const old of Object.keys(entries)) {
+        const at = (): number => list.toArray().findIndex(({ key }) => keyOf(key) === old)
+        while (at() >= 0) list.delete(at())
       }
+      list.push([...entriesOf(entries as Record<string, unknown>)])
     })
   }
   const watch = (): void => {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
 import { isObject } from '../../api/schema.js'
+import { withoutTimes } from '../../state/entries.js'
 import { MOMENTS, readMoment } from '../text.js'
 import type { Replica } from '../replica.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -51,6 +52,7 @@ async function followState (ctx: VerbContext): Promise<never> {
   const show = (): void => {
     if (replica === undefined) return
     const now = new Map([...replica.current()].filter(([key]) => !readings.has(key)))
+    if (now.has('topology')) now.set('topology', withoutTimes(now.get('topology')))
     print(ctx, shown, now)
     shown = now
   }

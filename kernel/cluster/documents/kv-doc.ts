@@ -123,24 +123,26 @@ export class KvDoc {
 
   #transact (changes: Changes): void {
     this.#doc.transact(() => {
+      for (const { index, length } of this.#placesOf(changes)) this.#list.delete(index, length)
       const pushed: Pair[] = []
-      for (const [key, val] of changes) {
-        if (this.#live.has(key)) this.#list.delete(this.#indexOf(key))
-        // Out of the map at once: the indices of the keys behind it have moved.
-        this.#forget(key)
-        if (val !== undefined) pushed.push({ key, val })
-      }
+      for (const [key, val] of changes) if (val !== undefined) pushed.push({ key, val })
       if (pushed.length > 0) this.#list.push(pushed)
     })
   }
 
-  #indexOf (key: string): number {
-    let i = 0
-    for (const other of this.#live.keys()) {
-      if (other === key) return i
-      i++
+  /** Where the live ones of these keys are, neighbours together; the last first, so that none moves. */
+  #placesOf (keys: Changes): { index: number, length: number }[] {
+    const places: { index: number, length: number }[] = []
+    let index = 0
+    for (const key of this.#live.keys()) {
+      if (keys.has(key)) {
+        const last = places.at(-1)
+        if (last !== undefined && last.index + last.length === index) last.length++
+        else places.push({ index, length: 1 })
+      }
+      index++
     }
-    return -1
+    return places.reverse()
   }
 
   #forget (key: string): void {

@@ -1,0 +1,56 @@
+// How the state lies in its replica. Browsers read it with this file too: nothing of Node's is imported.
+import { isObject } from '../api/schema.js'
+
+/** One entry of the replica's list. */
+export interface Entry { readonly key: string, readonly val: unknown }
+
+/**
+ * The entries of a state. A key that is an object has `{ key: 'instances', val: {} }` and for each member
+ * `{ key: 'instances/ID', val }`, so that a change of one sends one; anything else is `{ key, val }`.
+ */
+export function * entriesOf (state: Readonly<Record<string, unknown>>): Iterable<Entry> {
+  for (const [key, val] of Object.entries(state)) {
+    if (val === undefined) continue
+    yield { key, val: isObject(val) ? {} : val }
+    if (!isObject(val)) continue
+    for (const [member, inner] of Object.entries(val)) {
+      if (inner !== undefined) yield { key: `${key}/${member}`, val: inner }
+    }
+  }
+}
+
+/** The key of the state that an entry belongs to. */
+export function keyOf (entry: string): string {
+  const slash = entry.indexOf('/')
+  return slash < 0 ? entry : entry.slice(0, slash)
+}
+
+/**
+ * Puts a state together from the entries of a replica; of two with one key the later one counts. Values are
+ * the entries' own: what has not changed is the same object.
+ */
+export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
+  const whole = new Map<string, unknown>()
+  const members = new Map<string, Map<string, unknown>>()
+  for (const { key, val } of entries) {
+    const of = keyOf(key)
+    if (of === key) {
+      whole.set(key, val)
+      continue
+    }
+    let group = members.get(of)
+    if (group === undefined) members.set(of, group = new Map())
+    group.set(key.slice(of.length + 1), val)
+  }
+  // No assignment: a member may be named __proto__.
+  for (const [key, val] of whole) {
+    if (isObject(val)) whole.set(key, Object.fromEntries([...Object.entries(val), ...members.get(key) ?? []]))
+  }
+  return Object.fromEntries(whole)
+}
+
+/** The topology without what is measured anew all the time. */
+export function withoutTimes (topology: unknown): unknown {
+  return JSON.parse(JSON.stringify(topology ?? null, (key, value: unknown) =>
+    key === 'rttMs' || key === 'bytesPerSecond' ? undefined : value))
+}
