@@ -45,7 +45,8 @@ export async function send (target: Target, path: string, options: CallOptions =
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
-      credentials: 'omit', cache: 'no-store'
+      // A redirect could take the token somewhere else.
+      credentials: 'omit', cache: 'no-store', redirect: 'error'
     })
   } catch (error) {
     if (signal?.aborted === true) throw error
@@ -73,7 +74,7 @@ async function failureOf (response: Response): Promise<ApiError> {
 }
 
 /** One server-sent event. */
-export interface ServerEvent { type: string, data: string, comment: string | null }
+export interface ServerEvent { type: string, data: string, id: string | null, comment: string | null }
 
 /** The events of a stream, comments included. Ends with the stream; throws when it breaks off. */
 export async function * serverEvents (response: Response): AsyncGenerator<ServerEvent> {
@@ -95,11 +96,13 @@ export async function * serverEvents (response: Response): AsyncGenerator<Server
 function eventOf (block: string): ServerEvent | null {
   let type = 'message'
   let comment: string | null = null
+  let id: string | null = null
   const data: string[] = []
   for (const line of block.split(/\r?\n/)) {
     if (line.startsWith(':')) comment = line.slice(1).trim()
+    else if (line.startsWith('id:')) id = line.slice(3).trim()
     else if (line.startsWith('event:')) type = line.slice(6).trim()
     else if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''))
   }
-  return data.length === 0 && comment === null ? null : { type, data: data.join('\n'), comment }
+  return data.length === 0 && comment === null ? null : { type, data: data.join('\n'), id, comment }
 }

@@ -7,6 +7,9 @@ export interface Page { title: string, component: ComponentType }
 
 export const pages: Record<string, Page> = {
   cluster: { title: 'Cluster', component: ClusterPage },
+  happened: {
+    title: 'What happened', component: lazy(async () => (await import('./happened/page.js')).HappenedPage)
+  },
   settings: {
     title: 'Settings', component: lazy(async () => (await import('./settings/page.js')).SettingsPage)
   },

@@ -1,0 +1,90 @@
+// What the steward answers, as it comes, and where its evidence is shown.
+
+export type Evidence =
+  | { kind: 'event', idx: number, at: string, name: string }
+  | { kind: 'trace', taskId: string }
+  | { kind: 'node', nodeId: string, name: string }
+  | { kind: 'error', reason: string }
+  | { kind: 'log', node: string, at: string }
+  | { kind: 'time', at: string }
+  | { kind: 'path', path: string }
+
+export interface Fact {
+  level: 'fail' | 'warn' | 'ok' | 'info', code: string, text: string, about: string[]
+  evidence: Evidence[], remedy: string | null
+}
+
+export interface Answer {
+  diagnosis: string, sure: boolean, facts: Fact[], evidence: Evidence[], remedies: string[], unknown: string[]
+  voice: string
+}
+
+export type TurnEvent =
+  | { type: 'call', tool: string, args: Record<string, unknown> }
+  | { type: 'text', text: string }
+  | { type: 'answer', answer: Answer }
+
+/** One question with what has come of its answer. */
+export interface Turn {
+  question: string, tools: readonly string[], text: string, answer: Answer | null, error: string | null
+}
+
+export const asked = (question: string): Turn =>
+  ({ question, tools: [], text: '', answer: null, error: null })
+
+/** The turn with one more event of the stream; an error body ends it. */
+export function withEvent (turn: Turn, data: string): Turn {
+  const event = JSON.parse(data) as TurnEvent | { error: { message: string } }
+  if ('error' in event) return { ...turn, error: event.error.message }
+  if (event.type === 'call') return { ...turn, tools: [...turn.tools, event.tool.replaceAll('_', ' ')] }
+  if (event.type === 'text') return { ...turn, text: turn.text + event.text }
+  return { ...turn, answer: event.answer }
+}
+
+/** What was said, as the next question takes it along. */
+export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant', text: string }[] {
+  return turns.filter(({ text }) => text !== '').slice(-20).flatMap(({ question, text }) =>
+    [{ role: 'user' as const, text: question }, { role: 'assistant' as const, text }])
+}
+
+interface Place { words: string, parts: string[] | null, query?: Record<string, string> }
+
+/** The words for a piece of evidence, and the parts of the address where it is shown; null where nowhere. */
+export function placeOf (one: Evidence): Place {
+  if (one.kind === 'event') {
+    return { words: `event ${one.idx}: ${one.name}`, parts: ['happened', 'events', String(one.idx)] }
+  }
+  if (one.kind === 'trace') {
+    return { words: `trace ${one.taskId.slice(0, 8)}`, parts: ['happened', 'traces', one.taskId] }
+  }
+  if (one.kind === 'node') return { words: `node ${one.name}`, parts: ['cluster', one.nodeId] }
+  if (one.kind === 'log') {
+    const query = { node: one.node, since: one.at, level: 'trace' }
+    return { words: `log of ${one.node}`, parts: ['happened', 'logs'], query }
+  }
+  if (one.kind === 'time') return { words: `the cluster at ${one.at}`, parts: ['happened', 'past', one.at] }
+  if (one.kind === 'error') return { words: `reason ${one.reason}`, parts: null }
+  const [path = ''] = one.path.split('?')
+  const trace = /^\/v1\/traces\/(?:cluster\/)?([\w-]+)$/.exec(path)?.[1]
+  const model = /^\/models\/(.+)\/availability$/.exec(path)?.[1]
+  return {
+    words: `GET ${one.path}`,
+    parts: trace !== undefined && trace !== 'cluster'
+      ? ['happened', 'traces', trace]
+      : model !== undefined ? ['models', model] : PLACES[path] ?? null
+  }
+}
+
+const PLACES: Readonly<Record<string, string[]>> = {
+  '/state': ['cluster'], '/events': ['happened', 'events'], '/v1/logs': ['happened', 'logs'],
+  '/v1/logs/cluster': ['happened', 'logs'], '/v1/traces': ['happened', 'traces'],
+  '/v1/traces/cluster': ['happened', 'traces'], '/metrics': ['happened', 'metrics'], '/config': ['settings'],
+  '/plugins': ['settings', 'plugins'], '/v1/tokens': ['settings', 'tokens'],
+  '/cluster/members': ['settings', 'members'], '/v1/models': ['models']
+}
+
+/** A sentence cut at its commands, which stand in backticks. */
+export function commandsIn (sentence: string): { text: string, command: boolean }[] {
+  return sentence.split('`').map((text, index) => ({ text, command: index % 2 === 1 }))
+    .filter(({ text }) => text !== '')
+}

@@ -1,0 +1,136 @@
+// The control events of the cluster as they come, with filters; older ones when asked for.
+import { useEffect, useState } from 'preact/hooks'
+import { signal } from '@preact/signals'
+import { ask } from '../link.js'
+import { linkTo, route } from '../route.js'
+import { Badge, Button, Copy, Empty, Section } from '../ui/parts.js'
+import { clock, count } from '../ui/text.js'
+import { fieldsOf, hasText, kindOf, kindWords, levelOf, olderFrom, summaryOf, withEvents } from './events.js'
+import { useFollow } from './follow.js'
+import { nameOf } from './names.js'
+import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
+import type { ControlEvent, EventsPage } from './events.js'
+
+/** Shown at first, before older ones are asked for. */
+const FIRST = 100
+/** Rows on the page at once. */
+const MOST = 1000
+/** Requests that one press of "Older" makes at most, where a filter leaves little of each answer. */
+const LOOKS = 10
+
+/** The kinds that have been seen, for the filter; kinds of third-party plugins appear as they come. */
+const kinds = signal<ReadonlySet<string>>(new Set())
+
+function learn (events: readonly ControlEvent[]): void {
+  const fresh = events.map(kindOf).filter((kind) => !kinds.value.has(kind))
+  if (fresh.length > 0) kinds.value = new Set([...kinds.value, ...fresh])
+}
+
+function filterOf (kinds: string, node: string): string {
+  const set = Object.entries({ kinds, node }).filter(([, value]) => value !== '')
+  return set.map(([key, value]) => `&${key}=${encodeURIComponent(value)}`).join('')
+}
+
+interface Older { events: ControlEvent[], end: boolean }
+
+/** Events before an index, newest window first, until some are found or there are none. */
+async function eventsBefore (before: number, filter: string): Promise<Older> {
+  let [until, firstIdx] = [before, 0]
+  for (let look = 0; look < LOOKS; look++) {
+    const since = olderFrom(until, firstIdx)
+    if (since === null) return { events: [], end: true }
+    const page = await ask<EventsPage>(`/events?since=${since}&limit=1000${filter}`)
+    firstIdx = page.firstIdx
+    const events = page.events.filter(({ idx }) => idx < until)
+    if (events.length > 0) return { events, end: olderFrom(since + 1, firstIdx) === null }
+    until = since + 1
+  }
+  return { events: [], end: false }
+}
+
+export function Events () {
+  const [, at] = route.value.parts
+  const [kind, setKind] = useState('')
+  const [node, setNode] = useState('')
+  const [text, setText] = useState('')
+  const [events, setEvents] = useState<readonly ControlEvent[]>([])
+  const [start, setStart] = useState(false)
+  const filter = filterOf(kind, node)
+  const first = at !== undefined && /^\d+$/.test(at) ? Number(at) : null
+  const from = first === null ? `limit=${FIRST}` : `since=${Math.max(0, first - 20)}`
+  useEffect(() => {
+    setEvents([])
+    setStart(false)
+  }, [filter, from])
+  const following = useFollow(`/events?follow=1&${from}${filter}`, (batch) => {
+    const more = batch.filter(({ type }) => type === 'message')
+      .map(({ data }) => JSON.parse(data) as ControlEvent)
+    learn(more)
+    setEvents((had) => withEvents(had, more, MOST))
+  })
+  const older = async (): Promise<void> => {
+    const found = await eventsBefore(events[0]?.idx ?? Number.MAX_SAFE_INTEGER, filter)
+    learn(found.events)
+    setEvents((had) => withEvents(found.events, had))
+    setStart(found.end)
+  }
+  const shown = events.filter((one) => hasText(one, text, nameOf)).reverse()
+  return (
+    <Section title="Events" aside={<Live following={following} />}>
+      <Refused following={following} what="The events" />
+      {following.status !== 'refused' && (
+        <>
+          <div class="filters">
+            <Filter
+              id="event-kind" label="Kind" all="all kinds" value={kind} onChange={setKind}
+              options={[...kinds.value].sort().map((one) => [one, kindWords(one)] as const)}
+            />
+            <NodeFilter id="event-node" value={node} onChange={setNode} />
+            <Search id="event-text" label="Text" value={text} onChange={setText} />
+          </div>
+          <p class="hint">{count(shown.length, 'event')} shown, the newest first.</p>
+          {shown.length === 0 && <Empty title="No such event is shown. Older ones may have it." />}
+          <ul class="rows" aria-label="Events">
+            {shown.map((one) => <EventRow key={one.id} one={one} sought={one.idx === first} />)}
+          </ul>
+          {start
+            ? <p class="hint">These are all that this node has.</p>
+            : <div class="inline"><Button onClick={older}>Older</Button></div>}
+        </>
+      )}
+    </Section>
+  )
+}
+
+function EventRow ({ one, sought }: { one: ControlEvent, sought: boolean }) {
+  const [opens, setOpens] = useState(false)
+  const kind = kindOf(one)
+  const { taskId, modelId, nodeId } = fieldsOf(one)
+  return (
+    <li class={sought ? 'row sought' : 'row'}>
+      <div class="when"><span>{clock(one.at)}</span> <span class="hint">{one.idx}</span></div>
+      <div class="grow">
+        <p class="row-title"><Badge level={levelOf(kind)}>{kindWords(kind)}</Badge></p>
+        <p class="hint">{summaryOf(one, nameOf)} · told by {nameOf(one.origin)}</p>
+        {opens && (
+          <>
+            <pre tabIndex={0} aria-label={`Event ${one.idx}`}>{JSON.stringify(one, null, 2)}</pre>
+            <p class="inline">
+              <Copy text={one.id} />
+              <a href={linkTo('happened', 'past', String(one.idx))}>The cluster at this moment</a>
+              {typeof taskId === 'string' && <a href={linkTo('happened', 'traces', taskId)}>Its trace</a>}
+              {typeof modelId === 'string' && <a href={linkTo('models', modelId)}>{modelId}</a>}
+              {typeof nodeId === 'string' && <a href={linkTo('cluster', nodeId)}>{nameOf(nodeId)}</a>}
+            </p>
+          </>
+        )}
+      </div>
+      <button
+        type="button" class="button quiet" aria-expanded={opens} aria-label={`Details of event ${one.idx}`}
+        onClick={() => { setOpens(!opens) }}
+      >
+        {opens ? 'Less' : 'More'}
+      </button>
+    </li>
+  )
+}

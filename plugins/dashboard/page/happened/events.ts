@@ -1,0 +1,80 @@
+// What an event of GET /events says, and which of them are shown.
+
+export interface ControlEvent {
+  idx: number, at: string, origin: string, id: string, event: Record<string, Record<string, unknown>>
+}
+
+export interface EventsPage {
+  firstIdx: number, nextIdx: number, events: ControlEvent[], mode: string, gaps?: [number, number][]
+}
+
+export const kindOf = ({ event }: ControlEvent): string => Object.keys(event)[0] ?? ''
+export const fieldsOf = (one: ControlEvent): Record<string, unknown> => one.event[kindOf(one)] ?? {}
+
+/** The kind in words: `RunnerStatusUpdated` is `Runner status updated`. */
+export function kindWords (kind: string): string {
+  const words = kind.replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase()
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+export type Level = 'ok' | 'warn' | 'error' | 'plain'
+
+/** How bad a kind of event is: what failed, what was lost, what came to be. */
+export function levelOf (kind: string): Level {
+  if (/Failed|Corrupt|Violation|FailureRecorded|Diverged/.test(kind)) return 'error'
+  if (/TimedOut|Removed|Waiting|Evicted|Gap|Refused|Unloaded/.test(kind)) return 'warn'
+  return /Created|Joined|Elected|Stored/.test(kind) ? 'ok' : 'plain'
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}$/
+
+/** A value in one line: a record such as a runner's status is its name, a long id its beginning. */
+function short (value: unknown): string {
+  if (Array.isArray(value)) return value.map(short).join(', ')
+  if (value !== null && typeof value === 'object') {
+    const keys = Object.keys(value)
+    return keys.length === 1 ? keys[0]! : JSON.stringify(value)
+  }
+  return typeof value === 'string' && UUID.test(value) ? value.slice(0, 8) : String(value)
+}
+
+/** Fields that say themselves what they are. */
+const BARE = ['modelId', 'nodeId', 'nodeIds', 'status', 'message', 'errorMessage']
+
+/** The fields of an event in one line, the most telling first, ids of nodes as names. */
+export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string): string {
+  const fields = Object.entries(fieldsOf(one))
+  const place = ([key]: [string, unknown]): number => BARE.includes(key) ? BARE.indexOf(key) : BARE.length
+  return fields.sort((a, b) => place(a) - place(b)).map(([key, value]) => {
+    const text = /nodeIds?$/i.test(key)
+      ? [value].flat().map((id) => nameOf(String(id))).join(', ')
+      : short(value)
+    return BARE.includes(key) ? text : `${kindWords(key).toLowerCase().replace(/ id$/, '')} ${text}`
+  }).join(' · ')
+}
+
+/** Adds events to those that are shown: each once, in order, at most `most` of the newest. */
+export function withEvents (
+  had: readonly ControlEvent[], more: readonly ControlEvent[], most = Infinity
+): ControlEvent[] {
+  const known = new Map(had.map((one) => [one.id, one]))
+  // After the log's tail was replaced by another master's, an event has another index: the later one counts.
+  for (const one of more) known.set(one.id, one)
+  return [...known.values()].sort((a, b) => a.idx - b.idx).slice(-Math.min(most, known.size))
+}
+
+/** Whether a text is in an event: in its kind, its node or its fields. */
+export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: string) => string): boolean {
+  if (text.trim() === '') return true
+  const all = `${kindOf(one)} ${kindWords(kindOf(one))} ${nameOf(one.origin)} ${summaryOf(one, nameOf)} ` +
+    JSON.stringify(one.event)
+  return all.toLowerCase().includes(text.trim().toLowerCase())
+}
+
+/** Indices that one request for older events looks through at most. */
+const WINDOW = 1000
+
+/** Where to ask for what was before an index; null when there is nothing older. */
+export function olderFrom (before: number, firstIdx: number): number | null {
+  return before <= firstIdx ? null : Math.max(firstIdx - 1, before - 1 - WINDOW)
+}

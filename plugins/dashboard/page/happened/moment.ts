@@ -1,0 +1,70 @@
+// A past state, as far as it is recorded: the last snapshot before the moment, with what events say since.
+import { emptyState } from '../state.js'
+import type { ControlEvent } from './events.js'
+import type { InstanceBody, Shard, State, Tagged } from '../state.js'
+
+/** The answer of GET /state?at=. */
+export interface PastAnswer {
+  at: number | string
+  snapshot: { idx: number, at: string, stale: boolean, omitted: string[] }
+  state: Partial<State>
+  derived: {
+    idx: number, session: { sessionId: string, masterNodeId: string } | null, members: string[]
+    instances: Record<string, { modelId: string, nodeIds: string[] }>
+  }
+  events: ControlEvent[]
+  more: boolean
+}
+
+/** The moment an answer is about. */
+export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: number, at: string } {
+  return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
+}
+
+/** The whole state at the moment: readings are those of the snapshot, the rest is up to date. */
+export function pastState (answer: PastAnswer): State {
+  const { derived, events } = answer
+  const state: State = { ...emptyState, ...answer.state }
+  const runners = { ...state.runners }
+  let { tracingEnabled } = state
+  for (const { event } of events) {
+    const status = event['RunnerStatusUpdated']
+    if (status !== undefined) runners[String(status['runnerId'])] = status['status'] as never
+    const tracing = event['TracingStateChanged']
+    if (tracing !== undefined) tracingEnabled = tracing['enabled'] === true
+  }
+  return {
+    ...state, runners, tracingEnabled,
+    sessionId: derived.session?.sessionId ?? state.sessionId,
+    masterNodeId: derived.session?.masterNodeId ?? state.masterNodeId,
+    lastEventAppliedIdx: derived.idx,
+    instances: Object.fromEntries(Object.entries(derived.instances)
+      .map(([id, one]) => [id, state.instances[id] ?? instanceOf(id, one, events)])),
+    topology: { ...state.topology, nodes: derived.members }
+  }
+}
+
+const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as unknown as Shard
+
+/** One that was placed after the snapshot: its model, its nodes, and the runners that were heard of. */
+function instanceOf (
+  instanceId: string, { modelId, nodeIds }: { modelId: string, nodeIds: string[] },
+  events: readonly ControlEvent[]
+): Tagged<InstanceBody> {
+  const updates = events.flatMap(({ event, origin }) => {
+    const update = event['RunnerStatusUpdated']
+    return update?.['instanceId'] === instanceId ? [{ runnerId: String(update['runnerId']), origin }] : []
+  })
+  return {
+    Instance: {
+      instanceId, contextTokenLimit: 0, systemRole: null, engine: '',
+      shardAssignments: {
+        modelId, runnerToShard: Object.fromEntries(updates.map(({ runnerId }) => [runnerId, NO_CARD])),
+        nodeToRunner: {
+          ...Object.fromEntries(nodeIds.map((id) => [id, ''])),
+          ...Object.fromEntries(updates.map(({ runnerId, origin }) => [origin, runnerId]))
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,36 @@
+// What happened: events, requests, logs, figures, earlier moments, and a question about any of it.
+import { linkTo, route } from '../route.js'
+import { Ask } from './ask.js'
+import { Events } from './events-view.js'
+import { Logs } from './logs.js'
+import { Metrics } from './metrics-view.js'
+import { Past } from './past.js'
+import { Traces } from './traces.js'
+import type { ComponentType } from 'preact'
+
+const TABS: Record<string, { title: string, component: ComponentType }> = {
+  events: { title: 'Events', component: Events },
+  traces: { title: 'Traces', component: Traces },
+  logs: { title: 'Logs', component: Logs },
+  metrics: { title: 'Metrics', component: Metrics },
+  past: { title: 'Earlier', component: Past },
+  ask: { title: 'Ask', component: Ask }
+}
+
+export function HappenedPage () {
+  const [name = 'events'] = route.value.parts
+  const known = name in TABS ? name : 'events'
+  const { component: Shown } = TABS[known]!
+  return (
+    <>
+      <nav class="tabs" aria-label="What happened">
+        {Object.entries(TABS).map(([to, { title }]) => (
+          <a key={to} href={linkTo('happened', to)} aria-current={to === known ? 'page' : undefined}>
+            {title}
+          </a>
+        ))}
+      </nav>
+      <Shown />
+    </>
+  )
+}

@@ -1,0 +1,198 @@
+// Earlier moments of the cluster: the whole page at one of them, and what is different between two.
+import { useEffect, useState } from 'preact/hooks'
+import { batch } from '@preact/signals'
+import { ApiError } from '../api.js'
+import { ask, latest, past } from '../link.js'
+import { linkTo, route } from '../route.js'
+import { Badge, Button, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { clock, count } from '../ui/text.js'
+import { differenceOf } from './difference.js'
+import { kindOf, kindWords, summaryOf } from './events.js'
+import { momentOf, pastState } from './moment.js'
+import { nameOf } from './names.js'
+import type { Change } from './difference.js'
+import type { PastAnswer } from './moment.js'
+
+/** How long the slider rests before the node is asked, ms. */
+const REST_MS = 150
+
+interface Range { first: number, last: number }
+
+/** The indices of events at which a state is recorded. */
+async function rangeOf (signal: AbortSignal): Promise<Range> {
+  const last = Math.max(1, latest.value.lastEventAppliedIdx)
+  try {
+    await ask('/state?at=0', { signal })
+    return { first: 0, last }
+  } catch (error) {
+    const oldest = error instanceof ApiError ? error.details['oldest'] as { idx: number } | null : null
+    if (oldest === null || oldest === undefined) throw error
+    return { first: oldest.idx, last: Math.max(last, oldest.idx) }
+  }
+}
+
+/** The state at an index or a time; null while it is asked for. */
+function useMoment (at: string | null): ReturnType<typeof useLoaded<PastAnswer | null>> {
+  const [rested, setRested] = useState(at)
+  useEffect(() => {
+    const timer = setTimeout(() => { setRested(at) }, REST_MS)
+    return () => { clearTimeout(timer) }
+  }, [at])
+  return useLoaded(async (signal) => rested === null
+    ? null
+    : await ask<PastAnswer>(`/state?at=${encodeURIComponent(rested)}`, { signal }), [rested])
+}
+
+export function Past () {
+  const { value: range, error, again } = useLoaded(rangeOf, [])
+  const [, named] = route.value.parts
+  if (error !== null) return <Section title="Earlier"><Trouble error={error} again={again} /></Section>
+  if (range === null) return <p class="waiting">Loading…</p>
+  return <Moments key={named} range={range} named={named ?? null} />
+}
+
+function Moments ({ range, named }: { range: Range, named: string | null }) {
+  const last = Math.max(range.last, latest.value.lastEventAppliedIdx)
+  const [from, setFrom] = useState<string>(named ?? String(last))
+  const [until, setUntil] = useState<string | null>(null)
+  const one = useMoment(from)
+  const other = useMoment(until)
+  const at = one.value === null ? null : momentOf(one.value)
+  const whole = (): void => {
+    if (one.value === null || at === null) return
+    const shown = pastState(one.value)
+    batch(() => { past.value = { at: `${clock(at.at)} (event ${at.idx})`, state: shown } })
+  }
+  const then = one.value === null ? null : pastState(one.value)
+  const later = until === null ? latest.value : other.value === null ? null : pastState(other.value)
+  return (
+    <>
+      <Section
+        title="A moment"
+        aside={(
+          <Button kind="main" onClick={whole} disabled={one.value === null}>Show the page as it was</Button>
+        )}
+      >
+        <Slider id="past-from" label="Moment" range={{ ...range, last }} value={from} onChange={setFrom} />
+        {one.error !== null && <Trouble error={one.error} again={one.again} />}
+        {one.value !== null && at !== null && <MomentFacts answer={one.value} />}
+      </Section>
+      <Section title="What is different">
+        <div class="inline">
+          <label>
+            <input
+              type="checkbox" checked={until === null}
+              onChange={({ currentTarget }) => { setUntil(currentTarget.checked ? null : String(last)) }}
+            />
+            {' '}compared with now
+          </label>
+        </div>
+        {until !== null && (
+          <Slider
+            id="past-until" label="Compared with" range={{ ...range, last }} value={until} onChange={setUntil}
+          />
+        )}
+        {other.error !== null && until !== null && <Trouble error={other.error} again={other.again} />}
+        {then !== null && later !== null && <Changes list={differenceOf(then, later)} />}
+      </Section>
+    </>
+  )
+}
+
+interface SliderProps {
+  id: string, label: string, range: Range, value: string, onChange: (value: string) => void
+}
+
+/** A moment by the index of an event, or by the clock. */
+function Slider ({ id, label, range, value, onChange }: SliderProps) {
+  const idx = /^\d+$/.test(value) ? Number(value) : range.last
+  const step = (by: number): void => {
+    onChange(String(Math.min(range.last, Math.max(range.first, idx + by))))
+  }
+  return (
+    <div class="moment">
+      <label for={id}>
+        {label}: {/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}
+      </label>
+      <input
+        id={id} type="range" min={range.first} max={range.last} value={idx}
+        onInput={({ currentTarget }) => { onChange(currentTarget.value) }}
+      />
+      <div class="inline">
+        <Button onClick={() => { step(-1) }} disabled={idx <= range.first}>One event back</Button>
+        <Button onClick={() => { step(1) }} disabled={idx >= range.last}>One event on</Button>
+        <label for={`${id}-time`}>or at</label>
+        <input
+          id={`${id}-time`} class="time" type="datetime-local" step="1"
+          onChange={({ currentTarget }) => {
+            const time = new Date(currentTarget.value)
+            if (!Number.isNaN(time.getTime())) onChange(time.toISOString())
+          }}
+        />
+      </div>
+    </div>
+  )
+}
+
+/** Events of the moment that are listed. */
+const LISTED = 5
+
+function MomentFacts ({ answer }: { answer: PastAnswer }) {
+  const { snapshot, events } = answer
+  const { idx, at } = momentOf(answer)
+  const { instances, topology, masterNodeId } = pastState(answer)
+  return (
+    <>
+      <dl class="facts">
+        <div><dt>Time</dt><dd>{clock(at)}</dd></div>
+        <div>
+          <dt>Event</dt><dd><a href={linkTo('happened', 'events', String(idx))}>{idx}</a></dd>
+        </div>
+        <div><dt>Nodes</dt><dd>{topology.nodes.map(nameOf).join(', ') || 'none'}</dd></div>
+        <div><dt>Master</dt><dd>{masterNodeId === null ? 'none' : nameOf(masterNodeId)}</dd></div>
+        <div><dt>Instances</dt><dd>{Object.keys(instances).length}</dd></div>
+        <div><dt>Readings of</dt><dd>{clock(snapshot.at)}</dd></div>
+      </dl>
+      {snapshot.omitted.length > 0 && (
+        <p class="hint">Too large to be recorded, so not shown: {snapshot.omitted.join(', ')}.</p>
+      )}
+      {snapshot.stale && <p class="hint">The node knew no master then: it is its own view.</p>}
+      {events.length > 0 && (
+        <ul class="rows" aria-label="The last events before it">
+          {events.slice(-LISTED).reverse().map((one) => (
+            <li key={one.id} class="row">
+              <div class="when">{clock(one.at)} <span class="hint">{one.idx}</span></div>
+              <div class="grow">
+                <p>{kindWords(kindOf(one))}</p><p class="hint">{summaryOf(one, nameOf)}</p>
+              </div>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  )
+}
+
+const LEVELS = { appeared: 'ok', went: 'error', changed: 'warn' } as const
+
+function Changes ({ list }: { list: readonly Change[] }) {
+  if (list.length === 0) return <Empty title="Nothing is different, readings aside." />
+  return (
+    <>
+      <p class="hint">{count(list.length, 'difference')}.</p>
+      <ul class="rows" aria-label="Differences">
+        {list.map(({ kind, what, id, name, details }) => (
+          <li key={`${what} ${id}`} class="row">
+            <Badge level={LEVELS[kind]}>{kind}</Badge>
+            <div class="grow">
+              <p class="row-title">{what === 'cluster' ? name : `${what} ${name}`}</p>
+              {details.map(({ field, before, after }) => (
+                <p key={field} class="hint">{field}: {before} → {after}</p>
+              ))}
+            </div>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
