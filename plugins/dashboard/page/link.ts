@@ -64,6 +64,7 @@ export function connect (): void {
       batch(() => {
         if (status.value !== 'live') arrived(at)
         latest.value = next
+        remember(next)
         arrivals.value++
       })
     },
@@ -71,11 +72,20 @@ export function connect (): void {
   })
 }
 
+/** Addresses by install id: what was once shown is not forgotten where they are not shown. */
+const addresses = new Map<string, string>()
+
+function remember ({ nodeIdentities }: State): void {
+  for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) {
+    if (apiUrl === null || !URL.canParse(apiUrl)) continue
+    addresses.set(nodeInstallId, new URL(apiUrl).origin)
+  }
+}
+
 function arrived (at: string): void {
   attempts = 0
   tried = new Set([at])
   status.value = 'live'
-  asking.value = null
 }
 
 async function lost (at: string): Promise<void> {
@@ -112,8 +122,8 @@ function goOn (): boolean {
   const here = origin.value
   tried.add(here)
   const others = nodesOf(last).flatMap(({ live, name, identity }) => {
-    const url = identity?.apiUrl
-    return live && typeof url === 'string' && URL.canParse(url) ? [{ origin: new URL(url).origin, name }] : []
+    const to = addresses.get(identity?.nodeInstallId ?? '')
+    return live && to !== undefined ? [{ origin: to, name }] : []
   })
   const next = others.find((one) => !tried.has(one.origin))
   if (next === undefined) {
@@ -127,7 +137,7 @@ function goOn (): boolean {
 }
 
 const nameAt = (state: State, at: string): string =>
-  nodesOf(state).find(({ identity }) => identity?.apiUrl?.startsWith(at) === true)?.name ?? at
+  nodesOf(state).find(({ identity }) => addresses.get(identity?.nodeInstallId ?? '') === at)?.name ?? at
 
 function moveTo (to: string, why: string): void {
   attempts = 0

@@ -73,7 +73,8 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
   const { identity, system, memory, disk } = node
   const accelerator = system?.accelerator ?? null
   const facts: [string, string | null | undefined][] = [
-    ['Machine', identity?.chipId], ['System', identity?.osVersion], ['svc', identity?.svcVersion],
+    ['Address', identity?.apiUrl], ['Machine', identity?.chipId],
+    ['System', identity?.osVersion], ['svc', identity?.svcVersion],
     ['Backends', node.backends.join(', ')],
     ['Processor', system?.pcpuUsage == null ? null : percent(system.pcpuUsage)],
     ['Temperature', system?.temp == null ? null : `${Math.round(system.temp)} °C`],

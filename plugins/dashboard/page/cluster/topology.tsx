@@ -129,19 +129,25 @@ const NodeMark = memo(function NodeMark (props: NodeMarkProps) {
     accelerator === null ? '' : `accelerator memory ${percent(accelerator)}`, `${running} running`
   ].filter((word) => word !== '').join(', ')
   return (
-    <a href={linkTo('cluster', id)} class={`mark ${level}${master ? ' master' : ''}`} aria-label={about}>
-      <title>{about}</title>
-      <circle cx={x} cy={y} r={size} class="disc" />
-      <Ring x={x} y={y} radius={size} ratio={memory} kind="memory" />
-      {accelerator !== null && <Ring x={x} y={y} radius={size - 8} ratio={accelerator} kind="accelerator" />}
-      <text x={x} y={y + 5} text-anchor="middle" class="running">{running > 0 ? running : ''}</text>
-      {master && <text x={x} y={y - size - 6} text-anchor="middle" class="crown">master</text>}
-      {props.named && (
-        <text x={x} y={y + size + 18} text-anchor="middle" class="name">
-          {shorten(name, size < 30 ? 10 : 22)}
-        </text>
-      )}
-    </a>
+    <g class={`mark ${level}${master ? ' master' : ''}`}>
+      <a href={linkTo('cluster', id)} aria-label={about}>
+        <title>{about}</title>
+        <circle cx={x} cy={y} r={size} class="disc" />
+        <Ring x={x} y={y} radius={size} ratio={memory} kind="memory" />
+        {accelerator !== null && (
+          <Ring x={x} y={y} radius={size - 8} ratio={accelerator} kind="accelerator" />
+        )}
+      </a>
+      <g aria-hidden="true">
+        <text x={x} y={y + 5} text-anchor="middle" class="running">{running > 0 ? running : ''}</text>
+        {master && <text x={x} y={y - size - 6} text-anchor="middle" class="crown">master</text>}
+        {props.named && (
+          <text x={x} y={y + size + 18} text-anchor="middle" class="name">
+            {shorten(name, size < 30 ? 10 : 22)}
+          </text>
+        )}
+      </g>
+    </g>
   )
 })
 

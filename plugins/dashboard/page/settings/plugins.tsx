@@ -32,7 +32,7 @@ export function Plugins () {
               {plugin.why !== null && <p class="hint">{plugin.why}</p>}
             </div>
             <Button
-              label={`Switch ${plugin.name} ${plugin.enabled ? 'off' : 'on'}`}
+              label={`Switch ${plugin.enabled ? 'off' : 'on'} ${plugin.name}`}
               onClick={async () => { await change(plugin, !plugin.enabled) }}
             >
               {plugin.enabled ? 'Switch off' : 'Switch on'}

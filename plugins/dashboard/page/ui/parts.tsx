@@ -79,11 +79,11 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
   }
   return (
     <button
-      type="button" class="copy" title={`Copy ${text}`} aria-label={`Copy ${shown ?? text}`}
+      type="button" class="copy" title={`Copy ${text}`}
       onClick={() => { copy().catch(failed) }}
     >
       <code>{shown ?? text}</code>
-      <span class="copy-word" aria-hidden="true">{copied ? 'copied' : 'copy'}</span>
+      {' '}<span class="copy-word">{copied ? 'copied' : 'copy'}</span>
     </button>
   )
 }

@@ -1,0 +1,65 @@
+// Every page can be used by everybody: WCAG AA by axe, the keyboard alone, 360 and 1,600 px, light and dark.
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import t from 'tap'
+import { startNode } from '../node/kit.js'
+import { openBrowser, openPage, skip } from './kit.js'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
+
+interface Violation { id: string, help: string, nodes: { html: string, failureSummary: string }[] }
+
+/** Parts of the page that the menu names, and what lies behind them. */
+const parts = (nodeId: string, menu: readonly string[]): string[] => [
+  ...menu, `cluster/${nodeId}`, 'settings/plugins', 'settings/tokens', 'settings/members',
+  'models/svc%2Fguide', 'playground/chat', 'playground/speech', 'nothing'
+]
+
+t.test('axe finds nothing, and nothing is wider than the screen', { skip }, async (t) => {
+  const node = await startNode(t)
+  const browser = await openBrowser(t)
+  for (const [width, colours] of [[360, 'light'], [1600, 'dark'], [1280, 'light']] as const) {
+    const { page, problems, go } = await openPage(t, browser, node, { token: node.token, width, colours })
+    const menu = await page.locator('header nav a').evaluateAll((links) =>
+      links.map((link) => link.getAttribute('href')!.slice(2)))
+    t.ok(menu.length > 1, `${menu.length} pages`)
+    for (const part of parts(node.nodeId, menu)) {
+      await go(part)
+      await page.locator('main').getByText(/\w/).first().waitFor()
+      await page.locator('.waiting').waitFor({ state: 'detached' })
+      await page.evaluate(axe)
+      const run = `axe.run(document, { runOnly: ${JSON.stringify(RULES)} }).then((r) => r.violations)`
+      const found = await page.evaluate(run) as Violation[]
+      const told = found.flatMap(({ id, help, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
+      t.same(told, [], `${part} at ${width} px, ${colours}`)
+      const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
+      t.ok(Number(wide) <= 0, `${part} at ${width} px is ${String(wide)} px too wide`)
+    }
+    t.same(problems, [])
+  }
+})
+
+t.test('everything is reached with the keyboard, and a dialog gives the focus back', { skip }, async (t) => {
+  const node = await startNode(t)
+  const browser = await openBrowser(t)
+  const { page, problems } = await openPage(t, browser, node)
+  await page.getByRole('list', { name: 'Instances' }).getByText('ready').first().waitFor()
+  const focused = async (): Promise<string> => String(await page.evaluate(
+    'document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent'))
+  const seen: string[] = []
+  for (let i = 0; i < 60 && !seen.includes('Stop svc/guide'); i++) {
+    await page.keyboard.press('Tab')
+    seen.push(await focused())
+  }
+  t.equal(seen[0], 'To the content', 'the way past the menu comes first')
+  for (const name of ['Cluster', 'Settings', 'Connect a machine', 'Stop svc/guide']) {
+    t.ok(seen.includes(name), name)
+  }
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog', { name: 'Stop svc/guide?' }).waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  t.equal(await focused(), 'Stop svc/guide')
+  t.same(problems, [])
+})

@@ -1,0 +1,101 @@
+// The page against three real nodes: two browsers, a node that dies under it, a slow link, hostile names.
+import t from 'tap'
+import { faultsConfig, startNode, until } from '../node/kit.js'
+import { startCluster } from '../node/cluster-kit.js'
+import { ask } from '../node/http.js'
+import { openBrowser, openPage, skip } from './kit.js'
+
+const HOSTILE = '<img src=x onerror="window.pwned=1">'
+
+t.test('what one browser does at one node, another sees at another node', { skip }, async (t) => {
+  const cluster = await startCluster(t, { config: faultsConfig() })
+  const [a, b] = cluster.members.map(({ node }) => node)
+  const browser = await openBrowser(t)
+  const one = await openPage(t, browser, a!, { token: a!.token })
+  const two = await openPage(t, browser, b!)
+  const shown = ({ page }: typeof one) => page.getByRole('list', { name: 'Instances' })
+    .getByRole('link', { name: 'test/ok' })
+  await Promise.all([shown(one).waitFor(), shown(two).waitFor()])
+  await one.page.getByRole('button', { name: 'Stop test/ok' }).click()
+  await one.page.getByRole('button', { name: 'Stop it' }).click()
+  await shown(two).waitFor({ state: 'detached' })
+  await ask(b!, '/place_instance', { body: { model_id: 'test/ok' } })
+  await Promise.all([shown(one).waitFor(), shown(two).waitFor()])
+  t.same([...one.problems, ...two.problems], [])
+})
+
+t.test('the page goes on at another node when its own dies, and asks before the token goes there', { skip },
+  async (t) => {
+    const cluster = await startCluster(t)
+    const [first, second] = cluster.members
+    const browser = await openBrowser(t)
+    const { page, problems, go } = await openPage(t, browser, first!.node, { token: first!.node.token })
+    const sent: string[] = []
+    page.on('request', (request) => {
+      const credential = JSON.stringify(request.headers())
+      if (credential.includes(first!.node.token)) sent.push(new URL(request.url()).origin)
+    })
+    page.on('websocket', (socket) => {
+      t.notOk(socket.url().includes(first!.node.token), 'the token is in no address')
+    })
+    // Addresses are shown to who has the token: the page knows where else it may go.
+    await go(`cluster/${cluster.members[2]!.node.nodeId}`)
+    await page.getByText(cluster.members[2]!.node.url).waitFor()
+    await first!.kill()
+    await page.getByText(/n1 does not answer. This page goes on at n[23]\./).waitFor()
+    await page.getByText(/Your token was not sent to n[23]/).waitFor()
+    await page.getByText(/^at n[23]$/).waitFor()
+    t.ok(sent.every((origin) => origin === first!.node.url), 'the token went to its own node only')
+    // It is live there: what happens now is shown.
+    await page.getByRole('button', { name: 'No', exact: true }).click()
+    await second!.kill()
+    await page.getByText('at n3', { exact: true }).waitFor()
+    t.ok(sent.every((origin) => origin === first!.node.url), 'nor to the next one')
+    t.same(problems, [])
+  })
+
+t.test('a reader without the addresses waits for its own node', { skip }, async (t) => {
+  const cluster = await startCluster(t, { nodes: 2 })
+  const [first] = cluster.members
+  const browser = await openBrowser(t)
+  const { page, problems } = await openPage(t, browser, first!.node)
+  await first!.kill()
+  await page.getByText(/does not answer; what is shown may be old/).waitFor()
+  t.equal(await page.locator('.pulse .badge').textContent(), 'not connected')
+  await first!.start()
+  await page.getByText(/does not answer; what is shown may be old/).waitFor({ state: 'detached' })
+  await page.getByText('2 nodes').waitFor()
+  t.same(problems, [])
+})
+
+t.test('names of nodes and models are text, whatever they hold', { skip }, async (t) => {
+  const node = await startNode(t, { config: faultsConfig({ name: HOSTILE }) })
+  const browser = await openBrowser(t)
+  const { page, problems, go } = await openPage(t, browser, node, { token: node.token })
+  for (const part of ['cluster', `cluster/${node.nodeId}`, 'settings/members']) {
+    await go(part)
+    await until('the name', async () => (await page.content()).includes('&lt;img src=x'))
+  }
+  t.equal(await page.evaluate('window.pwned'), undefined)
+  t.equal(await page.locator('img[src=x]').count(), 0)
+  t.same(problems, [])
+})
+
+t.test('over a slow link the page comes, and follows', { skip }, async (t) => {
+  const cluster = await startCluster(t, { nodes: 1, config: faultsConfig() })
+  const [{ node }] = cluster.members as [typeof cluster.members[0]]
+  const browser = await openBrowser(t)
+  const context = await browser.newContext()
+  t.teardown(async () => { await context.close() })
+  const page = await context.newPage()
+  const cdp = await context.newCDPSession(page)
+  await cdp.send('Network.emulateNetworkConditions', {
+    offline: false, latency: 400, downloadThroughput: 40_000, uploadThroughput: 20_000
+  })
+  await page.goto(node.url, { timeout: 60_000 })
+  const link = page.getByRole('list', { name: 'Instances' }).getByRole('link', { name: 'test/ok' })
+  await link.waitFor({ timeout: 60_000 })
+  const { instances } = (await ask(node, '/state')).json as { instances: Record<string, object> }
+  await ask(node, `/instance/${Object.keys(instances)[0]!}`, { method: 'DELETE' })
+  await link.waitFor({ state: 'detached', timeout: 60_000 })
+})
