@@ -12,7 +12,7 @@ export const errors = {
     '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
     '`svc config set model_store.store_path FOLDER` on one node, then restart it.'),
   store_unreachable: retry(503, 'The store host cannot be reached.',
-    'Bring it back; `svc nodes` shows which node is lost.', 5),
+    'Start the node that has it with `svc up` there; `svc nodes` shows which node is lost.', 5),
   model_not_found: final(404, 'No such model is in the store.',
     '`svc ls` lists the models; `svc pull MODEL` brings one.'),
   download_not_found: final(404, 'No such download is known.', '`svc downloads` lists them.'),

@@ -84,7 +84,8 @@ const downloads = {
 
 const download = {
   method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
-  summary: 'Starts a download into the store, or goes on with one that was paused or cancelled.',
+  summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without a ' +
+    'store the node that is asked becomes it (operator only).',
   params: modelParam,
   body: {
     type: 'object', additionalProperties: false,
@@ -96,11 +97,7 @@ const download = {
       },
       revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
       allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
-      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' },
-      make_store: {
-        type: 'boolean',
-        description: 'true: where the cluster has no store, the node that is asked becomes it (operator only)'
-      }
+      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
     }
   },
   reply: {
@@ -353,7 +350,7 @@ const add = {
     properties: { card: { type: 'object' }, source: modelId }
   },
   reply: { type: 'object', required: ['model_id', 'card'] },
-  errors: ['invalid_request', 'card_exists', ...storeErrors]
+  errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
 } as const satisfies RouteDecl
 
 const removeCustom = {

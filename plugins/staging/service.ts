@@ -1,4 +1,5 @@
 import { defineService, kernelError } from '../../kernel/index.js'
+import { errors } from './declarations.js'
 import type { fetchModel } from './cli/fetch.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
@@ -36,6 +37,10 @@ export function virtualModel (modelId: string): SvcError {
   return kernelError('invalid_request', message,
     { param: 'model_id', remedy: `Ask it: \`svc run ${modelId} "is everything fine?"\`.` })
 }
+
+/** What to do about a store that is away, or that there is none: as the errors of those names say it. */
+export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
+  errors[reason].remedy
 
 /** Models on disk, for those that run them. */
 export interface Models {

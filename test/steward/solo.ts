@@ -146,9 +146,12 @@ const scenarios: Scenario<Solo>[] = [
     name: 'no store is configured',
     break: async (solo) => {
       await solo.with()
-      const answer = await ask(solo.host.node, '/store/models/acme/new/download', { body: {} })
+      const answer = await ask(solo.host.node, '/store/models/acme/new/stage', { body: {} })
       if (answer.status !== 503) throw new Error(`${answer.status} ${answer.text}`)
-      return fault(solo, ['why can I not pull acme/new?', 'svc pull says store_not_configured', 'no store??'],
+      const asks = [
+        'why can I not stage acme/new?', 'svc stage says store_not_configured', 'no store??'
+      ] as const
+      return fault(solo, asks,
         [{ codes: ['store_not_configured', 'no_store'], names: [], says: /store/i }], {
           mend: {
             command: /svc config set model_store\.store_path/,

@@ -10,6 +10,7 @@ import { modelOf, nodesOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
+import { storeRemedy } from '../../staging/service.js'
 import { whyModel } from './model-chain.js'
 import type { Link, ModelWhy } from './model-chain.js'
 import { partsOf } from './request-facts.js'
@@ -112,14 +113,11 @@ function storeFact (store: unknown, modelId: string): Fact[] {
   const more = { about: [modelId], evidence: [{ kind: 'path', path: '/store/health' }] } as const
   if (reason === 'store_unreachable') {
     return [fact('fail', reason, `${modelId} may be in the store, which cannot be reached.`,
-      { ...more, remedy: 'Start the node that has the store with `svc up` there; `svc nodes` shows it.' })]
+      { ...more, remedy: storeRemedy(reason) })]
   }
   return reason !== 'store_not_configured' ? [] : [fact('warn', reason,
-    'No node of this cluster has a store, so no model can be pulled.', {
-      ...more,
-      remedy: '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
-        '`svc config set model_store.store_path FOLDER` on one node, then restart it.'
-    })]
+    'No node of this cluster has a store, so no model can be staged from one.',
+    { ...more, remedy: storeRemedy(reason) })]
 }
 
 /** What a chain that breaks there is called where an older node gives no code. */

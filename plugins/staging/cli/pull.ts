@@ -1,6 +1,6 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { isVerbError, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { realPace, plain, showBytes } from '../../../kernel/cli/index.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
 import type { DownloadStatus } from '../store/download.js'
@@ -45,14 +45,10 @@ export async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Pr
 
 const GOES_ON = 'the download continues; svc downloads shows it'
 
-/** Starts a download; where the cluster has no store, the node that is asked becomes it, and that is told. */
+/** Starts a download; where the cluster had no store, the node that is asked is it now, and that is told. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
-  const ask = async (more: object): Promise<DownloadStatus & { storeMade?: string }> =>
-    await ctx.client.json(`${storePath(modelId)}/download`, { method: 'POST', body: { ...body, ...more } })
-  const { storeMade, ...first } = await ask({}).catch(async (error: unknown) => {
-    if (!isVerbError(error) || error.api?.reason !== 'store_not_configured') throw error
-    return await ask({ make_store: true })
-  })
+  const { storeMade, ...first } = await ctx.client.json<DownloadStatus & { storeMade?: string }>(
+    `${storePath(modelId)}/download`, { method: 'POST', body })
   if (storeMade !== undefined) {
     ctx.err.line(`there was no store: this node keeps it from now on, in ${plain(storeMade)}`)
   }

@@ -5,7 +5,7 @@ import { manifestDigest } from '../files/record.js'
 import { hashTree } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { StoreError } from '../store/types.js'
+import { parseSource, StoreError } from '../store/types.js'
 import type { StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
@@ -107,22 +107,39 @@ async function cancelTransfers (
 
 /** POST …/download: from the hub, from another node, or from a folder of the node that was asked. */
 export async function download (
-  manager: ModelManager,
-  request: RouteRequest & { body: StartOptions & { make_store?: boolean } | null | undefined }
+  manager: ModelManager, request: RouteRequest & { body: StartOptions | null | undefined }
 ): Promise<unknown> {
-  const { make_store: make = false, ...options } = request.body ?? {}
-  const modelId = modelIn(request)
+  return await startDownload(manager, request, modelIn(request), request.body ?? {})
+}
+
+/**
+ * Starts a download here or at the store host; the answer is its state, or that host's Reply. Where there is
+ * no store, this node becomes it first, and the answer names the folder as `storeMade`.
+ */
+export async function startDownload (
+  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
+): Promise<unknown> {
+  refuseVirtual(manager, modelId)
+  checkSource(manager, options)
   // Another node may know already that this one has just become it.
   await manager.making?.catch(() => undefined)
   const asked = manager.store === null && request.member === null
   if (asked) await manager.access.learned(request.signal)
-  const path = asked && make ? await makeStore(manager, request, options) : null
-  const answer = await startDownload(manager, request, modelId, options)
+  const path = asked ? await makeStore(manager, request, options) : null
+  const answer = await inStore(manager, request, modelId, options)
   return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
-/** Starts a download here or at the store host; the answer is its state, or that host's Reply. */
-export async function startDownload (
+/** Throws for a source that is none, before anything is made for it. */
+function checkSource (manager: ModelManager, { source = 'hub' }: StartOptions): void {
+  try {
+    parseSource(source)
+  } catch (error) {
+    throw apiError(manager, error)
+  }
+}
+
+async function inStore (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   const { source } = options
@@ -130,7 +147,6 @@ export async function startDownload (
     throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
       { authority: 'operator' })
   }
-  refuseVirtual(manager, modelId)
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options)
   try {

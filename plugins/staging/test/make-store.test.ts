@@ -9,7 +9,6 @@ import type { Rig } from '../../../kernel/testing/index.js'
 import type { FakeHub } from './hub-kit.js'
 
 const ID = 'acme/llama'
-const MAKE = { make_store: true }
 type Kept = [path: string, value: unknown]
 
 const hubOf = async (t: { teardown (fn: () => unknown): void }): Promise<FakeHub> => {
@@ -35,33 +34,43 @@ async function storeless (
   return { rig, kept, ask: async (body) => await call(rig, 'POST', `/store/models/${ID}/download`, body) }
 }
 
-t.test('a pull that asks for it makes the node the store, without a restart', async (t) => {
+t.test('the first pull makes the node the store, without a restart', async (t) => {
   const { rig, kept, ask } = await storeless(t, { hub: await hubOf(t) })
-  t.match(await ask({}), { status: 503, body: { error: { reason: 'store_not_configured',
-    message: /No node/ } } }, 'not silently')
-  const [one, two] = await Promise.all([ask(MAKE), ask(MAKE)])
+  t.match(await ask({ source: 'ftp://elsewhere' }), { status: 400 })
+  t.same(kept, [], 'what makes no sense makes no store')
+  const [one, two] = await Promise.all([ask({}), ask({})])
   const path = kept[0]![1] as string
   t.same(kept, [['model_store.store_path', path]], 'written once')
   t.match([one, two], [{ status: 200, body: { storeMade: path } }, { status: 200 }])
-  t.match(await pull(rig, ID, MAKE), { status: 'complete' })
+  t.match(await pull(rig, ID), { status: 'complete' })
   t.match(await call(rig, 'GET', '/store/health'), { status: 200, body: { storePath: path } })
-  t.notOk('storeMade' in (await ask(MAKE)).body, 'there is one now')
+  t.notOk('storeMade' in (await ask({})).body, 'there is one now')
+})
+
+t.test('so does the first model that is added by its name', async (t) => {
+  const { rig, kept } = await storeless(t, { hub: await hubOf(t) })
+  const added = await call(rig, 'POST', '/models/add', { source: ID })
+  t.match(added, { status: 200, body: { model_id: ID, download: { modelId: ID } } })
+  const [[, path]] = kept as [Kept]
+  t.match(added.body, { download: { storeMade: path } })
+  t.match(await pull(rig, ID), { status: 'complete' })
 })
 
 t.test('who is not the operator makes none, and nothing is left of a refusal', async (t) => {
   const hub = await hubOf(t)
   const reader = await storeless(t, { hub, allow: ['read', 'cluster:write'] })
-  t.match(await reader.ask(MAKE), { status: 403, body: { error: { reason: 'missing_grant' } } })
-  t.match(await reader.ask({}), { status: 503 })
+  t.match(await reader.ask({}), { status: 403, body: { error: { reason: 'missing_grant',
+    message: /The cluster has no store, and only the operator may make a node one/ } } })
+  t.equal(reasonOf(await call(reader.rig, 'POST', '/models/add', { source: ID })), 'missing_grant')
   const offline = await storeless(t)
-  t.equal(reasonOf(await offline.ask(MAKE)), 'hub_disabled', 'there would be nothing to put into it')
+  t.equal(reasonOf(await offline.ask({})), 'hub_disabled', 'there would be nothing to put into it')
   t.same([...reader.kept, ...offline.kept], [])
 })
 
 t.test('a disk that is full is told, and the node stays without a store', async (t) => {
   const hub = await hubOf(t)
   const full = await storeless(t, { hub, full: true })
-  t.match((await full.ask(MAKE)).body, { error: { reason: 'store_not_configured',
+  t.match((await full.ask({})).body, { error: { reason: 'store_not_configured',
     message: /This node cannot keep the store in .*store: ENOSPC.*Set model_store.store_path/ } })
   t.equal((await call(full.rig, 'GET', '/store/health')).status, 503)
 })

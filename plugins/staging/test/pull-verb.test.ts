@@ -95,19 +95,17 @@ t.test('every end has its exit status', async (t) => {
   }
 })
 
-t.test('where there is no store, the node that is asked becomes it', async (t) => {
-  let bodies: unknown[] = []
+t.test('svc pull tells that the node that is asked is the store now', async (t) => {
+  const bodies: unknown[] = []
   const node = await nodeOf(t, {
     'POST /store/models/acme/x/download': (response, { body }) => {
       bodies.push(body)
-      if (bodies.length === 1) sendError(response, 503, 'store_not_configured')
-      else sendJson(response, { ...download({ status: 'complete' }), storeMade: '/data/store' })
+      sendJson(response, { ...download({ status: 'complete' }), storeMade: '/data/store' })
     }
   })
   const ran = await node.run(['pull', 'acme/x:q4'])
   t.match(ran, { status: 0, err: /^there was no store: this node keeps it from now on, in \/data\/store\n/ })
-  t.same(bodies, [{ variant: 'q4' }, { variant: 'q4', make_store: true }])
-  bodies = []
+  t.same(bodies, [{ variant: 'q4' }])
   const json = await node.run(['pull', 'acme/x', '--json'])
   t.same(JSON.parse(json.out), download({ status: 'complete' }))
 })

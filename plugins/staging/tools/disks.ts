@@ -1,5 +1,6 @@
 import { fact, isVerbError, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
+import { storeRemedy } from '../service.js'
 import type { StoreRoom } from '../doctor.js'
 
 /** The disks of GET /state: those of the nodes' homes, bytes. */
@@ -63,13 +64,9 @@ async function noStore ({ look }: Pick<ToolContext, 'look'>): Promise<Fact[]> {
   const more = { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] } as const
   switch (answer.api?.reason) {
     case 'store_unreachable': return [fact('fail', 'store_unreachable', quoted(answer.api.message, 300),
-      { ...more, remedy: 'Start the node that has it with `svc up` there; `svc nodes` shows it.' })]
+      { ...more, remedy: storeRemedy('store_unreachable') })]
     case 'store_not_configured': return [fact('info', 'store_not_configured',
-      'No node of this cluster has a store.', {
-        ...more,
-        remedy: '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
-          '`svc config set model_store.store_path FOLDER` on one node, then restart it.'
-      })]
+      'No node of this cluster has a store.', { ...more, remedy: storeRemedy('store_not_configured') })]
     default: return []
   }
 }
