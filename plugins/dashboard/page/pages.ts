@@ -7,6 +7,7 @@ export interface Page { title: string, component: ComponentType }
 
 export const pages: Record<string, Page> = {
   cluster: { title: 'Cluster', component: ClusterPage },
+  models: { title: 'Models', component: lazy(async () => (await import('./models/page.js')).ModelsPage) },
   happened: {
     title: 'What happened', component: lazy(async () => (await import('./happened/page.js')).HappenedPage)
   },

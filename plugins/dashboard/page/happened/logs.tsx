@@ -6,7 +6,8 @@ import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
 
-interface Line {
+/** A line of GET /v1/logs/cluster. */
+export interface Line {
   nodeId: string, node: string, seq: number, at: string, level: string, source: 'node' | 'runner'
   plugin: string | null, modelId: string | null, message: string, fields: Record<string, unknown>
 }
@@ -132,7 +133,8 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
 /** From the lower edge, px: nearer than that the newest lines stay in sight. */
 const AT_END = 40
 
-function Lines ({ lines }: { lines: readonly Line[] }) {
+/** Lines that stay at the newest, unless somebody has scrolled up to read. */
+export function Lines ({ lines }: { lines: readonly Line[] }) {
   const ref = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
   useLayoutEffect(() => {

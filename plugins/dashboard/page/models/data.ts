@@ -1,0 +1,147 @@
+// What the pages of models read out of answers and the state. Nothing here touches the document.
+import type { Instance, Transfer } from '../state.js'
+
+/** An entry of GET /v1/models. */
+export interface Entry {
+  id: string, name: string, description: string, tasks: string[], family: string
+  quantization: string | null, context_length: number, storage_size_megabytes: number
+  installed: boolean, ready: boolean, virtual: boolean, available: boolean
+  broken_link: string | null, remedy: string | null
+}
+
+/** A copy of GET /models/copies. */
+export interface Copied {
+  modelId: string, nodeId: string, nodeName: string, live: boolean, sizeBytes: number, digest: string
+  kind: 'store' | 'bundled' | 'staged' | 'cache' | 'receiving'
+}
+
+/** An entry of GET /store/downloads. */
+export interface Download {
+  modelId: string
+  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
+  progress: number, error: string | null, downloadedBytes: number, totalBytes: number
+  bytesPerSecond: number, etaMs: number | null, startedAt: string | null, revision: string | null
+}
+
+/** A model as the catalogue shows it. */
+export interface Row {
+  id: string, title: string, description: string, tasks: string[], sizeBytes: number | null
+  quantization: string | null, contextLength: number, virtual: boolean
+  /** What it does, in one word, and how good that is. */
+  state: string, level: 'ok' | 'warn' | 'error' | 'plain'
+  /** What mends it, where it is broken. */
+  remedy: string | null
+  instances: number
+  /** Names of the nodes that have a copy. */
+  nodes: string[]
+}
+
+export interface Live {
+  instances: readonly Instance[], downloads: readonly Download[], transfers: readonly Transfer[]
+  waiting: readonly string[]
+}
+
+const RUNNING = new Set(['pending', 'downloading'])
+export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
+/** Whether `resume` goes on with it. */
+export const isStopped = ({ status }: Download): boolean =>
+  status === 'paused' || status === 'failed' || status === 'cancelled'
+
+/** Every model that is known, on a disk or on its way, by name. */
+export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live): Row[] {
+  const listed = new Map(entries.map((entry) => [entry.id, entry]))
+  const coming = live.downloads.filter(({ status }) => status !== 'complete' && status !== 'not_found')
+  const ids = new Set([
+    ...listed.keys(), ...copies.map(({ modelId }) => modelId), ...coming.map(({ modelId }) => modelId),
+    ...live.instances.map(({ modelId }) => modelId)
+  ])
+  return [...ids].sort().map((id) => {
+    const entry = listed.get(id)
+    const own = copies.filter(({ modelId }) => modelId === id)
+    const whole = own.filter(({ kind }) => kind !== 'receiving')
+    const instances = live.instances.filter(({ modelId }) => modelId === id)
+    return {
+      id, title: entry?.name ?? id, description: entry?.description ?? '', tasks: entry?.tasks ?? [],
+      sizeBytes: whole[0]?.sizeBytes ??
+        (entry === undefined || entry.virtual ? null : entry.storage_size_megabytes * 1024 ** 2),
+      quantization: entry?.quantization ?? null, contextLength: entry?.context_length ?? 0,
+      virtual: entry?.virtual === true, instances: instances.length,
+      nodes: [...new Set(whole.map(({ nodeName }) => nodeName))].sort(),
+      ...stateOf(id, entry, instances, live, whole)
+    }
+  })
+}
+
+/** What is true now comes from the state; what the catalogue said a moment ago counts where it is silent. */
+function stateOf (
+  id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
+): Pick<Row, 'state' | 'level' | 'remedy'> {
+  const remedy = entry?.remedy ?? null
+  if (instances.some(({ ready }) => ready)) return { state: 'ready', level: 'ok', remedy: null }
+  if (entry?.virtual === true) {
+    return entry.ready
+      ? { state: 'ready', level: 'ok', remedy: null }
+      : { state: 'not ready', level: 'warn', remedy }
+  }
+  const failed = instances.find(({ phase }) => phase === 'failed')
+  if (instances.length > 0) {
+    return failed === undefined
+      ? { state: instances[0]!.phase, level: 'warn', remedy: null }
+      : { state: 'failed', level: 'error', remedy }
+  }
+  if (live.waiting.includes(id)) return { state: 'waits for a place', level: 'warn', remedy }
+  const download = live.downloads.find((one) => one.modelId === id)
+  if (download !== undefined && (isRunning(download) || (copies.length === 0 && isStopped(download)))) {
+    const broken = download.status === 'failed'
+    return { state: download.status, level: broken ? 'error' : 'warn', remedy: download.error }
+  }
+  if (live.transfers.some(({ modelId, status }) => modelId === id && status === 'ongoing')) {
+    return { state: 'being copied', level: 'warn', remedy: null }
+  }
+  if (copies.length > 0 || entry?.installed === true) {
+    return { state: 'not placed', level: 'plain', remedy: null }
+  }
+  return { state: 'no copy', level: 'error', remedy }
+}
+
+/** Those whose name, title, task or family has all these words. */
+export function filterRows (rows: readonly Row[], text: string): Row[] {
+  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== '')
+  return rows.filter(({ id, title, tasks, state }) => {
+    const all = [id, title, ...tasks, state].join(' ').toLowerCase()
+    return words.every((word) => all.includes(word))
+  })
+}
+
+/** How far a bar is: bytes never fewer than were shown for this attempt. */
+export interface Bar { done: number, total: number | null }
+
+/** Keeps the bars of attempts from going backwards; a new attempt begins anew. */
+export class Bars {
+  readonly #shown = new Map<string, { attempt: string, done: number }>()
+
+  /** The bar of something, by its name and the attempt at it. */
+  at (name: string, attempt: string, done: number, total: number): Bar {
+    const had = this.#shown.get(name)
+    const most = had?.attempt === attempt ? Math.max(had.done, done) : done
+    const shown = total > 0 ? Math.min(most, total) : most
+    this.#shown.set(name, { attempt, done: shown })
+    return { done: shown, total: total > 0 ? total : null }
+  }
+}
+
+/** What a person typed as a model of the hub: `org/name`, its weights, its revision. */
+export interface Wanted { modelId: string, variant: string | null, revision: string | null }
+
+const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/
+
+/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, also as an address of the hub; null where it is none. */
+export function wantedOf (text: string): Wanted | null {
+  const bare = text.trim().replace(/^(https:\/\/)?(www\.)?(huggingface\.co|hf\.co)\//, '').replace(/\/$/, '')
+  const match = NAME.exec(bare)
+  if (match === null) return null
+  return { modelId: match[1]!, variant: match[2] ?? null, revision: match[3] ?? null }
+}
+
+/** The path of a model's routes. */
+export const storeModel = (modelId: string): string => `/store/models/${encodeURIComponent(modelId)}`

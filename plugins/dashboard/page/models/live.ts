@@ -1,0 +1,121 @@
+// What the pages of models know: from the replica at once, and from the node when that changes.
+import { computed, signal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
+import { ApiError } from '../api.js'
+import { ask, call, origin, state, token } from '../link.js'
+import { instancesOf, nodesOf, transfersOf } from '../state.js'
+import { useLoaded } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+import { Bars, isRunning, storeModel } from './data.js'
+import type { Copied, Download, Entry, Wanted } from './data.js'
+
+export const nodes = computed(() => nodesOf(state.value))
+export const names = computed(() => new Map(nodes.value.map(({ id, name }) => [id, name])))
+export const instances = computed(() => instancesOf(state.value))
+export const transfers = computed(() => transfersOf(state.value))
+export const waiting = computed(() =>
+  Object.values(state.value.waitingInstances ?? {}).flatMap(({ modelId }) => modelId ?? []))
+/** Bars of downloads and transfers, for as long as the page is open. */
+export const bars = new Bars()
+
+/** The store's downloads as they were told last; null before that. */
+export const downloads = signal<readonly Download[] | null>(null)
+/** Why they could not be read; none for a cluster without a store, which has none. */
+export const downloadsError = signal<Error | null>(null)
+
+/** How often downloads are asked for: they are no part of the replica, ms. */
+const MOVING_MS = 700
+const STILL_MS = 5000
+let readers = 0
+let timer: ReturnType<typeof setTimeout> | undefined
+let asking = 0
+
+/** Reads the downloads now, and then for as long as a page shows them. */
+export async function readDownloads (): Promise<void> {
+  clearTimeout(timer)
+  const mine = ++asking
+  try {
+    const { downloads: list } = await ask<{ downloads: Download[] }>('/store/downloads')
+    if (mine !== asking) return
+    downloads.value = list
+    downloadsError.value = null
+  } catch (error) {
+    if (mine !== asking) return
+    const none = error instanceof ApiError && error.reason === 'store_not_configured'
+    downloadsError.value = none ? null : error as Error
+    if (none) downloads.value = []
+  }
+  if (readers === 0) return
+  const moving = downloads.value?.some(isRunning) === true
+  timer = setTimeout(() => { void readDownloads() }, moving ? MOVING_MS : STILL_MS)
+}
+
+/** Keeps the downloads up to date while a component is shown. */
+export function useDownloads (): void {
+  useEffect(() => {
+    readers++
+    void readDownloads()
+    return () => {
+      readers--
+      if (readers === 0) clearTimeout(timer)
+    }
+  }, [origin.value, token.value])
+}
+
+/** What nodes have is told a moment after a transfer or a download has ended, ms. */
+const SETTLED_MS = 1200
+const settled = signal(0)
+
+/** What makes the catalogue another one: instances, transfers and downloads that begin or end. */
+const key = computed(() => JSON.stringify([
+  instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
+  transfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
+  downloads.value?.map(({ modelId, status }) => [modelId, status]),
+  nodes.value.map(({ id, live }) => [id, live]), origin.value, token.value
+]))
+
+let settling: ReturnType<typeof setTimeout> | undefined
+key.subscribe(() => {
+  clearTimeout(settling)
+  settling = setTimeout(() => { settled.value++ }, SETTLED_MS)
+})
+
+/** Another value whenever what the node says of models may be another one. */
+export const changes = computed(() => `${key.value} ${settled.value}`)
+
+export interface Catalogue { entries: Entry[], copies: Copied[] }
+
+/** The catalogue and all copies, read again when something of it changed. */
+export function useCatalogue (): ReturnType<typeof useLoaded<Catalogue>> {
+  return useLoaded(async (abort) => {
+    const [{ data }, { copies }] = await Promise.all([
+      ask<{ data: Entry[] }>('/v1/models', { signal: abort }),
+      ask<{ copies: Copied[] }>('/models/copies', { signal: abort })
+    ])
+    return { entries: data, copies }
+  }, [changes.value])
+}
+
+/** Starts a download or goes on with it; where there is no store, the node that is asked becomes it. */
+export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
+  const body = {
+    ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
+  }
+  const path = `${storeModel(modelId)}/download`
+  const start = async (more: object): Promise<{ storeMade?: string }> =>
+    await ask(path, { body: { ...body, ...more } })
+  const { storeMade } = await start({}).catch(async (error: unknown) => {
+    if (!(error instanceof ApiError) || error.reason !== 'store_not_configured') throw error
+    return await start({ make_store: true })
+  })
+  if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
+  await readDownloads()
+}
+
+/** Pauses a download or cancels it; what has come is kept. */
+export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
+  const path = `${storeModel(modelId)}/download`
+  if (how === 'pause') await call(`${path}/pause`, { method: 'POST' })
+  else await call(path, { method: 'DELETE' })
+  await readDownloads()
+}

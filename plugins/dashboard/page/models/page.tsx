@@ -1,0 +1,100 @@
+// The models: what there is and how it does, what is on its way, where copies are, and where more come from.
+import { useState } from 'preact/hooks'
+import { linkTo, route } from '../route.js'
+import { Badge, Button, Empty, Section, Trouble } from '../ui/parts.js'
+import { LongList } from '../ui/list.js'
+import { bytes, count } from '../ui/text.js'
+import { DiskSection } from './disk.js'
+import { DownloadsSection } from './downloads.js'
+import { filterRows, rowsOf } from './data.js'
+import { downloads, instances, transfers, useCatalogue, useDownloads, waiting } from './live.js'
+import { ModelPage } from './model.js'
+import { PlaceDialog } from './place.js'
+import { SearchSection } from './search.js'
+import type { Live, Row } from './data.js'
+
+export function ModelsPage () {
+  useDownloads()
+  const { value, error, again } = useCatalogue()
+  const rows = value === null
+    ? null
+    : rowsOf(value.entries, value.copies, now())
+  const [id] = route.value.parts
+  if (id !== undefined) {
+    const row = rows?.find((one) => one.id === id) ?? null
+    return <ModelPage key={id} id={id} row={row} known={rows !== null} />
+  }
+  return (
+    <>
+      {error !== null && <Trouble error={error} again={again} />}
+      {rows !== null && <CatalogueSection rows={rows} />}
+      <DownloadsSection />
+      <SearchSection />
+      {value !== null && <DiskSection copies={value.copies} />}
+    </>
+  )
+}
+
+const now = (): Live => ({
+  instances: instances.value, downloads: downloads.value ?? [], transfers: transfers.value,
+  waiting: waiting.value
+})
+
+function CatalogueSection ({ rows }: { rows: readonly Row[] }) {
+  const [text, setText] = useState('')
+  const [places, setPlaces] = useState<string | null>(null)
+  const shown = filterRows(rows, text)
+  return (
+    <Section
+      title="Models" aside={(
+        <>
+          <label class="visually-hidden" for="filter-models">Show only models with these words</label>
+          <input
+            id="filter-models" type="search" class="sieve" placeholder="Filter" value={text}
+            onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+          />
+          <span>{count(shown.length, 'model')}</span>
+        </>
+      )}
+    >
+      {shown.length === 0
+        ? (
+            <Empty title={rows.length === 0 ? 'There is no model yet.' : 'No model has these words.'}>
+              <p>Search the hub below for one.</p>
+            </Empty>
+          )
+        : (
+            <LongList
+              label="Models" items={shown} keyOf={({ id }) => id} rowHeight={84}
+              row={(row) => <ModelRow row={row} onPlace={() => { setPlaces(row.id) }} />}
+            />
+          )}
+      {places !== null && <PlaceDialog modelId={places} onClose={() => { setPlaces(null) }} />}
+    </Section>
+  )
+}
+
+function ModelRow ({ row, onPlace }: { row: Row, onPlace: () => void }) {
+  const { id, title, tasks, sizeBytes, quantization, state, level, remedy, virtual } = row
+  const play = tasks.includes('tts') ? 'speech' : 'chat'
+  const about = [
+    title === id ? null : title, tasks.join(', '), sizeBytes === null ? null : bytes(sizeBytes), quantization,
+    row.contextLength > 0 ? `${row.contextLength} tokens of context` : null,
+    row.nodes.length === 0 ? null : `on the disk of ${row.nodes.join(', ')}`
+  ].filter((word) => word !== null && word !== '')
+  return (
+    <>
+      <div class="grow">
+        <p class="row-title">
+          <a href={linkTo('models', id)}>{id}</a>
+          <Badge level={level}>{state}</Badge>
+          {row.instances > 1 && <Badge>{count(row.instances, 'instance')}</Badge>}
+        </p>
+        <p class="hint">{about.join(' · ')}</p>
+        {remedy !== null && level !== 'ok' && <p class="hint">{remedy}</p>}
+      </div>
+      {state === 'ready' && <a class="button" href={linkTo('playground', play, id)}>Try it</a>}
+      {!virtual && <Button label={`Place ${id}`} onClick={onPlace}>Place</Button>}
+    </>
+  )
+}

@@ -1,0 +1,141 @@
+// Placing a model: every way with its sums, what would make the others fit, nodes to leave out by a click.
+import { useState } from 'preact/hooks'
+import { ask, call } from '../link.js'
+import { Button, Dialog, Trouble, useLoaded } from '../ui/parts.js'
+import { count } from '../ui/text.js'
+import { done } from '../ui/toast.js'
+import { changes, nodes } from './live.js'
+import { placeBody, previewPath, waysOf } from './previews.js'
+import { WayChoice } from './way.js'
+import type { ClusterNode } from '../state.js'
+import type { Preview, Suggestion, Way } from './previews.js'
+
+/** The install id, which stays when a node starts anew. */
+const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
+
+export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: () => void }) {
+  const [excluded, setExcluded] = useState<readonly string[]>([])
+  const [context, setContext] = useState('')
+  const [chosen, setChosen] = useState<string | null>(null)
+  const [force, setForce] = useState(false)
+  const tokens = Number(context)
+  const problem = context !== '' && !(Number.isInteger(tokens) && tokens >= 2)
+    ? 'A whole number of tokens from 2 on, or nothing.'
+    : null
+  const contextLength = context === '' || problem !== null ? null : tokens
+  const asked = { contextLength, excluded }
+  const { value, error, again } = useLoaded(async (signal) =>
+    waysOf((await ask<{ previews: Preview[] }>(previewPath(modelId, asked), { signal })).previews),
+  [modelId, contextLength, excluded.join(), changes.value])
+  const usable = ({ fits, short }: Way): boolean => fits || (force && short)
+  const way = value?.find((one) => one.key === chosen && usable(one)) ?? value?.find(usable) ?? null
+
+  const apply = async (suggestion: Suggestion, from: Way): Promise<void> => {
+    if (suggestion.kind === 'include') {
+      const back = new Set(nodes.value.filter(({ id }) => suggestion.nodeIds.includes(id)).map(refOf))
+      setExcluded(excluded.filter((ref) => !back.has(ref)))
+    } else if (suggestion.kind === 'stop') {
+      await call(`/instance/${suggestion.instanceId}`, { method: 'DELETE' })
+      again()
+    } else setChosen(keyAfter(from, suggestion))
+  }
+  const place = async (): Promise<void> => {
+    const body = placeBody(way!, asked, force && !way!.fits)
+    done((await ask<{ message: string }>('/place_instance', { body })).message)
+    onClose()
+  }
+  return (
+    <Dialog title={`Place ${modelId}`} onClose={onClose}>
+      <div class="dialog-body">
+        <NodePicker excluded={excluded} onChange={setExcluded} />
+        <ContextField value={context} problem={problem} onChange={setContext} />
+        {error !== null && <Trouble error={error} again={again} />}
+        {value !== null && (
+          <fieldset class="options">
+            <legend>Where it may go</legend>
+            {value.map((one) => (
+              <WayChoice
+                key={one.key} way={one} chosen={one === way} usable={usable(one)}
+                onChoose={() => { setChosen(one.key) }}
+                onApply={async (change) => { await apply(change, one) }}
+              />
+            ))}
+          </fieldset>
+        )}
+        {value?.some(({ short }) => short) === true && (
+          <label class="choice">
+            <input
+              type="checkbox" checked={force}
+              onChange={({ currentTarget }) => { setForce(currentTarget.checked) }}
+            />
+            <span>Let me place it where memory does not suffice; it may fail, and others with it</span>
+          </label>
+        )}
+      </div>
+      <div class="dialog-foot">
+        <Button kind="quiet" onClick={onClose}>Cancel</Button>
+        <Button kind="main" disabled={way === null || problem !== null} onClick={place}>
+          {way === null ? 'It fits nowhere' : way.fits ? 'Place it' : 'Place it all the same'}
+        </Button>
+      </div>
+    </Dialog>
+  )
+}
+
+/** The way that a suggestion leads to from another one. */
+function keyAfter ({ preview }: Way, to: Suggestion): string {
+  const { sharding, instance_meta: meta, min_nodes: least } = preview
+  return [
+    to.kind === 'sharding' ? to.sharding : sharding,
+    to.kind === 'instance_meta' ? to.instanceMeta : meta,
+    to.kind === 'min_nodes' ? to.minNodes : least
+  ].join(' ')
+}
+
+interface PickerProps { excluded: readonly string[], onChange: (refs: readonly string[]) => void }
+
+function NodePicker ({ excluded, onChange }: PickerProps) {
+  const list = nodes.value.filter(({ live, participation }) => live && participation !== 'management')
+  if (list.length < 2) return null
+  const out = new Set(excluded)
+  return (
+    <fieldset class="options">
+      <legend>
+        Nodes that may take part{out.size > 0 && ` (${count(out.size, 'node')} left out)`}
+      </legend>
+      <div class="inline">
+        {list.map((node) => {
+          const ref = refOf(node)
+          const used = !out.has(ref)
+          return (
+            <button
+              key={ref} type="button" class={`button toggle${used ? ' on' : ''}`} aria-pressed={used}
+              title={used ? `Leave ${node.name} out` : `Let ${node.name} take part`}
+              onClick={() => { onChange(used ? [...excluded, ref] : excluded.filter((one) => one !== ref)) }}
+            >
+              {node.name}
+            </button>
+          )
+        })}
+      </div>
+    </fieldset>
+  )
+}
+
+interface FieldProps { value: string, problem: string | null, onChange: (text: string) => void }
+
+function ContextField ({ value, problem, onChange }: FieldProps) {
+  return (
+    <div class="form">
+      <label for="context-length">Tokens of context</label>
+      <input
+        id="context-length" class="short" inputMode="numeric" value={value} aria-describedby="context-hint"
+        aria-invalid={problem !== null}
+        onInput={({ currentTarget }) => { onChange(currentTarget.value.trim()) }}
+      />
+      <p id="context-hint" class="hint">
+        {problem ?? 'Empty for the usual: 8192, or all the model has where that is less. More needs memory.'}
+      </p>
+    </div>
+  )
+}

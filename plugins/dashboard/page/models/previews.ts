@@ -1,0 +1,108 @@
+// The ways to place a model: what fits with its sums, and why the others do not.
+
+/** The sums of one node, of a way that fits or, with every term, of one that does not. */
+export interface NodeSum {
+  nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
+  shareBytes: number, neededBytes: number, usableBytes: number
+  overhead?: number, cacheBytes?: number, fixedBytes?: number
+  freeBytes?: number, limitBytes?: number, reservedBytes?: number
+}
+
+/** A change after which the same request fits; each was tried by the node. */
+export type Suggestion = { text: string } & (
+  | { kind: 'sharding', sharding: string }
+  | { kind: 'instance_meta', instanceMeta: string }
+  | { kind: 'min_nodes', minNodes: number }
+  | { kind: 'include', nodeIds: string[] }
+  | { kind: 'free', nodeId: string, bytes: number }
+  | { kind: 'stop', instanceId: string }
+)
+
+/** A row of GET /instance/previews. */
+export interface Preview {
+  model_id: string, sharding: string, instance_meta: string, min_nodes: number
+  instance: Record<string, unknown> | null
+  error: string | null, reason: string | null
+  details: {
+    why?: string, stagedBytes?: number, ranks?: NodeSum[], nodes?: unknown[], suggestions?: Suggestion[]
+  } | null
+}
+
+/** One way to place a model. */
+export interface Way {
+  key: string, title: string, preview: Preview
+  fits: boolean
+  /** Whether it is only for memory that it does not fit: it can be forced. */
+  short: boolean
+  sums: NodeSum[]
+  suggestions: Suggestion[]
+}
+
+/** Every way, what fits first; ways that come to the same nodes and layers are one. */
+export function waysOf (previews: readonly Preview[]): Way[] {
+  const seen = new Set<string>()
+  const ways = previews.flatMap((preview): Way[] => {
+    const { sharding, instance_meta: meta, min_nodes: least, error, reason, details } = preview
+    const fits = error === null
+    const sums = sumsOf(preview)
+    const parts = sums.map(({ nodeId, startLayer, endLayer }) => `${nodeId} ${startLayer}-${endLayer}`)
+    // On one node there is nothing to share, whatever the way of sharing is called.
+    const same = fits ? (sums.length === 1 ? parts.join() : [sharding, meta, ...parts].join()) : null
+    if (same !== null && seen.has(same)) return []
+    if (same !== null) seen.add(same)
+    return [{
+      key: `${sharding} ${meta} ${least}`, title: titleOf(preview), preview, fits, sums,
+      short: reason === 'insufficient_memory', suggestions: details?.suggestions ?? []
+    }]
+  })
+  return [...ways.filter(({ fits }) => fits), ...ways.filter(({ fits }) => !fits)]
+}
+
+function sumsOf ({ details }: Preview): NodeSum[] {
+  const list = (details?.ranks ?? details?.nodes ?? []) as NodeSum[]
+  return list.filter(({ neededBytes, usableBytes }) =>
+    typeof neededBytes === 'number' && typeof usableBytes === 'number')
+}
+
+function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, details }: Preview): string {
+  const count = error === null ? details?.ranks?.length ?? least : least
+  if (count === 1) return 'On one node'
+  const how = sharding === 'Tensor' ? 'each with a part of every layer' : 'each with some of the layers'
+  return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
+}
+
+/** The terms of what a node needs and can use, where they are told. */
+export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need: string, use: string } {
+  const { shareBytes, overhead, cacheBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
+  const need = overhead === undefined
+    ? `for ${bytes(shareBytes)} of weights`
+    : `weights ${bytes(shareBytes)} × ${overhead.toFixed(2)} + cache ${bytes(cacheBytes)} + ` +
+      `runner ${bytes(fixedBytes)}`
+  const { reservedBytes = 0 } = sum
+  const reserved = reservedBytes > 0 ? `, less ${bytes(reservedBytes)} of models that load` : ''
+  const use = freeBytes === undefined || limitBytes === undefined
+    ? ''
+    : `the lesser of ${bytes(Math.max(0, freeBytes))} free and ${bytes(limitBytes)} allowed${reserved}`
+  return { need, use }
+}
+
+/** What is asked for in the dialog. */
+export interface Ask { contextLength: number | null, excluded: readonly string[] }
+
+/** The query of GET /instance/previews. */
+export function previewPath (modelId: string, { contextLength, excluded }: Ask): string {
+  const query = new URLSearchParams({ model_id: modelId })
+  if (contextLength !== null) query.set('context_length', String(contextLength))
+  for (const id of excluded) query.append('excluded_node_ids', id)
+  return `/instance/previews?${query}`
+}
+
+/** The body of POST /place_instance for a way. */
+export function placeBody (way: Way, { contextLength, excluded }: Ask, force: boolean): object {
+  const { model_id, sharding, instance_meta, min_nodes } = way.preview
+  return {
+    model_id, sharding, instance_meta, min_nodes, excluded_nodes: excluded,
+    ...contextLength === null ? {} : { context_length: contextLength },
+    ...force ? { force } : {}
+  }
+}

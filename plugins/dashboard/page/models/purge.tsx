@@ -1,0 +1,103 @@
+// What a purge would take and what stays, on every node, before anything is removed.
+import { ask } from '../link.js'
+import { Badge, Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { ago, bytes, count } from '../ui/text.js'
+import { done } from '../ui/toast.js'
+import { names } from './live.js'
+
+interface Outlook {
+  modelId: string, sizeBytes: number, freeableBytes: number, lastUsedEpochSeconds: number
+  inUse: boolean, overBudget: boolean
+}
+
+interface NodePurge {
+  nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
+  copies?: Outlook[]
+}
+
+interface PurgeAnswer { message: string, nodes: NodePurge[] }
+
+async function askPurge (
+  modelId: string | null, dryRun: boolean, signal?: AbortSignal
+): Promise<PurgeAnswer> {
+  return await ask<PurgeAnswer>('/store/purge-staging', {
+    body: { ...modelId === null ? {} : { modelId }, ...dryRun ? { dryRun } : {} },
+    ...signal === undefined ? {} : { signal }
+  })
+}
+
+export function PurgeDialog ({ modelId, onClose }: { modelId: string | null, onClose: () => void }) {
+  const { value, error, again } = useLoaded(async (signal) =>
+    await askPurge(modelId, true, signal), [modelId])
+  const going = value?.nodes.reduce((sum, { removed }) => sum + removed.length, 0) ?? 0
+  const freed = value?.nodes.reduce((sum, { freedBytes }) => sum + freedBytes, 0) ?? 0
+  const purge = async (): Promise<void> => {
+    const { message, nodes } = await askPurge(modelId, false)
+    done(message)
+    const failed = nodes.filter((node) => node.error !== null)
+    if (failed.length === 0) onClose()
+    else again()
+  }
+  return (
+    <Dialog title={modelId === null ? 'Free disk space' : `Remove copies of ${modelId}`} onClose={onClose}>
+      <div class="dialog-body">
+        {error !== null && <Trouble error={error} again={again} />}
+        {value === null && error === null && <p class="waiting" role="status">Asking every node…</p>}
+        {value !== null && (
+          <>
+            <p>
+              Copies on nodes that nothing uses can go; the store keeps its own. Evictions take them from the
+              top of each list when room is needed, and those beyond what is kept at the next occasion.
+            </p>
+            {value.nodes.map((node) => <NodeOutlook key={node.nodeId} node={node} />)}
+          </>
+        )}
+      </div>
+      <div class="dialog-foot">
+        <Button kind="quiet" onClick={onClose}>Close</Button>
+        <Button kind="danger" disabled={going === 0} onClick={purge}>
+          {going === 0 ? 'Nothing to remove' : `Remove ${count(going, 'copy', 'copies')}, ${bytes(freed)}`}
+        </Button>
+      </div>
+    </Dialog>
+  )
+}
+
+function NodeOutlook ({ node }: { node: NodePurge }) {
+  const { nodeId, copies = [], removed, skippedInUse, error } = node
+  const now = useNow(30_000)
+  const whole = new Set(copies.map(({ modelId }) => modelId))
+  const partial = [...removed, ...skippedInUse].filter((modelId) => !whole.has(modelId))
+  return (
+    <section class="outlook" aria-label={names.value.get(nodeId) ?? nodeId}>
+      <h3>{names.value.get(nodeId) ?? nodeId}</h3>
+      {error !== null && <p class="trouble">{error}</p>}
+      {copies.length + partial.length === 0 && error === null && <p class="hint">No copies to remove.</p>}
+      <ol class="rows">
+        {copies.map((copy) => (
+          <li key={`${copy.modelId} ${copy.lastUsedEpochSeconds}`} class="row">
+            <div class="grow">
+              <p>{copy.modelId}</p>
+              <p class="hint">
+                {bytes(copy.sizeBytes)}
+                {copy.freeableBytes < copy.sizeBytes && `, of which ${bytes(copy.freeableBytes)} come free`}
+                {' · '}last used {ago(new Date(copy.lastUsedEpochSeconds * 1000).toISOString(), now)}
+              </p>
+            </div>
+            {copy.inUse
+              ? <Badge level="ok">in use, stays</Badge>
+              : <Badge level="warn">{copy.overBudget ? 'goes, evicted next' : 'goes'}</Badge>}
+          </li>
+        ))}
+        {partial.map((modelId) => (
+          <li key={modelId} class="row">
+            <p class="grow">{modelId}</p>
+            {removed.includes(modelId)
+              ? <Badge level="warn">rest of a transfer, goes</Badge>
+              : <Badge level="ok">arriving, stays</Badge>}
+          </li>
+        ))}
+      </ol>
+    </section>
+  )
+}

@@ -1,0 +1,73 @@
+// One way to place a model: the sums of each node, or why it does not fit and what would change that.
+import { Badge, Button } from '../ui/parts.js'
+import { bytes } from '../ui/text.js'
+import { names } from './live.js'
+import { termsOf } from './previews.js'
+import type { Suggestion, Way } from './previews.js'
+
+interface WayProps {
+  way: Way, chosen: boolean, usable: boolean
+  onChoose: () => void, onApply: (suggestion: Suggestion) => Promise<void>
+}
+
+export function WayChoice ({ way, chosen, usable, onChoose, onApply }: WayProps) {
+  const { title, fits, short, preview: { error, details }, sums, suggestions } = way
+  const on = fits ? sums.map(({ nodeId }) => names.value.get(nodeId) ?? nodeId).join(', ') : ''
+  return (
+    <div class={`way${chosen ? ' chosen' : ''}`}>
+      <label class="choice">
+        <input type="radio" name="way" checked={chosen} disabled={!usable} onChange={onChoose} />
+        <span>{title}{on !== '' && `: ${on}`}</span>
+        <Badge level={fits ? 'ok' : short ? 'warn' : 'plain'}>
+          {fits ? 'fits' : short ? 'too little memory' : 'not possible'}
+        </Badge>
+      </label>
+      {fits && details?.why !== undefined && <p class="hint">{details.why}</p>}
+      {error !== null && <p class="hint">{error}</p>}
+      {sums.length > 0 && (chosen || !fits) && <Sums way={way} />}
+      {suggestions.length > 0 && (
+        <div class="inline">
+          <span class="hint">It would fit with one of these changes:</span>
+          {suggestions.map((one) => one.kind === 'free'
+            ? <span key={one.text} class="hint">{one.text}</span>
+            : <Button key={one.text} onClick={async () => { await onApply(one) }}>{one.text}</Button>)}
+        </div>
+      )}
+    </div>
+  )
+}
+
+function Sums ({ way }: { way: Way }) {
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={`Memory: ${way.title}`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Node</th><th scope="col">Needs</th><th scope="col">Can use</th>
+            <th scope="col">Left</th>
+          </tr>
+        </thead>
+        <tbody>
+          {way.sums.map((sum) => {
+            const { nodeId, backend, startLayer, endLayer, neededBytes, usableBytes } = sum
+            const { need, use } = termsOf(sum, bytes)
+            const left = usableBytes - neededBytes
+            return (
+              <tr key={nodeId}>
+                <td>
+                  {sum.name ?? names.value.get(nodeId) ?? nodeId}
+                  <p class="hint">
+                    {backend}{endLayer > startLayer && `, layers ${startLayer} to ${endLayer}`}
+                  </p>
+                </td>
+                <td>{bytes(neededBytes)}<p class="hint">{need}</p></td>
+                <td>{bytes(usableBytes)}{use !== '' && <p class="hint">{use}</p>}</td>
+                <td>{left > 0 ? bytes(left) : `${bytes(-left)} too little`}</td>
+              </tr>
+            )
+          })}
+        </tbody>
+      </table>
+    </div>
+  )
+}
