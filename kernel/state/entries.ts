@@ -4,20 +4,30 @@ import { isObject } from '../api/schema.js'
 /** One entry of the replica's list. */
 export interface Entry { readonly key: string, readonly val: unknown }
 
+/** What an entry is of: a whole key of the state (`member` null), or a member of one that is an object. */
+export interface Part { readonly of: string, readonly member: string | null, readonly val: unknown }
+
+const EMPTY = Object.freeze({})
+
 /**
- * The entries of a state. A key that is an object has `{ key: 'instances', val: {} }` and for each member
- * `{ key: 'instances/ID', val }`, so that a change of one sends one; anything else is `{ key, val }`.
+ * The parts of a state, one for each entry. A key that is an object has `{ key: 'instances', val: {} }` and
+ * for each member `{ key: 'instances/ID', val }`, so that a change of one sends one; others `{ key, val }`.
  */
-export function * entriesOf (state: Readonly<Record<string, unknown>>): Iterable<Entry> {
-  for (const [key, val] of Object.entries(state)) {
+export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<Part> {
+  for (const [of, val] of Object.entries(state)) {
     if (val === undefined) continue
-    yield { key, val: isObject(val) ? {} : val }
+    yield { of, member: null, val: isObject(val) ? EMPTY : val }
     if (!isObject(val)) continue
-    for (const [member, inner] of Object.entries(val)) {
-      if (inner !== undefined) yield { key: `${key}/${member}`, val: inner }
+    for (const member of Object.keys(val)) {
+      const inner = val[member]
+      if (inner !== undefined) yield { of, member, val: inner }
     }
   }
 }
+
+/** The key of a part's entry. */
+export const entryKey = (of: string, member: string | null): string =>
+  member === null ? of : `${of}/${member}`
 
 /** The key of the state that an entry belongs to. */
 export function keyOf (entry: string): string {

@@ -116,8 +116,8 @@ export function withViews (
 }
 
 /**
- * The value with the fields of these names nulled, at any depth. What is frozen never changes, so what became
- * of it is kept in `known`, and is the same object the next time.
+ * The value with the fields of these names nulled, at any depth; the value itself where there are none. What
+ * is frozen never changes, so what became of it is kept in `known`, and is the same object the next time.
  */
 export function redact (
   value: unknown, names: ReadonlySet<string>, known = new WeakMap<object, unknown>()
@@ -125,10 +125,15 @@ export function redact (
   if (typeof value !== 'object' || value === null) return value
   const before = known.get(value)
   if (before !== undefined) return before
-  const next: unknown = Array.isArray(value)
-    ? value.map((one) => redact(one, names, known))
-    : Object.fromEntries(Object.entries(value).map(([key, inner]) =>
-        [key, names.has(key) ? null : redact(inner, names, known)]))
-  if (Object.isFrozen(value)) known.set(value, Object.freeze(next))
-  return next
+  const fields = value as Record<string, unknown>
+  let next: Record<string, unknown> | undefined
+  for (const key of Object.keys(fields)) {
+    const field = fields[key]
+    const shown = names.has(key) && !Array.isArray(value) ? null : redact(field, names, known)
+    if (shown === field) continue
+    next ??= (Array.isArray(value) ? [...value as unknown[]] : { ...fields }) as Record<string, unknown>
+    next[key] = shown
+  }
+  if (Object.isFrozen(value)) known.set(value, Object.freeze(next ?? value))
+  return next ?? value
 }

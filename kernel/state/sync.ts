@@ -7,7 +7,7 @@ import { delay } from '../api/clock.js'
 import { isObject } from '../api/schema.js'
 import { KvDoc } from '../cluster/documents/kv-doc.js'
 import { Budget } from '../cluster/links/limits.js'
-import { entriesOf, keyOf, withoutTimes } from './entries.js'
+import { entryKey, partsOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -108,7 +108,8 @@ class Replica {
   readonly #caller: Caller
   readonly #readers = new Map<WebSocket, Reader>()
   readonly #kv = new KvDoc(FIRST_WRITER + randomBytes(4).readUInt32BE(), true)
-  readonly #written = new Map<string, Written>()
+  /** By key of the state, then by member. */
+  readonly #written = new Map<string, Map<string | null, Written>>()
   #round = 0
   /** Resolves when the state has been written that a new reader gets. */
   #begun = Promise.resolve()
@@ -234,9 +235,13 @@ class Replica {
     }
     const changes = new Map<string, unknown>()
     this.#round++
-    for (const { key, val } of entriesOf(state)) {
-      const written = this.#written.get(key)
-      const of = keyOf(key)
+    let group: Map<string | null, Written> = new Map()
+    for (const { of, member, val } of partsOf(state)) {
+      if (member === null) {
+        group = this.#written.get(of) ?? new Map()
+        this.#written.set(of, group)
+      }
+      const written = group.get(member)
       if (written !== undefined) written.round = this.#round
       // What is frozen is the same as before if it is the same object.
       if (written?.source === val && Object.isFrozen(val)) continue
@@ -245,13 +250,15 @@ class Replica {
       if (links !== null && links === written?.links && !timesDue) continue
       const text = JSON.stringify(val)
       if (links !== null) this.#timesBytes += text.length
-      if (text !== written?.text) changes.set(key, JSON.parse(text))
-      this.#written.set(key, { source: val, text, links, round: this.#round })
+      if (text !== written?.text) changes.set(entryKey(of, member), JSON.parse(text))
+      group.set(member, { source: val, text, links, round: this.#round })
     }
-    for (const [key, { round }] of this.#written) {
-      if (round === this.#round) continue
-      this.#written.delete(key)
-      changes.set(key, undefined)
+    for (const [of, members] of this.#written) {
+      for (const [member, { round }] of members) {
+        if (round === this.#round) continue
+        members.delete(member)
+        changes.set(entryKey(of, member), undefined)
+      }
     }
     return changes
   }

@@ -8,7 +8,8 @@ import { WebSocketServer } from 'ws'
 import { Array as YArray, Doc } from 'yjs'
 import { changesBetween, describeChange } from '../cli/verbs/state.js'
 import { runCli } from '../cli/program.js'
-import { entriesOf, keyOf } from '../state/entries.js'
+import { keyOf } from '../state/entries.js'
+import { entriesOf } from './state-entries.js'
 import { cli } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { IncomingMessage } from 'node:http'
@@ -54,7 +55,7 @@ async function syncServer (t: Test, first: object): Promise<Sync> {
         const at = (): number => list.toArray().findIndex(({ key }) => keyOf(key) === old)
         while (at() >= 0) list.delete(at())
       }
-      list.push([...entriesOf(entries as Record<string, unknown>)])
+      list.push(entriesOf(entries as Record<string, unknown>))
     })
   }
   const watch = (): void => {
