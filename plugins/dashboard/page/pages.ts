@@ -8,6 +8,9 @@ export interface Page { title: string, component: ComponentType }
 export const pages: Record<string, Page> = {
   cluster: { title: 'Cluster', component: ClusterPage },
   models: { title: 'Models', component: lazy(async () => (await import('./models/page.js')).ModelsPage) },
+  playground: {
+    title: 'Playground', component: lazy(async () => (await import('./playground/page.js')).PlaygroundPage)
+  },
   happened: {
     title: 'What happened', component: lazy(async () => (await import('./happened/page.js')).HappenedPage)
   },

@@ -1,0 +1,150 @@
+// A conversation as a tree: each message knows the one before it, and of several that follow one message the
+// chosen one is shown. Nothing is ever overwritten; everything here gives a new value.
+import type { Sampling } from './sampling.js'
+
+export interface ToolCall { id: string, name: string, arguments: string }
+
+/** A function that a model may call, as the API takes it. */
+export interface Tool {
+  type: 'function'
+  function: { name: string, description?: string, parameters?: Record<string, unknown> }
+}
+
+/** What goes along with every request of a conversation. */
+export interface Settings { system: string, sampling: Sampling, tools: Tool[] }
+
+/** `lost`: the connection or the model went away in the middle; what had come is kept. */
+export type AnswerState = 'open' | 'done' | 'stopped' | 'failed' | 'lost'
+
+export interface Answer {
+  model: string
+  /** The settings it was asked with, so that the request can be shown later. */
+  sent: Settings
+  state: AnswerState
+  /** Why it ended as it did, in words. */
+  note: string | null
+  remedy: string | null
+  reasoning: string
+  toolCalls: ToolCall[]
+  finish: string | null
+  commandId: string | null
+  /** Whether requests were traced when it was asked. */
+  traced: boolean
+  /** Name of the node that was asked. */
+  node: string
+  firstMs: number | null
+  totalMs: number | null
+  tokens: number | null
+  perSecond: number | null
+}
+
+export interface Message {
+  id: string
+  parent: string | null
+  role: 'user' | 'assistant' | 'tool'
+  content: string
+  /** Data URLs. */
+  images?: string[]
+  /** The call that a message of the role `tool` answers. */
+  callId?: string
+  answer?: Answer
+}
+
+/** One model's side of a conversation; there are two while models are compared. */
+export interface Lane {
+  model: string
+  messages: readonly Message[]
+  /** By the id of a message (or '' for the start): the id of the one that follows it on the screen. */
+  chosen: Readonly<Record<string, string>>
+}
+
+export interface Conversation {
+  id: string
+  title: string
+  changedAt: number
+  settings: Settings
+  lanes: readonly Lane[]
+}
+
+export const noSettings: Settings = { system: '', sampling: {}, tools: [] }
+
+export const newLane = (model: string): Lane => ({ model, messages: [], chosen: {} })
+
+export function newConversation (id: string, model: string, settings = noSettings): Conversation {
+  return { id, title: 'New conversation', changedAt: 0, settings, lanes: [newLane(model)] }
+}
+
+const under = (parent: string | null): string => parent ?? ''
+
+/** The messages that are shown, from the start to the end. */
+export function pathOf ({ messages, chosen }: Lane): Message[] {
+  const byId = new Map(messages.map((one) => [one.id, one]))
+  const path: Message[] = []
+  for (let next = byId.get(chosen[''] ?? ''); next !== undefined; next = byId.get(chosen[next.id] ?? '')) {
+    path.push(next)
+  }
+  return path
+}
+
+/** The messages from the start to this one. */
+export function pathTo (lane: Lane, id: string | null): Message[] {
+  const byId = new Map(lane.messages.map((one) => [one.id, one]))
+  const path: Message[] = []
+  for (let at = byId.get(id ?? ''); at !== undefined; at = byId.get(at.parent ?? '')) path.unshift(at)
+  return path
+}
+
+/** What could stand in the place of this message, itself included, oldest first. */
+export function siblingsOf ({ messages }: Lane, { parent, role }: Message): Message[] {
+  return messages.filter((one) => one.parent === parent && one.role === role)
+}
+
+/** Adds a message and shows it. */
+export function add (lane: Lane, message: Message): Lane {
+  return {
+    ...lane, messages: [...lane.messages, message],
+    chosen: { ...lane.chosen, [under(message.parent)]: message.id }
+  }
+}
+
+/** Puts a newer form of a message in its place. */
+export function replace (lane: Lane, message: Message): Lane {
+  return { ...lane, messages: lane.messages.map((one) => one.id === message.id ? message : one) }
+}
+
+/** Shows this message instead of those beside it. */
+export function choose (lane: Lane, { parent, id }: Message): Lane {
+  return { ...lane, chosen: { ...lane.chosen, [under(parent)]: id } }
+}
+
+const TITLE = 48
+
+/** A title from the first question. */
+export function titleOf (text: string): string {
+  const line = text.trim().split('\n')[0] ?? ''
+  return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
+}
+
+/** The calls of an answer that nothing on the path has answered yet. */
+export function openCalls (path: readonly Message[]): ToolCall[] {
+  const at = path.findLastIndex(({ role }) => role === 'assistant')
+  const answered = new Set(path.slice(at + 1).map(({ callId }) => callId))
+  return (path[at]?.answer?.toolCalls ?? []).filter(({ id }) => !answered.has(id))
+}
+
+/** A conversation that was kept: what was being written then is over now. */
+export function afterReload (conversation: Conversation): Conversation {
+  const lanes = conversation.lanes.map((lane) => ({
+    ...lane,
+    messages: lane.messages.map((message) => {
+      if (message.answer?.state !== 'open') return message
+      const note = 'This page was closed while the answer was being written.'
+      return { ...message, answer: { ...message.answer, state: 'lost' as const, note } }
+    })
+  }))
+  return { ...conversation, lanes }
+}
+
+/** Whether an answer is being written. */
+export const isOpen = ({ lanes }: Conversation): boolean =>
+  lanes.some(({ messages }) => messages.some(({ answer }) => answer?.state === 'open'))

@@ -1,0 +1,75 @@
+// An answer as it comes: what each event of the stream adds to it.
+import type { ToolCall } from './conversation.js'
+
+interface Delta {
+  content?: string | null
+  reasoning_content?: string | null
+  tool_calls?: { index?: number, id?: string, function?: { name?: string, arguments?: string } }[] | null
+}
+
+interface Chunk {
+  choices?: { text?: string, delta?: Delta, finish_reason?: string | null }[]
+  usage?: { completion_tokens?: number } | null
+  error?: { message?: string, retryable?: boolean, details?: { remedy?: unknown } }
+}
+
+/** How the stream ended: `failure` is the event that ended it early. */
+export interface Failure { message: string, retryable: boolean, remedy: string | null }
+
+const STATS = 'generation_stats '
+
+/** Gathers the events of an answer. */
+export class Incoming {
+  content = ''
+  reasoning = ''
+  toolCalls: ToolCall[] = []
+  finish: string | null = null
+  tokens: number | null = null
+  perSecond: number | null = null
+  failure: Failure | null = null
+  /** The stream said that it is over. */
+  complete = false
+
+  /** Takes one event. True: something to show has come. */
+  take ({ data, comment }: { data: string, comment: string | null }): boolean {
+    if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
+    if (data === '') return false
+    if (data === '[DONE]') {
+      this.complete = true
+      return false
+    }
+    const chunk = JSON.parse(data) as Chunk
+    if (chunk.error !== undefined) {
+      const { message = 'The answer ended with an error.', retryable = false, details } = chunk.error
+      const remedy = typeof details?.remedy === 'string' ? details.remedy : null
+      this.failure = { message, retryable, remedy }
+      return false
+    }
+    this.tokens = chunk.usage?.completion_tokens ?? this.tokens
+    const choice = chunk.choices?.[0]
+    this.finish = choice?.finish_reason ?? this.finish
+    return this.#grow({ content: choice?.text, ...choice?.delta })
+  }
+
+  #grow ({ content, reasoning_content: reasoning, tool_calls: calls }: {
+    [K in keyof Delta]?: Delta[K] | undefined
+  }): boolean {
+    this.content += content ?? ''
+    this.reasoning += reasoning ?? ''
+    for (const { index = 0, id, function: called } of calls ?? []) {
+      const had = this.toolCalls[index] ?? { id: '', name: '', arguments: '' }
+      this.toolCalls[index] = {
+        id: id ?? had.id, name: had.name + (called?.name ?? ''),
+        arguments: had.arguments + (called?.arguments ?? '')
+      }
+    }
+    return Boolean(content) || Boolean(reasoning) || (calls?.length ?? 0) > 0
+  }
+
+  #stats (text: string): void {
+    try {
+      const { generation_tps: rate } = JSON.parse(text) as { generation_tps?: number }
+      if (rate !== undefined && rate > 0) this.perSecond = rate
+    } catch { /* A comment is no more than that. */ }
+  }
+}

@@ -1,0 +1,72 @@
+// Markdown of models. It is hostile: only what is allowed here gets into the page, and nothing is fetched.
+import DOMPurify from 'dompurify'
+import { Marked } from 'marked'
+import { memo } from 'preact/compat'
+import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
+import { failed } from '../ui/toast.js'
+import type { Token } from 'marked'
+
+const marked = new Marked({
+  gfm: true, breaks: true,
+  renderer: {
+    // The page's own headings are an outline; an answer has no part in it.
+    heading ({ tokens }) { return `<p><strong>${this.parser.parseInline(tokens)}</strong></p>` },
+    // A picture from elsewhere would tell its host who reads this: a link in its place.
+    image ({ href, text }) { return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>` },
+    checkbox ({ checked }) { return checked ? '[x] ' : '[ ] ' }
+  }
+})
+
+const escaped = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+
+const purify = DOMPurify()
+purify.addHook('afterSanitizeAttributes', (element) => {
+  if (element.tagName !== 'A') return
+  element.setAttribute('target', '_blank')
+  element.setAttribute('rel', 'noopener noreferrer')
+})
+
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    'p', 'br', 'hr', 'strong', 'em', 'b', 'i', 'del', 's', 'sub', 'sup', 'code', 'pre', 'blockquote', 'ul',
+    'ol', 'li', 'a', 'table', 'thead', 'tbody', 'tr', 'th', 'td', 'kbd'
+  ],
+  ALLOWED_ATTR: ['href', 'title', 'start', 'align'],
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
+}
+
+/** The pieces of a text that stand alone: while an answer grows only the last of them changes. */
+function blocksOf (text: string): Token[] {
+  return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
+}
+
+/** The markup of one piece, without anything that could act. */
+function safe (block: Token): string { return purify.sanitize(marked.parser([block]), ALLOWED) }
+
+const Block = memo(({ block }: { block: Token }) => {
+  const ref = useRef<HTMLDivElement>(null)
+  const html = useMemo(() => safe(block), [block.raw])
+  useLayoutEffect(() => {
+    for (const code of ref.current?.querySelectorAll('pre') ?? []) code.append(copyButton(code))
+  }, [html])
+  return <div ref={ref} dangerouslySetInnerHTML={{ __html: html }} />
+}, (a, b) => a.block.raw === b.block.raw)
+
+function copyButton (code: HTMLElement): HTMLButtonElement {
+  const text = code.textContent
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'button quiet copy-code'
+  button.textContent = 'Copy'
+  button.addEventListener('click', () => {
+    navigator.clipboard.writeText(text).then(() => { button.textContent = 'Copied' }, failed)
+  })
+  return button
+}
+
+export function Markdown ({ text }: { text: string }) {
+  const blocks = useMemo(() => blocksOf(text), [text])
+  return <div class="markdown">{blocks.map((block, i) => <Block key={i} block={block} />)}</div>
+}

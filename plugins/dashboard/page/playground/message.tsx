@@ -1,0 +1,103 @@
+// One message with what can be done with it.
+import { memo } from 'preact/compat'
+import { useId, useState } from 'preact/hooks'
+import { Badge, Button } from '../ui/parts.js'
+import { edit } from './answering.js'
+import { AnswerView } from './answer-view.js'
+import { show } from './session.js'
+import type { Message } from './conversation.js'
+import type { Place } from './thread.js'
+
+interface MessageProps { message: Message, index: number, place: Place, last: boolean, open: boolean }
+
+/** Drawn anew only when it has changed itself: a token costs no more in a long conversation. */
+export const MessageView = memo(({ message, index, place, last, open }: MessageProps) => {
+  const { role } = message
+  return (
+    <article class={`message ${role}`} aria-label={WHO[role]}>
+      {role === 'assistant'
+        ? <AnswerView message={message} index={index} last={last} />
+        : role === 'user'
+          ? <Question message={message} index={index} open={open} />
+          : <Result message={message} />}
+      {place.of > 1 && <Branches index={index} place={place} open={open} />}
+    </article>
+  )
+}, (a, b) => a.message === b.message && a.last === b.last && a.open === b.open && a.index === b.index &&
+  a.place.of === b.place.of && a.place.before === b.place.before && a.place.after === b.place.after)
+
+const WHO = { user: 'You', assistant: 'Answer', tool: 'Result of a call' }
+
+function Result ({ message }: { message: Message }) {
+  return (
+    <>
+      <p class="hint">Result of the call <code>{message.callId}</code></p>
+      <p class="said">{message.content}</p>
+    </>
+  )
+}
+
+function Question ({ message, index, open }: { message: Message, index: number, open: boolean }) {
+  const [edits, setEdits] = useState(false)
+  const { images = [] } = message
+  if (edits) return <Editor message={message} index={index} onDone={() => { setEdits(false) }} />
+  return (
+    <>
+      {images.length > 0 && (
+        <ul class="pictures" aria-label="Images">
+          {images.map((url, i) => <li key={i}><img src={url} alt={`Image ${i + 1}`} /></li>)}
+        </ul>
+      )}
+      <p class="said">{message.content}</p>
+      <div class="inline">
+        <Button kind="quiet" disabled={open} onClick={() => { setEdits(true) }}>Edit</Button>
+      </div>
+    </>
+  )
+}
+
+function Editor ({ message, index, onDone }: { message: Message, index: number, onDone: () => void }) {
+  const id = useId()
+  const [text, setText] = useState(message.content)
+  return (
+    <div class="form">
+      <label class="visually-hidden" for={id}>The message anew</label>
+      <textarea
+        id={id} rows={3} value={text} onInput={({ currentTarget }) => { setText(currentTarget.value) }}
+      />
+      <div class="inline">
+        <Button
+          kind="main" disabled={text.trim() === '' && message.images === undefined}
+          onClick={() => {
+            edit(index, message, text)
+            onDone()
+          }}
+        >
+          Ask this instead
+        </Button>
+        <Button kind="quiet" onClick={onDone}>Cancel</Button>
+      </div>
+    </div>
+  )
+}
+
+function Branches ({ index, place, open }: { index: number, place: Place, open: boolean }) {
+  const { at, of, before, after } = place
+  return (
+    <div class="inline branches">
+      <Button
+        kind="quiet" label="The version before" disabled={before === null || open}
+        onClick={() => { if (before !== null) show(index, before) }}
+      >
+        ‹
+      </Button>
+      <Badge>{at} of {of}</Badge>
+      <Button
+        kind="quiet" label="The version after" disabled={after === null || open}
+        onClick={() => { if (after !== null) show(index, after) }}
+      >
+        ›
+      </Button>
+    </div>
+  )
+}

@@ -1,0 +1,17 @@
+// What a waveform shows: the loudest value of each slice of time.
+
+/** The loudest sample of each of `count` slices, 0 to 1. */
+export function peaksOf (samples: Float32Array, count: number): number[] {
+  const slice = samples.length / count
+  return Array.from({ length: count }, (_, i) => {
+    const last = Math.max(Math.floor(i * slice) + 1, Math.floor((i + 1) * slice))
+    let peak = 0
+    for (let at = Math.floor(i * slice); at < last && at < samples.length; at++) {
+      peak = Math.max(peak, Math.abs(samples[at]!))
+    }
+    return Math.min(1, peak)
+  })
+}
+
+/** Bars that fit in a width. */
+export const barsIn = (width: number): number => Math.max(20, Math.floor(width / 4))

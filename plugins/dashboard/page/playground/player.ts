@@ -1,0 +1,89 @@
+// Plays sound while it is still being made, where the browser can; else when all of it has come.
+
+export const TYPE = 'audio/mpeg'
+/** Sound that was played longer ago than this makes room where the browser's buffer is full, s. */
+const BEHIND_S = 10
+
+export const canStream = (): boolean => 'MediaSource' in globalThis && MediaSource.isTypeSupported(TYPE)
+
+/** Takes the bytes of one sound as they come. */
+export interface Player {
+  push (bytes: Uint8Array<ArrayBuffer>): void
+  /** All of it has come. */
+  end (whole: Blob): void
+  /** Lets go of what the browser holds for it. */
+  close (): void
+}
+
+/** Has this element play what comes. */
+export function playInto (audio: HTMLAudioElement): Player {
+  return canStream() ? streamed(audio) : whole(audio)
+}
+
+function whole (audio: HTMLAudioElement): Player {
+  let url = ''
+  return {
+    push () {},
+    end (blob) {
+      url = URL.createObjectURL(blob)
+      audio.src = url
+      void start(audio)
+    },
+    close () { release(audio, url) }
+  }
+}
+
+/** A browser may want a click first: then the controls are there for it. */
+const start = (audio: HTMLAudioElement): Promise<void> => audio.play().catch(() => {})
+
+function release (audio: HTMLAudioElement, url: string): void {
+  audio.removeAttribute('src')
+  audio.load()
+  if (url !== '') URL.revokeObjectURL(url)
+}
+
+function streamed (audio: HTMLAudioElement): Player {
+  const source = new MediaSource()
+  const url = URL.createObjectURL(source)
+  const queue: Uint8Array<ArrayBuffer>[] = []
+  let buffer: SourceBuffer | null = null
+  let ended = false
+  const go = (): void => {
+    if (buffer === null || buffer.updating || source.readyState !== 'open') return
+    const next = queue[0]
+    if (next === undefined) {
+      if (ended) source.endOfStream()
+      return
+    }
+    try {
+      buffer.appendBuffer(next)
+      queue.shift()
+    } catch (error) {
+      if (!(error instanceof DOMException) || error.name !== 'QuotaExceededError') throw error
+      // Full: what was played makes room, now or as soon as more of it was.
+      if (audio.currentTime > BEHIND_S) buffer.remove(0, audio.currentTime - BEHIND_S)
+    }
+  }
+  source.addEventListener('sourceopen', () => {
+    buffer = source.addSourceBuffer(TYPE)
+    buffer.addEventListener('updateend', go)
+    go()
+  }, { once: true })
+  audio.addEventListener('timeupdate', go)
+  audio.src = url
+  void start(audio)
+  return {
+    push (bytes) {
+      queue.push(bytes)
+      go()
+    },
+    end () {
+      ended = true
+      go()
+    },
+    close () {
+      audio.removeEventListener('timeupdate', go)
+      release(audio, url)
+    }
+  }
+}

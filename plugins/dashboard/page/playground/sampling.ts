@@ -1,0 +1,60 @@
+// The figures that a request may carry; what is left empty is the model's own.
+
+export type Sampling = Partial<Record<SamplingName, number>>
+export type SamplingName = typeof fields[number]['name']
+
+/** The figures with their bounds in the API, and what they do. */
+export const fields = [
+  {
+    name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest',
+    min: 0, max: 100, whole: false
+  },
+  {
+    name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there',
+    min: 1, max: 1000000, whole: true
+  },
+  {
+    name: 'top_p', title: 'Top p', hint: 'share of likelihood to choose from',
+    min: 0, max: 1, whole: false
+  },
+  {
+    name: 'top_k', title: 'Top k', hint: 'how many tokens to choose from',
+    min: -1, max: 2147483648, whole: true
+  },
+  {
+    name: 'min_p', title: 'Min p', hint: 'least likelihood, beside the likeliest',
+    min: 0, max: 1, whole: false
+  },
+  {
+    name: 'frequency_penalty', title: 'Frequency penalty', hint: 'by how often it was said',
+    min: -2, max: 2, whole: false
+  },
+  {
+    name: 'presence_penalty', title: 'Presence penalty', hint: 'once it was said',
+    min: -2, max: 2, whole: false
+  },
+  {
+    name: 'repetition_penalty', title: 'Repetition penalty', hint: '1 is none',
+    min: 0.01, max: 100, whole: false
+  },
+  {
+    name: 'seed', title: 'Seed', hint: 'same seed, same answer',
+    min: -9007199254740991, max: 9007199254740991, whole: true
+  }
+] as const
+
+/** Reads what was typed for a figure: undefined for nothing, a text that says why it cannot be taken. */
+export function readFigure (name: SamplingName, text: string): number | undefined | string {
+  if (text.trim() === '') return undefined
+  const { min, max, whole, title } = fields.find((one) => one.name === name)!
+  const value = Number(text)
+  if (!Number.isFinite(value)) return `${title} is a number.`
+  if (whole && !Number.isInteger(value)) return `${title} is a whole number.`
+  return value < min || value > max ? `${title} is from ${min} to ${max}.` : value
+}
+
+/** The same settings with one figure changed, or left to the model. */
+export function withFigure (sampling: Sampling, name: SamplingName, value: number | undefined): Sampling {
+  return Object.fromEntries(
+    Object.entries({ ...sampling, [name]: value }).filter(([, one]) => one !== undefined))
+}

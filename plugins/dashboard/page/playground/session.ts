@@ -1,0 +1,149 @@
+// The conversations of this page. They go on while another page is shown, and are kept over a reload.
+import { computed, signal } from '@preact/signals'
+import { failed } from '../ui/toast.js'
+import {
+  add, choose, isOpen, newConversation, newLane, noSettings, pathOf, replace, titleOf
+} from './conversation.js'
+import { forget, forgetAll, keep, readKept } from './kept.js'
+import type { Conversation, Lane, Message, Settings } from './conversation.js'
+
+/** How long changes are gathered before they are kept, ms. */
+const KEEP_AFTER_MS = 1000
+
+const newId = (): string => {
+  // Not crypto.randomUUID: pages over plain HTTP of another machine have none.
+  const bytes = crypto.getRandomValues(new Uint8Array(12))
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+const blank = newConversation(newId(), '')
+const all = signal<ReadonlyMap<string, Conversation>>(new Map([[blank.id, blank]]))
+const currentId = signal(blank.id)
+
+/** The conversation that is shown. */
+export const conversation = computed(() => all.value.get(currentId.value) ?? blank)
+/** The conversations that have begun, newest first, for the list. */
+export const list = computed(() => [...all.value.values()].filter(({ changedAt }) => changedAt > 0)
+  .sort((a, b) => b.changedAt - a.changedAt).map(({ id, title }) => ({ id, title })))
+export const answering = computed(() => isOpen(conversation.value))
+/** Why conversations are not kept, where the browser does not let them. */
+export const notKept = signal<string | null>(null)
+
+const waiting = new Map<string, ReturnType<typeof setTimeout>>()
+
+function put (one: Conversation): void { all.value = new Map(all.value).set(one.id, one) }
+
+/** Changes a conversation that still exists, wherever it is shown, and keeps it soon. */
+export function change (id: string, how: (had: Conversation) => Conversation): void {
+  const had = all.value.get(id)
+  if (had === undefined) return
+  put({ ...how(had), changedAt: Date.now() })
+  if (!waiting.has(id)) waiting.set(id, setTimeout(() => { void keepNow(id) }, KEEP_AFTER_MS))
+}
+
+async function keepNow (id: string): Promise<void> {
+  clearTimeout(waiting.get(id))
+  waiting.delete(id)
+  const one = all.value.get(id)
+  if (one === undefined) return
+  try {
+    const gone = new Set(await keep(one, all.value.values()))
+    if (gone.size > 0) all.value = new Map([...all.value].filter(([key]) => !gone.has(key)))
+    notKept.value = null
+  } catch (error) {
+    notKept.value = `This browser does not keep conversations: ${(error as Error).message}`
+  }
+}
+
+addEventListener('pagehide', () => { for (const id of waiting.keys()) void keepNow(id) })
+
+/** Changes one lane of a conversation. */
+export function changeLane (id: string, index: number, how: (lane: Lane) => Lane): void {
+  change(id, (had) => ({ ...had, lanes: had.lanes.map((lane, i) => i === index ? how(lane) : lane) }))
+}
+
+/** Puts a message at the end of what is shown in a lane, or below `parent`. */
+export function say (
+  id: string, index: number, message: Omit<Message, 'id' | 'parent'>, parent?: string | null
+): Message {
+  const lane = all.value.get(id)!.lanes[index]!
+  const last = parent === undefined ? pathOf(lane).at(-1)?.id ?? null : parent
+  const whole: Message = { ...message, id: newId(), parent: last }
+  changeLane(id, index, (had) => add(had, whole))
+  if (whole.parent === null) change(id, (had) => ({ ...had, title: titleOf(whole.content) }))
+  return whole
+}
+
+export function update (id: string, index: number, message: Message): void {
+  changeLane(id, index, (lane) => replace(lane, message))
+}
+
+export function show (index: number, message: Message): void {
+  changeLane(currentId.value, index, (lane) => choose(lane, message))
+}
+
+let loaded: Promise<void> | null = null
+
+/** Reads what was kept, once; the newest conversation is shown again. */
+export function load (): Promise<void> {
+  return loaded ??= (async () => {
+    try {
+      const kept = await readKept()
+      all.value = new Map([...all.value, ...kept.map((one) => [one.id, one] as const)])
+      if (kept[0] !== undefined && conversation.value.changedAt === 0) currentId.value = kept[0].id
+    } catch (error) {
+      notKept.value = `This browser does not keep conversations: ${(error as Error).message}`
+    }
+  })()
+}
+
+/** Begins another conversation with the same models and settings. */
+export function begin (model = conversation.value.lanes[0]!.model, settings: Settings = noSettings): void {
+  const one = newConversation(newId(), model, settings)
+  all.value = new Map([...all.value].filter(([, { changedAt }]) => changedAt > 0)).set(one.id, one)
+  currentId.value = one.id
+}
+
+export function open (id: string): void { if (all.value.has(id)) currentId.value = id }
+
+/** Removes the conversation that is shown, for good. */
+export async function remove (): Promise<void> {
+  const { id } = conversation.value
+  const { model } = conversation.value.lanes[0]!
+  all.value = new Map([...all.value].filter(([key]) => key !== id))
+  await forget(id).catch(failed)
+  const next = list.value[0]
+  if (next === undefined) begin(model)
+  else open(next.id)
+}
+
+export async function removeAll (): Promise<void> {
+  const { model } = conversation.value.lanes[0]!
+  all.value = new Map()
+  begin(model)
+  await forgetAll()
+}
+
+/** Has a lane ask this model from now on. */
+export function useModel (index: number, model: string): void {
+  const had = conversation.value
+  // A conversation that has not begun is not worth keeping yet.
+  if (had.changedAt === 0) {
+    put({ ...had, lanes: had.lanes.map((lane, i) => i === index ? { ...lane, model } : lane) })
+  } else changeLane(had.id, index, (lane) => ({ ...lane, model }))
+}
+
+export function useSettings (settings: Settings): void {
+  const had = conversation.value
+  if (had.changedAt === 0) put({ ...had, settings })
+  else change(had.id, (one) => ({ ...one, settings }))
+}
+
+/** Puts a second model beside the first, which goes on from the same messages; or leaves the first alone. */
+export function compare (model: string | null): void {
+  const had = conversation.value
+  const [first = newLane('')] = had.lanes
+  const lanes = model === null ? [first] : [first, { ...first, model }]
+  if (had.changedAt === 0) put({ ...had, lanes })
+  else change(had.id, (one) => ({ ...one, lanes }))
+}

@@ -1,0 +1,115 @@
+// What goes along with each request: the system message, the sampling, the tools.
+import { useId, useState } from 'preact/hooks'
+import { Button } from '../ui/parts.js'
+import { readTools } from './request.js'
+import { fields, readFigure, withFigure } from './sampling.js'
+import type { Settings } from './conversation.js'
+import type { Sampling, SamplingName } from './sampling.js'
+
+interface SettingsProps {
+  settings: Settings
+  onChange: (settings: Settings) => void
+  /** The chosen models that call no tools. */
+  withoutTools: string[]
+}
+
+export function SettingsFields ({ settings, onChange, withoutTools }: SettingsProps) {
+  const id = useId()
+  return (
+    <div class="form settings-fields">
+      <label for={`${id}-system`}>System message</label>
+      <textarea
+        id={`${id}-system`} rows={2} value={settings.system}
+        onInput={({ currentTarget }) => { onChange({ ...settings, system: currentTarget.value }) }}
+      />
+      <SamplingFields
+        sampling={settings.sampling} onChange={(sampling) => { onChange({ ...settings, sampling }) }}
+      />
+      <ToolsField settings={settings} onChange={onChange} withoutTools={withoutTools} />
+    </div>
+  )
+}
+
+interface SamplingProps { sampling: Sampling, onChange: (sampling: Sampling) => void }
+
+export function SamplingFields ({ sampling, onChange }: SamplingProps) {
+  return (
+    <fieldset class="figures">
+      <legend>Sampling: what is left empty is the model's own</legend>
+      {fields.map(({ name, title, hint }) => (
+        <Figure
+          key={name} name={name} title={title} hint={hint} value={sampling[name]}
+          onChange={(value) => { onChange(withFigure(sampling, name, value)) }}
+        />
+      ))}
+    </fieldset>
+  )
+}
+
+interface FigureProps {
+  name: SamplingName, title: string, hint: string, value: number | undefined
+  onChange: (value: number | undefined) => void
+}
+
+function Figure ({ name, title, hint, value, onChange }: FigureProps) {
+  const id = useId()
+  const [text, setText] = useState(value === undefined ? '' : String(value))
+  const read = readFigure(name, text)
+  const wrong = typeof read === 'string'
+  return (
+    <div class="figure">
+      <label for={id}>{title}</label>
+      <input
+        id={id} inputMode="decimal" value={text} aria-describedby={`${id}-hint`} aria-invalid={wrong}
+        onInput={({ currentTarget }) => {
+          setText(currentTarget.value)
+          const next = readFigure(name, currentTarget.value)
+          if (typeof next !== 'string') onChange(next)
+        }}
+      />
+      <p id={`${id}-hint`} class={wrong ? 'problem' : 'hint'}>{wrong ? read : hint}</p>
+    </div>
+  )
+}
+
+const EXAMPLE = [{
+  type: 'function',
+  function: {
+    name: 'weather', description: 'The weather at a place now.',
+    parameters: { type: 'object', properties: { place: { type: 'string' } }, required: ['place'] }
+  }
+}]
+const written = (value: unknown): string => JSON.stringify(value, null, 2)
+
+function ToolsField ({ settings, onChange, withoutTools }: SettingsProps) {
+  const id = useId()
+  const [text, setText] = useState(settings.tools.length === 0 ? '' : written(settings.tools))
+  const read = readTools(text)
+  const take = (value: string): void => {
+    setText(value)
+    const tools = readTools(value)
+    if (typeof tools !== 'string') onChange({ ...settings, tools })
+  }
+  return (
+    <>
+      <label for={id}>Tools</label>
+      <textarea
+        id={id} class="mono" rows={4} spellcheck={false} value={text} aria-describedby={`${id}-hint`}
+        placeholder="A list of functions as JSON" aria-invalid={typeof read === 'string'}
+        onInput={({ currentTarget }) => { take(currentTarget.value) }}
+      />
+      <p id={`${id}-hint`} class={typeof read === 'string' ? 'problem' : 'hint'}>
+        {typeof read === 'string'
+          ? read
+          : withoutTools.length > 0
+            ? `${withoutTools.join(', ')} does not call tools.`
+            : 'You answer the calls: the model gets what you write.'}
+      </p>
+      {text === '' && (
+        <div class="inline">
+          <Button kind="quiet" onClick={() => { take(written(EXAMPLE)) }}>Put in an example</Button>
+        </div>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,141 @@
+// One speech: asked for, played while it comes, and kept for the download.
+import { ApiError } from '../api.js'
+import { call, state as cluster } from '../link.js'
+import { nodeName } from './answering.js'
+import { canStream, playInto, TYPE } from './player.js'
+import { decode } from './wave.js'
+import type { Sound } from './wave.js'
+
+export interface Spoken {
+  state: 'open' | 'done' | 'cancelled' | 'failed'
+  sound: Sound | null
+  error: Error | null
+  received: number
+  /** From the click to the first sound, and to the last byte. */
+  firstMs: number | null
+  totalMs: number | null
+  commandId: string | null
+  traced: boolean
+  node: string
+  /** Of all bytes that came, once no more do. */
+  url: string | null
+  /** Whether it is played while it comes. */
+  streams: boolean
+}
+
+export interface Speaking {
+  /** Ends the work; what came can be heard. */
+  cancel (): void
+  /** Ends the work and lets go of everything. */
+  close (): void
+}
+
+/** Between two looks at the waveform of what has come, ms. */
+const LOOK_MS = 400
+
+/** Speaks, and tells what is known each time more is. */
+export function speak (
+  body: Record<string, unknown>, audio: HTMLAudioElement, tell: (spoken: Spoken) => void
+): Speaking {
+  const controller = new AbortController()
+  const speaking = new Speech(audio, tell)
+  void speaking.run(body, controller.signal)
+  return {
+    cancel: () => { controller.abort() },
+    close () {
+      controller.abort()
+      speaking.close()
+    }
+  }
+}
+
+class Speech {
+  readonly #audio: HTMLAudioElement
+  readonly #tell: (spoken: Spoken) => void
+  readonly #player
+  readonly #begun = performance.now()
+  readonly #chunks: Uint8Array<ArrayBuffer>[] = []
+  #closed = false
+  #looks = false
+  #spoken: Spoken = {
+    state: 'open', sound: null, error: null, received: 0, firstMs: null, totalMs: null, commandId: null,
+    traced: cluster.value.tracingEnabled, node: nodeName(), url: null, streams: canStream()
+  }
+
+  constructor (audio: HTMLAudioElement, tell: (spoken: Spoken) => void) {
+    this.#audio = audio
+    this.#tell = tell
+    this.#player = playInto(audio)
+    audio.addEventListener('playing', this.#heard)
+    this.#set({})
+  }
+
+  async run (body: Record<string, unknown>, signal: AbortSignal): Promise<void> {
+    try {
+      const response = await call('/v1/audio/speech', { body, signal })
+      this.#set({ commandId: response.headers.get('x-svc-command-id') })
+      const reader = response.body!.getReader()
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) break
+        this.#chunks.push(value)
+        this.#player.push(value)
+        this.#set({ received: this.#spoken.received + value.length })
+        void this.#look()
+      }
+      await this.#end({ state: 'done' })
+    } catch (error) {
+      await this.#end(signal.aborted ? { state: 'cancelled' } : { state: 'failed', error: wordsOf(error) })
+    }
+  }
+
+  /** Lets go of the sound. */
+  close (): void {
+    this.#closed = true
+    this.#audio.removeEventListener('playing', this.#heard)
+    this.#player.close()
+    if (this.#spoken.url !== null) URL.revokeObjectURL(this.#spoken.url)
+  }
+
+  /** Gathers waveforms: at most one is made at a time, of all that has come. */
+  async #look (): Promise<void> {
+    if (this.#looks) return
+    this.#looks = true
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    if (this.#spoken.state === 'open') await this.#draw()
+    this.#looks = false
+  }
+
+  async #draw (): Promise<void> {
+    const sound = await decode(await this.#whole().arrayBuffer())
+    if (sound !== null) this.#set({ sound })
+  }
+
+  #whole (): Blob { return new Blob(this.#chunks, { type: TYPE }) }
+
+  async #end (outcome: Partial<Spoken>): Promise<void> {
+    if (this.#closed) return
+    const whole = this.#whole()
+    this.#player.end(whole)
+    const url = whole.size === 0 ? null : URL.createObjectURL(whole)
+    this.#set({ ...outcome, totalMs: performance.now() - this.#begun, url })
+    await this.#draw()
+  }
+
+  readonly #heard = (): void => {
+    if (this.#spoken.firstMs === null) this.#set({ firstMs: performance.now() - this.#begun })
+  }
+
+  #set (more: Partial<Spoken>): void {
+    if (this.#closed) return
+    this.#spoken = { ...this.#spoken, ...more }
+    this.#tell(this.#spoken)
+  }
+}
+
+function wordsOf (error: unknown): Error {
+  if (error instanceof ApiError) {
+    return error.remedy === null ? error : new Error(`${error.message} ${error.remedy}`)
+  }
+  return new Error('The node went away while it was speaking. What came before can be heard.')
+}
