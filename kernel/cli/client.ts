@@ -171,16 +171,21 @@ export function runningUrl (home: string): string {
   return dev?.url ?? DEFAULT_URL
 }
 
+/** The home, or that of a node of its `svc dev`, whose node runs now and has this address. */
+export function ownHome (home: string, url: string): string | undefined {
+  const at = url.replace(/\/$/, '')
+  return [home, ...devHomes(home)].find((one) => {
+    const node = runningAt(one)
+    return node?.url === at && isAlive(node)
+  })
+}
+
 /**
  * The operator token of a home, or of the node of its `svc dev` that has this address. Only for an address
  * at which such a node runs now: whoever else listens there gets no token. Undefined when it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
-  const at = url.replace(/\/$/, '')
-  const holder = [home, ...devHomes(home)].find((one) => {
-    const node = runningAt(one)
-    return node?.url === at && isAlive(node)
-  })
+  const holder = ownHome(home, url)
   if (holder === undefined) return undefined
   try {
     const token = readFileSync(join(holder, 'operator.token'), 'utf8').trim()

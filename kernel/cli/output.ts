@@ -80,14 +80,19 @@ export function canAsk ({ io }: VerbContext): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
 
-/** Asks for a yes; the end of the input is a no. Throws VerbError (130) at Ctrl-C. */
-export async function confirm (ctx: VerbContext, question: string): Promise<boolean> {
+/**
+ * Asks for a yes; the end of the input is a no, and so is an empty line unless `yes`. Throws VerbError (130)
+ * at Ctrl-C.
+ */
+export async function confirm (
+  ctx: VerbContext, question: string, { yes = false } = {}
+): Promise<boolean> {
   const { io: { stdin, stderr }, signal } = ctx
-  stderr.write(`${question} [y/N] `)
+  stderr.write(`${question} ${yes ? '[Y/n]' : '[y/N]'} `)
   // Not as a terminal: readline would take Ctrl-C for itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })
   try {
-    for await (const line of lines) return /^y(es)?$/i.test(line.trim())
+    for await (const line of lines) return line.trim() === '' ? yes : /^y(es)?$/i.test(line.trim())
   } finally {
     lines.close()
   }

@@ -1,10 +1,12 @@
 /** A node without llama.cpp gets a build while it runs; the build is a stand-in for llama-server. */
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { archiveOf, nameOf } from '../../plugins/chat/test/builds-kit.js'
+import { KNOWN_TAG } from '../../plugins/chat/builds/release.js'
+import { archiveOf, nameOf, startReleases } from '../../plugins/chat/test/builds-kit.js'
 import { folder } from '../../plugins/chat/test/llama-kit.js'
+import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { ask } from './http.js'
 import { fixture, startNode, svc } from './kit.js'
 
@@ -16,14 +18,44 @@ const config = { plugins: {
   runners: { confine: false }
 } }
 
-t.test('a build that is added to a running node', { timeout: 120_000 }, async (t) => {
-  const directory = folder(t)
+/** A program that serves as llama-server does, for a build. */
+function standIn (directory: string): string {
   const journal = join(directory, 'journal')
   writeFileSync(journal, '')
-  const server = '#!/bin/sh\ncase "$1" in --version|--list-devices) exit 0;; esac\n' +
+  return '#!/bin/sh\ncase "$1" in --version|--list-devices) exit 0;; esac\n' +
     `exec '${process.execPath}' '${SCRIPT}' '${JSON.stringify({ journal })}' "$@" "$0"\n`
+}
+
+const gpu = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name))
+
+t.test('verbs bring the build that a model needs', {
+  timeout: 120_000, skip: gpu && 'a build for CUDA would be fetched'
+}, async (t) => {
+  const directory = folder(t)
+  const archive = archiveOf(KNOWN_TAG, { server: standIn(directory) })
+  const { url, asked } = await startReleases(t, { [KNOWN_TAG]: { [nameOf(KNOWN_TAG)]: { bytes: archive } } })
+  const node = await startNode(t, { config: { ...config, engines: { url } }, ready: false })
+  const verb = async (...words: string[]) => await svc([...words, '--home', node.home, '--url', node.url])
+  const model = join(directory, 'made')
+  mkdirSync(model)
+  writeFileSync(join(model, 'm.gguf'), gguf(llama))
+  const pulled = await verb('pull', model)
+  t.match(pulled, { status: 0, stderr: /which no node has: `svc engine add llama\.cpp` brings it\nnext: / })
+
+  const refused = await verb('place', MODEL)
+  t.match(refused, { status: 1, stderr: /`svc engine add llama\.cpp` there brings it[^]*400 engine_missing/ })
+  t.same(asked, [], 'nobody was asked, so nothing is fetched')
+  const placed = await verb('place', MODEL, '--yes')
+  t.equal(placed.status, 0, placed.stderr)
+  t.match(placed.stderr, /fetching llama\.cpp b\d+ for \w+ \(.*[^]* is added; it computes on/)
+  t.match(await verb('run', MODEL, 'Hello'), { status: 0 })
+  t.match(await verb('pull', model), { status: 0, stderr: /^(?!.*which no node has)[^]*next: / })
+})
+
+t.test('a build that is added to a running node', { timeout: 120_000 }, async (t) => {
+  const directory = folder(t)
   const archive = join(directory, nameOf('b7'))
-  writeFileSync(archive, archiveOf('b7', { server }))
+  writeFileSync(archive, archiveOf('b7', { server: standIn(directory) }))
   const node = await startNode(t, { config, ready: false })
   const place = async () => await ask(node, '/place_instance',
     { body: { model_id: MODEL, wait: true, timeout_seconds: 60 } })

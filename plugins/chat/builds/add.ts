@@ -77,6 +77,17 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   }
 }
 
+/** The build that fits best, and the bytes of its archives. @throws BuildError */
+export async function planBuild (
+  parts: AddParts
+): Promise<{ tag: string, backend: BuildBackend, bytes: number }> {
+  const { machine, nvidia } = parts
+  const tag = tagFor(parts.tag ?? KNOWN_TAG)
+  const backend = backendFor(parts.backend, machine, nvidia)
+  const assets = assetsFor(await readRelease(parts, tag), tag, machine, backend).map(checked)
+  return { tag, backend, bytes: assets.reduce((sum, { size }) => sum + size, 0) }
+}
+
 /** What the name of an archive says, or the options do. @throws BuildError */
 function namedBy (file: string, { tag, backend, machine, nvidia }: AddParts) {
   const name = readName(basename(file))

@@ -60,7 +60,7 @@ export async function bring (
     await fetchModel(ctx, pace, named, yes)
   }
   const makeReady = await modelStarter()
-  await makeReady(ctx, pace, modelId, ctx.wait === undefined ? Infinity : ctx.wait * 1000)
+  await makeReady(ctx, pace, modelId, ctx.wait === undefined ? Infinity : ctx.wait * 1000, yes)
   return true
 }
 

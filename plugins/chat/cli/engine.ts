@@ -2,20 +2,16 @@ import { execFile } from 'node:child_process'
 import { readdir, readFile } from 'node:fs/promises'
 import { resolve, sep } from 'node:path'
 import { promisify } from 'node:util'
-import { Agent } from 'undici'
-import { readSetting, showBytes } from '../../../kernel/cli/index.js'
 import { buildsOf, findProgram, overrideVariable } from '../../runners/service.js'
 import { addBuild, ENGINE, removeBuild } from '../builds/add.js'
-import { BuildError } from '../builds/release.js'
 import { manifest } from '../manifest.js'
+import { told, withParts } from './adding.js'
 import type { Build } from '../../runners/service.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const DRIVER = 'llama-server'
 const { program: PROGRAM } = manifest.engines[DRIVER]
 const VARIABLE = overrideVariable(DRIVER)
-/** Longest wait for a connection or a head, and for the next bytes. */
-const PATIENCE_MS = 60_000
 
 /** `svc engine ls` */
 export const ls: Verb = {
@@ -43,17 +39,10 @@ export const add: Verb = {
   async run (ctx, [engine], options) {
     mustBeKnown(ctx, engine!)
     const files = (options['from'] as string[] | undefined ?? []).map((file) => resolve(ctx.io.cwd, file))
-    const dispatcher = new Agent({
-      connect: { timeout: PATIENCE_MS }, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS
-    })
-    const { build, added } = await told(ctx, async () => await addBuild({
-      home: ctx.home, signal: ctx.signal, dispatcher, files, env: ctx.io.env, now: () => new Date(),
-      base: String(await readSetting(ctx, 'engines.url')),
-      machine: { platform: process.platform, arch: process.arch },
-      nvidia: (await readdir('/dev').catch(() => [])).some((name) => /^nvidia\d+$/.test(name)),
-      tag: options['build'] as string | undefined, backend: options['backend'] as string | undefined,
-      progress: progressOf(ctx)
-    })).finally(() => { ctx.err.end(); void dispatcher.destroy() })
+    const wanted = {
+      files, tag: options['build'] as string | undefined, backend: options['backend'] as string | undefined
+    }
+    const { build, added } = await told(ctx, async () => await withParts(ctx, wanted, addBuild))
     const other = otherProgram(ctx)
     if (ctx.out.json) {
       ctx.out.value({ engine: ENGINE, ...build, added, used: other === null })
@@ -94,35 +83,11 @@ function mustBeKnown (ctx: VerbContext, engine: string): void {
   if (engine !== ENGINE) throw ctx.fail(3, `there is no engine "${engine}" to manage; there is: ${ENGINE}`)
 }
 
-/** Does it, and says why it did not work. */
-async function told<T> (ctx: VerbContext, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (error instanceof BuildError) throw ctx.fail(error.wrong ? 2 : 1, error.message)
-    throw error
-  }
-}
-
 /** What is used in place of a build, in words. */
 function otherProgram ({ home, io: { env } }: VerbContext): string | null {
   if (env[VARIABLE] !== undefined) return `${VARIABLE}, ${env[VARIABLE]},`
   const found = findProgram({ home, env }, PROGRAM)
   return found?.from === 'path' ? `${found.path}, which is in PATH,` : null
-}
-
-/** Shows how far an archive is: on a terminal in one line, elsewhere at each tenth. Not with --json. */
-function progressOf ({ io, out, err }: VerbContext): (name: string, bytes: number, total: number) => void {
-  let shown = ''
-  return (name, bytes, total) => {
-    if (out.json) return
-    const percent = Math.floor(bytes / total * 100)
-    const text = `${name}  ${percent} %  ${showBytes(bytes)}/${showBytes(total)}`
-    const step = `${name} ${Math.floor(percent / 10)}`
-    if (io.stderr.isTTY === true) err.update(text)
-    else if (step !== shown) err.line(text)
-    shown = step
-  }
 }
 
 /** The processes that a program of the build is. */

@@ -23,7 +23,7 @@ export const verbs = {
       ['--max-tokens <n>', 'end the answer after so many tokens'],
       ...samplingOptions,
       ['--stats', 'show the tokens per second, on stderr'],
-      ['-y, --yes', 'fetch a model that is not here without asking'],
+      ['-y, --yes', 'fetch a model, and the engine it runs on, without asking where they are not here'],
       ['--wait [seconds]', 'wait at most so long until the model is ready']
     ],
     examples: [

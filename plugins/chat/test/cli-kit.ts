@@ -83,6 +83,7 @@ export interface Session extends Omit<Streams, 'stdin'> {
 export type Answers = Parameters<typeof standIn>[1]
 
 export interface Node {
+  url: string
   asked: Asked[]
   run (words: readonly string[], options?: RunOptions): Promise<Ran>
   sit (words: readonly string[], options?: RunOptions): Session
@@ -103,6 +104,7 @@ export async function nodeOf (
   const at = (words: readonly string[]): readonly string[] =>
     words.includes('--url') ? words : [...words, '--url', url]
   return {
+    url,
     asked,
     async run (words, options = {}) {
       const { stdin = '', terminal = false } = options

@@ -1,5 +1,6 @@
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
+import { withEngine } from '../../chat/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
@@ -115,17 +116,18 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
 
 /**
  * Has a model served for another verb: places it where it is not placed, and waits until it is ready, at most
- * `limitMs`. What it placed and what cannot start is removed again. Throws VerbError.
+ * `limitMs`. What it placed and what cannot start is removed again. `yes`: a program that is missing is
+ * fetched without a question. Throws VerbError.
  */
 export async function makeReady (
-  ctx: VerbContext, pace: Pace, modelId: string, limitMs: number
+  ctx: VerbContext, pace: Pace, modelId: string, limitMs: number, yes = false
 ): Promise<void> {
   const state = await ctx.client.json<SeenState>('/state')
   const waits = Object.entries(state.waitingInstances ?? {}).find(([, entry]) => entry.modelId === modelId)
   const there = instancesOf(state, modelId)[0] ?? waits?.[0]
   const ask = askOf(ctx, modelId, {})
   try {
-    const id = there ?? (await request(ctx, ask, {})).instance_id
+    const id = there ?? (await request(ctx, ask, { yes })).instance_id
     const follower = new Follower(id, failedAttempts(state), pace.mono())
     const progress = await watch(ctx, pace, follower, limitMs)
     if (progress.kind === 'ready') return
@@ -141,17 +143,19 @@ export async function makeReady (
   }
 }
 
+/** Enters the instance. Where no node has the program of its engine, that is offered first. */
 async function request (
   ctx: VerbContext, { excluded, ...shape }: Ask, options: Record<string, unknown>
 ): Promise<Placed> {
   const ttl = ttlOf(ctx, options['ttl'])
-  const placed = await ctx.client.json<Placed>('/place_instance', {
-    method: 'POST',
-    body: {
-      ...shape, excluded_nodes: excluded, force: options['force'] === true,
-      ...ttl === undefined ? {} : { ttl_seconds: ttl }
-    }
-  })
+  const placed = await withEngine(ctx, options['yes'] === true, async () =>
+    await ctx.client.json<Placed>('/place_instance', {
+      method: 'POST',
+      body: {
+        ...shape, excluded_nodes: excluded, force: options['force'] === true,
+        ...ttl === undefined ? {} : { ttl_seconds: ttl }
+      }
+    }))
   ctx.err.line(plain(placed.message))
   return placed
 }

@@ -15,6 +15,7 @@ export const verbs = {
       ['--explain', 'show the sums of memory, node by node, and what would make it fit'],
       ['--ttl <seconds>', 'unload it after so long without a request'],
       ['--force', 'do not check memory; the event log tells of it'],
+      ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking'],
       ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is ready when no time is given)'],
       ['--no-wait', 'place it and return']
     ],

@@ -1,19 +1,19 @@
+import { nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { askPatiently, storePath } from './api.js'
 import { bringIn } from './pull.js'
 import { canAsk, confirm, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { DownloadPlan } from '../handlers/plan.js'
 import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
+import type { SeenPrograms } from '../../chat/service.js'
 import type { NamedModel } from './source.js'
 
 /** The memory of the nodes in GET /state. */
-interface MemoryView {
+interface MemoryView extends SeenPrograms {
   nodeIdentities: Record<string, { friendlyName: string | null }>
   nodeMemory?: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } } | null>
   nodeSystem?: Record<string, { accelerator?: {
     vramTotalBytes?: number | null, vramUsedBytes?: number | null
   } | null } | null>
-  /** External programs of engines: null where a node has not got one. */
-  nodeResources?: Record<string, { engines?: Record<string, unknown> } | null>
 }
 
 /** What a node can give to weights, at most. */
@@ -33,8 +33,8 @@ export async function fetchModel (
   ])
   const free = freeOf(state)
   for (const line of linesOf(plan, free)) ctx.err.line(plain(line))
-  refuseUnrunnable(ctx, plan, state)
   refuseTooLarge(ctx, plan, free)
+  await bringEngine(ctx, plan, state, yes)
   if (!yes && canAsk(ctx) && !await confirm(ctx, `Fetch ${showBytes(plan.totalBytes)}?`)) {
     throw ctx.fail(1, 'nothing was fetched')
   }
@@ -68,13 +68,11 @@ function linesOf (plan: DownloadPlan, free: readonly Free[]): string[] {
   ]
 }
 
-/** Throws where every node says that it has not got the program that the format runs on. */
-function refuseUnrunnable (
-  ctx: VerbContext, { modelId, engine }: DownloadPlan, { nodeResources = {} }: MemoryView
-): void {
-  const nodes = Object.values(nodeResources)
-  if (engine !== 'gguf' || nodes.length === 0) return
-  if (nodes.some((node) => node?.engines?.['llama-server'] !== null)) return
+/** Where no node has the program that the format runs on, offers it; throws where it does not come. */
+async function bringEngine (
+  ctx: VerbContext, { modelId, engine }: DownloadPlan, state: MemoryView, yes: boolean
+): Promise<void> {
+  if (engine !== 'gguf' || !nobodyRunsGguf(state) || await offerEngine(ctx, yes)) return
   throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
     '  `svc engine add llama.cpp` brings it, on each node that is to run such models')
 }

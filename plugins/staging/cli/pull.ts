@@ -1,8 +1,10 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { isVerbError, modelInPath, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
+import type { SeenPrograms } from '../../chat/service.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -20,7 +22,7 @@ export function createPull (pace: Pace): Verb {
         return
       }
       try {
-        finish(ctx, await follow(ctx, pace, first))
+        await finish(ctx, await follow(ctx, pace, first), options['yes'] === true)
       } catch (error) {
         if (!ctx.signal.aborted) throw error
         ctx.err.line(GOES_ON)
@@ -85,13 +87,29 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
   return status
 }
 
-/** What came of it, and what to do next. Throws as `checkEnd`. */
-function finish (ctx: VerbContext, status: DownloadStatus): void {
+/**
+ * What came of it, and what to do next; where no node has the program that the model runs on, that is
+ * offered. Throws as `checkEnd`.
+ */
+async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): Promise<void> {
   const { modelId, totalBytes } = status
   checkEnd(ctx, status)
   if (ctx.out.json) return
   ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
+  const ready = !await lacksEngine(ctx, modelId) || await offerEngine(ctx, yes)
+  if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
   ctx.err.line(`next: npx svc place ${modelId}`)
+}
+
+/** Whether no node has the program that the model runs on; false where that cannot be asked. */
+async function lacksEngine ({ client }: VerbContext, modelId: string): Promise<boolean> {
+  try {
+    const { card } = await client.json<{ card: { engine: string } }>(`/models/${modelInPath(modelId)}/card`)
+    return card.engine === GGUF_ENGINE && nobodyRunsGguf(await client.json<SeenPrograms>('/state'))
+  } catch (error) {
+    if (isVerbError(error)) return false
+    throw error
+  }
 }
 
 /** Throws VerbError for every end but a complete one. */

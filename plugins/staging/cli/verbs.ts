@@ -11,7 +11,8 @@ export const verbs = {
       ['--allow <pattern...>', 'only files whose path fits one of these patterns (* ? **)'],
       ['--as <org/name>', 'what a folder is to be called (its card.yaml says, else local/FOLDER)'],
       ['--from <node>', 'from the copy of this node: id, install id or name'],
-      ['--background', 'start it and return']
+      ['--background', 'start it and return'],
+      ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking']
     ],
     examples: [
       'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',

@@ -1,0 +1,58 @@
+/** What verbs that bring a build of llama.cpp have in common. */
+import { readdir } from 'node:fs/promises'
+import { Agent } from 'undici'
+import { readSetting, showBytes } from '../../../kernel/cli/index.js'
+import { BuildError } from '../builds/release.js'
+import type { AddParts } from '../builds/add.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+
+/** Longest wait for a connection or a head, and for the next bytes. */
+const PATIENCE_MS = 60_000
+
+/** What is asked for beside the home. */
+type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend'>
+
+/** Works with what adding a build to the context's home needs. */
+export async function withParts<T> (
+  ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
+): Promise<T> {
+  const dispatcher = new Agent({
+    connect: { timeout: PATIENCE_MS }, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS
+  })
+  try {
+    return await work({
+      ...wanted, home: ctx.home, signal: ctx.signal, dispatcher, env: ctx.io.env, now: () => new Date(),
+      base: String(await readSetting(ctx, 'engines.url')),
+      machine: { platform: process.platform, arch: process.arch },
+      nvidia: (await readdir('/dev').catch(() => [])).some((name) => /^nvidia\d+$/.test(name)),
+      progress: progressOf(ctx)
+    })
+  } finally {
+    ctx.err.end()
+    void dispatcher.destroy()
+  }
+}
+
+/** Does it, and says why it did not work. */
+export async function told<T> (ctx: VerbContext, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof BuildError) throw ctx.fail(error.wrong ? 2 : 1, error.message)
+    throw error
+  }
+}
+
+/** Shows how far an archive is: on a terminal in one line, elsewhere at each tenth. Not with --json. */
+function progressOf ({ io, out, err }: VerbContext): (name: string, bytes: number, total: number) => void {
+  let shown = ''
+  return (name, bytes, total) => {
+    if (out.json) return
+    const percent = Math.floor(bytes / total * 100)
+    const text = `${name}  ${percent} %  ${showBytes(bytes)}/${showBytes(total)}`
+    const step = `${name} ${Math.floor(percent / 10)}`
+    if (io.stderr.isTTY === true) err.update(text)
+    else if (step !== shown) err.line(text)
+    shown = step
+  }
+}
