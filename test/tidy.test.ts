@@ -169,8 +169,10 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
   })
 }))
 
+const ENTRIES = 'kernel/state/entries.ts'
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
-  if (from.startsWith('.')) return !inBrowser(target(path, from))
+  // How the replica's entries make a state is written once.
+  if (from.startsWith('.')) return !inBrowser(target(path, from)) && target(path, from) !== ENTRIES
   return !(packageOf(from) in { ...dependencies, ...packed.devDependencies })
 }).map((from) => ({ path, what: from }))))
 

@@ -18,7 +18,7 @@ const HEADERS = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
-  vary: 'accept-encoding'
+  vary: 'accept-encoding, origin'
 }
 
 type Headers = Readonly<Record<string, string | undefined>>

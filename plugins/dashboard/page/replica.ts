@@ -1,7 +1,10 @@
 // One connection to a node's read-only replica of /state, kept as a plain object.
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
+import type { Item } from 'yjs'
+import { Assembly } from './assembly.js'
 import { emptyState } from './state.js'
+import type { Entry } from '../../../kernel/state/entries.js'
 import type { State } from './state.js'
 
 /** How long a change may wait for others before it is shown, ms. */
@@ -9,36 +12,16 @@ const GATHER_MS = 40
 /** How long the first whole state may take, ms. */
 const SYNC_LIMIT_MS = 10_000
 
-interface Entry { key: string, val: unknown }
-
-/**
- * Puts the entries of the replica together: `{key: 'instances', val: {}}` says that there is such an object,
- * `{key: 'instances/ID', val}` is one member of it, anything else is the value itself. Of two entries with
- * one key the later one counts. Values are the very objects of the document: what has not changed is `===`.
- */
-export function stateFrom (entries: Iterable<Entry>): State {
-  const state: Record<string, unknown> = { ...emptyState }
-  const members = new Map<string, Record<string, unknown>>()
-  for (const { key, val } of entries) {
-    const slash = key.indexOf('/')
-    const top = slash === -1 ? key : key.slice(0, slash)
-    if (slash === -1) {
-      state[top] = val
-      continue
-    }
-    let group = members.get(top)
-    if (group === undefined) members.set(top, group = {})
-    group[key.slice(slash + 1)] = val
-  }
-  for (const [top, group] of members) state[top] = group
-  return state as unknown as State
-}
-
 export interface ReplicaEvents {
   /** The state, at once and after each change. */
   state (state: State): void
   /** The connection has ended, or never came about. */
   over (): void
+}
+
+/** What the items of a change hold; those that were removed hold it until the change has been told. */
+function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
+  for (const { content } of items) yield * content.getContent() as Entry[]
 }
 
 /** Follows the state of the node at this origin until `close`. */
@@ -50,6 +33,7 @@ export function followState (origin: string, token: string | null, events: Repli
     ...(token === null ? {} : { protocols: ['svc', `svc.bearer.${token}`] })
   })
   const entries = doc.getArray<Entry>('entries')
+  const assembly = new Assembly()
   let open = true
   let timer: ReturnType<typeof setTimeout> | undefined
   const close = (): void => {
@@ -68,13 +52,17 @@ export function followState (origin: string, token: string | null, events: Repli
   const limit = setTimeout(end, SYNC_LIMIT_MS)
   const show = (): void => {
     timer = undefined
-    events.state(stateFrom(entries.toArray()))
+    events.state({ ...emptyState, ...assembly.state() } as State)
   }
   provider.on('sync', (ok: boolean) => {
     if (!ok || !open) return
     clearTimeout(limit)
+    assembly.apply([], entries.toArray())
     show()
-    entries.observe(() => { timer ??= setTimeout(show, GATHER_MS) })
+    entries.observe(({ changes }) => {
+      assembly.apply(entriesIn(changes.deleted), entriesIn(changes.added))
+      timer ??= setTimeout(show, GATHER_MS)
+    })
   })
   provider.on('connection-close', end)
   provider.connect()

@@ -26,7 +26,8 @@ export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListPr
     const look = (): void => {
       const { top } = element.getBoundingClientRect()
       const first = Math.max(0, Math.floor(-top / rowHeight) - BEYOND)
-      const last = Math.ceil((innerHeight - top) / rowHeight) + BEYOND
+      // Below the screen it is negative, which `slice` would take from the end.
+      const last = Math.max(first, Math.ceil((innerHeight - top) / rowHeight) + BEYOND)
       setSeen((had) => had.first === first && had.last === last ? had : { first, last })
     }
     look()

@@ -1,0 +1,53 @@
+// The state out of the replica's entries, kept up to date with what changes instead of put together anew.
+import { keyOf } from '../../../kernel/state/entries.js'
+import type { Entry } from '../../../kernel/state/entries.js'
+
+/**
+ * Holds the entries of a replica (kernel/state/entries.ts says how a state lies in them). A key of the state
+ * that nothing changed keeps its very object, so whoever shows it can tell by `===`.
+ */
+export class Assembly {
+  readonly #whole = new Map<string, unknown>()
+  readonly #members = new Map<string, Map<string, unknown>>()
+  /** Keys whose object is out of date. */
+  readonly #stale = new Set<string>()
+  readonly #objects = new Map<string, unknown>()
+
+  /** Takes over one transaction: what it removed from the list, and what it added in the list's order. */
+  apply (removed: Iterable<Entry>, added: Iterable<Entry>): void {
+    for (const { key, val } of removed) this.#set(key, undefined, val)
+    for (const { key, val } of added) this.#set(key, val)
+  }
+
+  /** The state as it is now. */
+  state (): Record<string, unknown> {
+    for (const key of this.#stale) {
+      if (this.#whole.has(key)) this.#objects.set(key, this.#object(key))
+      else this.#objects.delete(key)
+    }
+    this.#stale.clear()
+    return Object.fromEntries(this.#objects)
+  }
+
+  /** Without a value the entry goes, unless a later one with that key has come. */
+  #set (entry: string, val: unknown, gone?: unknown): void {
+    const key = keyOf(entry)
+    this.#stale.add(key)
+    let [map, name] = [this.#whole, entry]
+    if (key !== entry) {
+      map = this.#members.get(key) ?? new Map<string, unknown>()
+      this.#members.set(key, map)
+      name = entry.slice(key.length + 1)
+    }
+    if (val !== undefined) map.set(name, val)
+    else if (map.get(name) === gone) map.delete(name)
+  }
+
+  #object (key: string): unknown {
+    const val = this.#whole.get(key)
+    const members = this.#members.get(key)
+    if (typeof val !== 'object' || val === null || Array.isArray(val) || members === undefined) return val
+    // No assignment: a member may be named __proto__.
+    return Object.fromEntries(members)
+  }
+}
