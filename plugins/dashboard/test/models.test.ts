@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Bars, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
+import { Bars, copiesByNode, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
 import { placeBody, previewPath, termsOf, waysOf } from '../page/models/previews.js'
 import type { Copied, Download, Entry, Live } from '../page/models/data.js'
 import type { NodeSum, Preview } from '../page/models/previews.js'
@@ -72,6 +72,20 @@ t.test('the catalogue has every model that is anywhere, once', (t) => {
   t.same(found('CHAT acme'), [ID])
   t.same(found('downloading'), ['d/pull'])
   t.same(found('acme disk'), [])
+  t.end()
+})
+
+t.test('copies by node, without what ships with svc', (t) => {
+  const copies = [
+    copy({ nodeId: 'n2', nodeName: 'b' }), copy({ nodeId: 'n1', nodeName: 'a', kind: 'store' }),
+    copy({ nodeId: 'n1', nodeName: 'a', modelId: 'svc/x', kind: 'bundled' }),
+    copy({ nodeId: 'n1', nodeName: 'a', modelId: 'svc/x', kind: 'store' }),
+    copy({ nodeId: 'n3', nodeName: 'c', modelId: 'svc/x', kind: 'bundled' })
+  ]
+  t.match(copiesByNode(copies), [
+    { nodeId: 'n1', copies: [{ modelId: ID, kind: 'store' }] }, { nodeId: 'n2', copies: [{ modelId: ID }] }
+  ])
+  t.equal(copiesByNode(copies).length, 2)
   t.end()
 })
 

@@ -146,8 +146,10 @@ function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
 }
 
 /** Any node will do: the one that runs the model fetches its files from there. */
-function copyLink ({ copies, modelId }: ChainFacts): Found {
-  if (copies === undefined) return good('not told')
+function copyLink ({ copies, modelId, runner }: ChainFacts): Found {
+  if (copies === undefined) {
+    return good(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
+  }
   const { live, lost, receiving } = copies
   if (live.length > 0) return good(`on ${live.join(', ')}`)
   if (lost.length > 0) {

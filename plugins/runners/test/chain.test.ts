@@ -55,6 +55,12 @@ check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy
   /svc downloads/)
 check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 had its files/, /svc nodes/)
 check('files somewhere', { copies: { ...nowhere, live: ['n3'], lost: ['n2'] } }, null)
+t.test('what is said of files that nobody looked for', async (t) => {
+  const said = (more: Partial<ChainFacts>): string | undefined =>
+    chainOf({ ...whole, ...more }).links.find(({ link }) => link === 'copy')?.message
+  t.equal(said({}), 'a runner has them loaded')
+  t.equal(said({ runner: null }), 'not told')
+})
 check('the runner waits for files', {
   runner: { RunnerIdle: {} }, copies: { live: ['n1'], lost: [], receiving: ['n2'] }
 }, 'runner', /being copied to n2/, /svc downloads/)

@@ -55,11 +55,12 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
     ...listed.keys(), ...copies.map(({ modelId }) => modelId), ...coming.map(({ modelId }) => modelId),
     ...live.instances.map(({ modelId }) => modelId)
   ])
+  const there = byModel(copies.filter(({ kind }) => kind !== 'receiving'))
+  const placed = byModel(live.instances)
   return [...ids].sort().map((id) => {
     const entry = listed.get(id)
-    const own = copies.filter(({ modelId }) => modelId === id)
-    const whole = own.filter(({ kind }) => kind !== 'receiving')
-    const instances = live.instances.filter(({ modelId }) => modelId === id)
+    const whole = there.get(id) ?? []
+    const instances = placed.get(id) ?? []
     return {
       id, title: entry?.name ?? id, description: entry?.description ?? '', tasks: entry?.tasks ?? [],
       sizeBytes: whole[0]?.sizeBytes ??
@@ -70,6 +71,16 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
       ...stateOf(id, entry, instances, live, whole)
     }
   })
+}
+
+function byModel<T extends { modelId: string }> (list: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const one of list) {
+    const group = groups.get(one.modelId)
+    if (group === undefined) groups.set(one.modelId, [one])
+    else group.push(one)
+  }
+  return groups
 }
 
 /** What is true now comes from the state; what the catalogue said a moment ago counts where it is silent. */
@@ -102,6 +113,21 @@ function stateOf (
     return { state: 'not placed', level: 'plain', remedy: null }
   }
   return { state: 'no copy', level: 'error', remedy }
+}
+
+/** The copies that take room on each node, by the node's name; what ships with svc takes none. */
+export function copiesByNode (copies: readonly Copied[]): { nodeId: string, copies: Copied[] }[] {
+  const nodes = new Map<string, Copied[]>()
+  const ships = new Set(copies.flatMap(({ kind, modelId, nodeId }) =>
+    kind === 'bundled' ? [`${modelId} ${nodeId}`] : []))
+  for (const copy of copies) {
+    if (ships.has(`${copy.modelId} ${copy.nodeId}`)) continue
+    const own = nodes.get(copy.nodeId)
+    if (own === undefined) nodes.set(copy.nodeId, [copy])
+    else own.push(copy)
+  }
+  return [...nodes].map(([nodeId, own]) => ({ nodeId, copies: own }))
+    .sort((a, b) => a.copies[0]!.nodeName < b.copies[0]!.nodeName ? -1 : 1)
 }
 
 /** Those whose name, title, task or family has all these words. */

@@ -5,6 +5,7 @@ import { Badge, Button, Empty, Meter, Section } from '../ui/parts.js'
 import { bytes, count } from '../ui/text.js'
 import { nodes } from './live.js'
 import { PurgeDialog } from './purge.js'
+import { copiesByNode } from './data.js'
 import type { Copied } from './data.js'
 
 const KINDS: Readonly<Record<Copied['kind'], string>> = {
@@ -12,53 +13,59 @@ const KINDS: Readonly<Record<Copied['kind'], string>> = {
   receiving: 'arriving'
 }
 
+/** Most nodes without copies that are named. */
+const NAMED = 12
+
 export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
   const [purges, setPurges] = useState(false)
-  const known = new Set(nodes.value.map(({ id }) => id))
-  const others = [...new Set(copies.map(({ nodeId }) => nodeId))].filter((id) => !known.has(id))
-  const places = [
-    ...nodes.value.map(({ id, name, disk }) => ({ id, name, disk })),
-    ...others.map((id) => ({ id, name: copies.find(({ nodeId }) => nodeId === id)!.nodeName, disk: null }))
-  ]
+  const places = copiesByNode(copies)
+  const disks = new Map(nodes.value.map(({ id, disk }) => [id, disk]))
+  const bare = nodes.value.filter(({ id }) => !places.some(({ nodeId }) => nodeId === id))
   return (
     <Section
       title="Copies by node"
       aside={<Button onClick={() => { setPurges(true) }}>Free disk space</Button>}
     >
       <ul class="rows">
-        {places.map(({ id, name, disk }) => (
-          <li key={id} class="row">
-            <NodeCopies id={id} name={name} copies={copies.filter(({ nodeId }) => nodeId === id)} />
-            {disk !== null && (
-              <div class="meters">
-                <Meter label="Disk" {...disk} text={`${bytes(disk.total - disk.used)} free`} />
-              </div>
-            )}
-          </li>
-        ))}
+        {places.map(({ nodeId, copies: own }) => {
+          const disk = disks.get(nodeId) ?? null
+          return (
+            <li key={nodeId} class="row">
+              <NodeCopies id={nodeId} copies={own} />
+              {disk !== null && (
+                <div class="meters">
+                  <Meter label="Disk" {...disk} text={`${bytes(disk.total - disk.used)} free`} />
+                </div>
+              )}
+            </li>
+          )
+        })}
       </ul>
+      {bare.length > 0 && (
+        <p class="hint">
+          {bare.length > NAMED ? count(bare.length, 'node') : bare.map(({ name }) => name).join(', ')}
+          {bare.length === 1 ? ' has ' : ' have '}only what ships with svc.
+        </p>
+      )}
       {purges && <PurgeDialog modelId={null} onClose={() => { setPurges(false) }} />}
     </Section>
   )
 }
 
-function NodeCopies ({ id, name, copies }: { id: string, name: string, copies: readonly Copied[] }) {
-  // What ships with svc lies in the store's list and on the node, and takes the disk once.
-  const own = copies.filter(({ kind }) => kind !== 'bundled')
-  const ships = new Set(copies.filter(({ kind }) => kind === 'bundled').map(({ modelId }) => modelId))
-  const taking = own.filter(({ kind, modelId }) => kind !== 'store' || !ships.has(modelId))
-  const size = taking.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+/** Copies beyond so many of one node are folded away. */
+const OPEN = 8
+
+function NodeCopies ({ id, copies }: { id: string, copies: readonly Copied[] }) {
+  const size = copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  const words = `${count(copies.length, 'copy', 'copies')}, ${bytes(size)}`
+  const list = <CopyList copies={copies} by="modelId" />
   return (
     <div class="grow">
       <p class="row-title">
-        <a href={linkTo('cluster', id)}>{name}</a>
-        {taking.length > 0 && (
-          <span class="hint">{count(taking.length, 'copy', 'copies')}, {bytes(size)}</span>
-        )}
+        <a href={linkTo('cluster', id)}>{copies[0]!.nodeName}</a>
+        {copies.length <= OPEN && <span class="hint">{words}</span>}
       </p>
-      {taking.length === 0
-        ? <p class="hint">Only what ships with svc.</p>
-        : <CopyList copies={taking} by="modelId" />}
+      {copies.length > OPEN ? <details><summary>{words}</summary>{list}</details> : list}
     </div>
   )
 }

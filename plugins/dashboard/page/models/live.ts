@@ -96,18 +96,12 @@ export function useCatalogue (): ReturnType<typeof useLoaded<Catalogue>> {
   }, [changes.value])
 }
 
-/** Starts a download or goes on with it; where there is no store, the node that is asked becomes it. */
+/** Starts a download or goes on with it; where there was no store, the node that is asked is it now. */
 export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
   }
-  const path = `${storeModel(modelId)}/download`
-  const start = async (more: object): Promise<{ storeMade?: string }> =>
-    await ask(path, { body: { ...body, ...more } })
-  const { storeMade } = await start({}).catch(async (error: unknown) => {
-    if (!(error instanceof ApiError) || error.reason !== 'store_not_configured') throw error
-    return await start({ make_store: true })
-  })
+  const { storeMade } = await ask<{ storeMade?: string }>(`${storeModel(modelId)}/download`, { body })
   if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
   await readDownloads()
 }

@@ -1,5 +1,6 @@
 // The models: what there is and how it does, what is on its way, where copies are, and where more come from.
 import { useState } from 'preact/hooks'
+import { past } from '../link.js'
 import { linkTo, route } from '../route.js'
 import { Badge, Button, Empty, Section, Trouble } from '../ui/parts.js'
 import { LongList } from '../ui/list.js'
@@ -27,6 +28,9 @@ export function ModelsPage () {
   return (
     <>
       {error !== null && <Trouble error={error} again={again} />}
+      {past.value !== null && (
+        <p class="hint">What runs is that of the earlier moment; the catalogue and the disks are of now.</p>
+      )}
       {rows !== null && <CatalogueSection rows={rows} />}
       <DownloadsSection />
       <SearchSection />
