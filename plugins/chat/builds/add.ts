@@ -9,7 +9,7 @@ import { diskError, digestOf, download } from './download.js'
 import { openWorkplace } from './folder.js'
 import type { Workplace } from './folder.js'
 import {
-  assetsFor, backendFor, BuildError, checked, KNOWN_TAG, readName, readRelease, reasonOf, tagFor
+  assetsFor, backendFor, BuildError, checked, KNOWN_TAG, readName, readRelease, reasonOf, refuseZip, tagFor
 } from './release.js'
 import type { Asset, BuildBackend, Machine, Source } from './release.js'
 import { unpack } from './unpack.js'
@@ -46,6 +46,7 @@ export interface Added { build: Build, added: boolean }
 /** Adds a build, or chooses one that is there. @throws BuildError */
 export async function addBuild (parts: AddParts): Promise<Added> {
   const { home, files } = parts
+  for (const file of files) refuseZip(basename(file))
   const { tag, backend } = files.length > 0 ? namedBy(files[0]!, parts) : {
     tag: tagFor(parts.tag ?? KNOWN_TAG), backend: backendFor(parts.backend, parts.machine, parts.nvidia)
   }

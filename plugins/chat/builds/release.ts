@@ -75,13 +75,16 @@ export function assetsFor (
   assets: readonly Asset[], tag: string, { platform, arch }: Machine, backend: BuildBackend
 ): Asset[] {
   const variant = backend === 'cuda' ? 'cuda-(\\d+\\.\\d+)-' : backend === 'vulkan' ? 'vulkan-' : ''
-  const wanted = new RegExp(`^llama-${tag}-bin-${SYSTEMS[platform]!}-${variant}${arch}\\.${ENDING}$`)
+  const stem = `^llama-${tag}-bin-${SYSTEMS[platform]!}-${variant}${arch}\\.`
+  const wanted = new RegExp(`${stem}${ENDING}$`)
   const found = assets.flatMap((asset) => {
     const match = wanted.exec(asset.name)
     return match === null ? [] : [{ asset, version: Number(match[1] ?? 0) }]
   }).sort((a, b) => a.version - b.version)
   const main = found[0]?.asset
   if (main === undefined) {
+    const zipped = assets.find(({ name }) => new RegExp(`${stem}zip$`).test(name))
+    if (zipped !== undefined) throw zip(`release ${tag} has ${zipped.name} only, which`)
     throw new BuildError(`release ${tag} of llama.cpp has no build for ${backend} on ${platform}, ${arch}`)
   }
   if (backend !== 'cuda') return [main]
@@ -89,6 +92,16 @@ export function assetsFor (
   const libraries = assets.find(({ name }) => name === `cudart-${main.name}`)
   if (libraries === undefined) throw new BuildError(`release ${tag} has no cudart-${main.name}`)
   return [main, libraries]
+}
+
+/** Releases for Windows, where svc does not run, and old ones for other systems are ZIP files. */
+const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archive. Archives for Linux and ` +
+  'macOS are read as .tar.gz, as newer releases have them: take one of those, with --build ' +
+  'or --from, or unpack it yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
+
+/** @throws BuildError for a file that is called as a ZIP archive is */
+export function refuseZip (name: string): void {
+  if (/\.zip$/i.test(name)) throw zip(name)
 }
 
 /** How a release is read. */

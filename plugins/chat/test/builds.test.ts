@@ -209,6 +209,8 @@ t.test('wrong words are told with those there are', async (t) => {
     { status: 3, err: /no engine "vllm" to manage; there is: llama\.cpp/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--build', '../x', '--backend', 'cpu']),
     { status: 2, err: /--build \.\.\/x: expected a tag/ })
+  t.match(await engine(home, ['add', 'llama.cpp', '--from', 'llama-b11324-bin-win-cpu-x64.zip']),
+    { status: 2, err: /llama-b11324-bin-win-cpu-x64\.zip is a ZIP archive.*\.tar\.gz/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--backend', 'abacus']),
     { status: 2, err: /for this machine there is cpu/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--build', 'b1', '--backend', 'cpu']),
@@ -235,6 +237,10 @@ t.test('which archives a machine takes', async (t) => {
   t.strictSame(takes('darwin', 'x64'), [names[3]])
   t.throws(() => takes('linux', 'arm64', 'vulkan'), /has no build for vulkan on linux, arm64/)
   t.throws(() => takes('darwin', 'x64', 'metal'), /for this machine there is cpu/)
+  const old = assets.map((asset) => ({ ...asset, name: asset.name.replace('.tar.gz', '.zip') }))
+  t.throws(() => assetsFor(old, 'b11324', { platform: 'linux', arch: 'x64' }, 'cpu'),
+    /has llama-b11324-bin-ubuntu-x64\.zip only, which is a ZIP archive.*read as \.tar\.gz/)
+  t.throws(() => takes('win32', 'x64'), /no build of llama\.cpp for win32/)
   t.throws(() => takes('freebsd', 'x64'), /no build of llama\.cpp for freebsd/)
   t.match(readName(names[6]!), { tag: 'b11324', backend: 'cuda' })
   t.match(readName(names[1]!), { tag: 'b11324', backend: 'metal' })
