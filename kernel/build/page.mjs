@@ -14,7 +14,11 @@ const { outputFiles } = await build({
   absWorkingDir: from, entryPoints: ['main.tsx', 'style.css'], outdir: to, entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'browser',
   target: ['chrome120', 'firefox120', 'safari17'], minify: true, write: false,
-  legalComments: 'none', logLevel: 'warning', tsconfig: join(from, 'tsconfig.json')
+  legalComments: 'none', logLevel: 'warning', tsconfig: join(from, 'tsconfig.json'),
+  // Libraries made for React run on Preact; esbuild reads tsconfig's paths for our own files only.
+  alias: {
+    react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime'
+  }
 })
 rmSync(to, { recursive: true, force: true })
 mkdirSync(to, { recursive: true })

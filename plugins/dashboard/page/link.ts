@@ -3,7 +3,7 @@ import { batch, computed, signal } from '@preact/signals'
 import { ApiError, send } from './api.js'
 import { followState } from './replica.js'
 import { emptyState, nodesOf } from './state.js'
-import type { CallOptions } from './api.js'
+import type { CallOptions, Target } from './api.js'
 import type { State } from './state.js'
 
 /** Between two attempts to reach a node, ms. */
@@ -38,9 +38,12 @@ export const arrivals = signal(0)
 
 const tokenFor = (to: string): string | null => agreed.value.has(to) ? token.value : null
 
+/** The node the page is at, with the token if it may go there. */
+export const here = computed<Target>(() => ({ origin: origin.value, token: tokenFor(origin.value) }))
+
 /** Sends a request to the node the page is at. */
 export function call (path: string, options: CallOptions = {}): Promise<Response> {
-  return send({ origin: origin.value, token: tokenFor(origin.value) }, path, options)
+  return send(here.value, path, options)
 }
 
 /** The same, and reads the answer as JSON. */

@@ -11,6 +11,9 @@ export const pages: Record<string, Page> = {
   playground: {
     title: 'Playground', component: lazy(async () => (await import('./playground/page.js')).PlaygroundPage)
   },
+  discovery: {
+    title: 'Discovery', component: lazy(async () => (await import('./discovery/page.js')).DiscoveryPage)
+  },
   happened: {
     title: 'What happened', component: lazy(async () => (await import('./happened/page.js')).HappenedPage)
   },

@@ -1,0 +1,217 @@
+// A call of a capability: its payload as a form or as JSON, and what comes back.
+import { Component } from 'preact'
+import { Suspense, lazy } from 'preact/compat'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { ApiError } from '../api.js'
+import { Button, Copy, Section } from '../ui/parts.js'
+import { Frames } from './frames-view.js'
+import { callOnce, callStream, openSession } from './run.js'
+import { problemsOf } from './schema.js'
+import type { ComponentChildren } from 'preact'
+import type { Arrived } from './frames-view.js'
+import type { Frame } from './frames.js'
+import type { Framing, Session } from './run.js'
+import type { Problem, Schema } from './schema.js'
+import type { Descriptor } from './target.js'
+
+const SchemaForm = lazy(async () => (await import('./form.js')).SchemaForm)
+
+/** A schema that the form cannot show is typed as JSON. */
+class OrJson extends Component<{ children: ComponentChildren, onFail: () => void }, { failed: boolean }> {
+  override state = { failed: false }
+  override componentDidCatch (): void {
+    this.setState({ failed: true })
+    this.props.onFail()
+  }
+
+  override render () { return this.state.failed ? null : this.props.children }
+}
+
+interface Outcome {
+  running: boolean, startedMs: number, frames: readonly Arrived[]
+  /** The answer of a unary call. */
+  result: { value: unknown } | null
+  error: { message: string, remedy: string | null, reason: string } | null
+}
+
+const NOTHING: Outcome = { running: false, startedMs: 0, frames: [], result: null, error: null }
+
+function failureOf (error: unknown): Outcome['error'] {
+  const { message } = error as Error
+  return error instanceof ApiError
+    ? { message, remedy: error.remedy, reason: error.reason }
+    : { message, remedy: null, reason: '' }
+}
+
+/** The calls of one capability, with what came of the last one. */
+function useCall (descriptor: Descriptor) {
+  const [outcome, setOutcome] = useState(NOTHING)
+  const stop = useRef<() => void>(() => {})
+  const session = useRef<Session | null>(null)
+  useEffect(() => () => { stop.current() }, [])
+  const add = (frame: Frame): void => {
+    const nowMs = performance.now()
+    setOutcome((had) =>
+      ({ ...had, frames: [...had.frames, { frame, afterMs: nowMs - had.startedMs }] }))
+  }
+  const over = (more: Partial<Outcome>): void => {
+    setOutcome((had) => ({ ...had, ...more, running: false }))
+  }
+  const start = async (payload: unknown, framing: Framing): Promise<void> => {
+    const abort = new AbortController()
+    stop.current = () => { abort.abort() }
+    session.current = null
+    setOutcome({ ...NOTHING, running: true, startedMs: performance.now() })
+    const mode = descriptor.io_mode
+    if (mode === 'client_streaming' || mode === 'bidirectional') {
+      const opened = openSession(descriptor, payload, {
+        frame: add, over: (why) => { over(why === null ? {} : { error: failureOf(new Error(why)) }) }
+      })
+      session.current = opened
+      stop.current = () => { opened.cancel() }
+      return
+    }
+    try {
+      if (mode === 'unary') over({ result: { value: await callOnce(descriptor, payload, abort.signal) } })
+      else {
+        for await (const frame of callStream(descriptor, payload, framing, abort.signal)) add(frame)
+        over({})
+      }
+    } catch (error) {
+      over(abort.signal.aborted ? {} : { error: failureOf(error) })
+    }
+  }
+  return { outcome, start, stop: () => { stop.current() }, session }
+}
+
+export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onStale: () => void }) {
+  const [payload, setPayload] = useState<unknown>({})
+  const [framing, setFraming] = useState<Framing>('frames')
+  const [checked, setChecked] = useState<readonly Problem[]>([])
+  const { outcome, start, stop, session } = useCall(descriptor)
+  const mode = descriptor.io_mode
+  const takes = mode === 'client_streaming' || mode === 'bidirectional'
+  const go = (): void => {
+    const problems = problemsOf(descriptor.input_schema, payload)
+    setChecked(problems)
+    if (problems.length === 0) void start(payload, framing)
+  }
+  const { running, error, result, frames } = outcome
+  return (
+    <Section title="Call it">
+      <Payload schema={descriptor.input_schema} value={payload} onChange={setPayload} name="Payload" />
+      {checked.length > 0 && (
+        <ul class="problem" role="alert">
+          {checked.slice(0, 10).map(({ path, message }, index) => (
+            <li key={index}>{path.length > 0 && <code>{path.join('.')}</code>} {message}</li>
+          ))}
+        </ul>
+      )}
+      {mode === 'server_streaming' && <FramingChoice value={framing} onChange={setFraming} />}
+      <div class="inline">
+        <Button kind="main" onClick={go} disabled={running}>Call</Button>
+        {running && <Button onClick={stop}>Stop</Button>}
+        <span class="hint">with the revision <Copy text={descriptor.revision} /> pinned</span>
+      </div>
+      {takes && running && session.current !== null && (
+        <Chunks schema={descriptor.input_chunk_schema ?? {}} session={session.current} />
+      )}
+      {error !== null && (
+        <div class="trouble" role="alert">
+          <p>{error.message}</p>
+          {error.remedy !== null && <p>{error.remedy}</p>}
+          {error.reason === 'revision_mismatch' && <Button onClick={onStale}>Read it again</Button>}
+        </div>
+      )}
+      {result !== null && (
+        <pre class="raw" tabIndex={0} aria-label="Result">{JSON.stringify(result.value, null, 2)}</pre>
+      )}
+      {mode !== 'unary' && <Frames frames={frames} running={running} />}
+    </Section>
+  )
+}
+
+function FramingChoice ({ value, onChange }: { value: Framing, onChange: (value: Framing) => void }) {
+  return (
+    <div class="filter">
+      <label for="framing">How the stream comes</label>
+      <select
+        id="framing" class="field" value={value}
+        onChange={({ currentTarget }) => { onChange(currentTarget.value as Framing) }}
+      >
+        <option value="frames">frames (application/vnd.svc.frames)</option>
+        <option value="events">server-sent events (text/event-stream)</option>
+      </select>
+    </div>
+  )
+}
+
+interface PayloadProps { schema: Schema, value: unknown, onChange: (value: unknown) => void, name: string }
+
+/** A value by its form or as JSON; the one takes over what was typed into the other. */
+function Payload ({ schema, value, onChange, name }: PayloadProps) {
+  const [text, setText] = useState<string | null>(null)
+  const [problem, setProblem] = useState<string | null>(null)
+  const [note, setNote] = useState<string | null>(null)
+  const asJson = text !== null
+  const show = (): void => { setText(JSON.stringify(value, null, 2)) }
+  const read = (typed: string): void => {
+    setText(typed)
+    try {
+      onChange(JSON.parse(typed))
+      setProblem(null)
+    } catch (error) {
+      setProblem((error as Error).message)
+    }
+  }
+  return (
+    <div class="form">
+      <div class="inline">
+        <strong>{name}</strong>
+        <Button
+          kind="quiet" disabled={problem !== null || note !== null}
+          onClick={asJson ? () => { setText(null) } : show}
+        >
+          {asJson ? 'As a form' : 'As JSON'}
+        </Button>
+        {note !== null && <span class="hint">{note}</span>}
+      </div>
+      {asJson
+        ? (
+            <>
+              <textarea
+                class="json" aria-label={`${name} as JSON`} rows={10} spellcheck={false} value={text}
+                onInput={({ currentTarget }) => { read(currentTarget.value) }}
+              />
+              {problem !== null && <p class="problem" role="alert">{problem}</p>}
+            </>
+          )
+        : (
+            <OrJson
+              onFail={() => {
+                setNote('The form cannot show this schema.')
+                show()
+              }}
+            >
+              <Suspense fallback={<p class="waiting">Loading the form…</p>}>
+                <SchemaForm schema={schema} value={value} onChange={onChange} />
+              </Suspense>
+            </OrJson>
+          )}
+    </div>
+  )
+}
+
+/** What is sent while the call runs. */
+function Chunks ({ schema, session }: { schema: Schema, session: Session }) {
+  const [chunk, setChunk] = useState<unknown>({})
+  return (
+    <div class="chunks">
+      <Payload schema={schema} value={chunk} onChange={setChunk} name="Chunk" />
+      <div class="inline">
+        <Button onClick={() => { session.send(chunk) }}>Send the chunk</Button>
+        <Button onClick={() => { session.end() }}>That was all</Button>
+      </div>
+    </div>
+  )
+}

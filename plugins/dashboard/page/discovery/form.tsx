@@ -1,0 +1,83 @@
+// A JSON Schema as a form. The library is large and loads when a capability is opened.
+// The package's main file wants its usual validator.
+import Form from '@rjsf/core/lib/components/Form.js'
+import { toErrorSchema } from '@rjsf/utils'
+import { useMemo, useState } from 'preact/hooks'
+import { fits, formPlan, problemsOf } from './schema.js'
+import type { FieldProps, IconButtonProps, RJSFValidationError, ValidatorType } from '@rjsf/utils'
+import type { Schema } from './schema.js'
+
+/** The library's usual validator makes code at run time, which the page's policy forbids. */
+const validator: ValidatorType = {
+  validateFormData (data, schema) {
+    const errors: RJSFValidationError[] = problemsOf(schema, data).map(({ path, message }) => {
+      const property = path.map((part) => `.${part}`).join('')
+      return { name: 'schema', message, property, stack: `${path.join('.')} ${message}`.trim() }
+    })
+    return { errors, errorSchema: toErrorSchema(errors) }
+  },
+  isValid: (schema, data, whole) => fits(schema as Schema, data, whole as Schema),
+  rawValidation: (schema, data) => ({ errors: problemsOf(schema, data) as never[] })
+}
+
+/** A field whose shape the schema does not tell. */
+function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProps) {
+  const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData, null, 2))
+  const [problem, setProblem] = useState<string | null>(null)
+  const id = fieldPathId.$id
+  const read = (typed: string): void => {
+    setText(typed)
+    try {
+      onChange(typed.trim() === '' ? undefined : JSON.parse(typed), fieldPathId.path)
+      setProblem(null)
+    } catch (error) {
+      setProblem((error as Error).message)
+    }
+  }
+  return (
+    <div class="form-group">
+      <label for={id}>{schema.title ?? name} (JSON)</label>
+      {schema.description !== undefined && <p class="hint">{schema.description}</p>}
+      <textarea
+        id={id} spellcheck={false} value={text}
+        onInput={({ currentTarget }) => { read(currentTarget.value) }}
+      />
+      {problem !== null && <p class="problem" role="alert">{problem}</p>}
+    </div>
+  )
+}
+
+/** Buttons with words in place of a font's icons. */
+const button = (words: string) => function WordButton ({ onClick, disabled, id }: IconButtonProps) {
+  return (
+    <button type="button" class="button" id={id} disabled={disabled} onClick={onClick as never}>
+      {words}
+    </button>
+  )
+}
+
+const TEMPLATES = {
+  ButtonTemplates: {
+    AddButton: button('Add'), RemoveButton: button('Remove'), MoveUpButton: button('Up'),
+    MoveDownButton: button('Down'), CopyButton: button('Double'), ClearButton: button('Clear')
+  }
+}
+const FIELDS = { json: JsonField }
+
+interface SchemaFormProps { schema: Schema, value: unknown, onChange: (value: unknown) => void }
+
+export function SchemaForm ({ schema, value, onChange }: SchemaFormProps) {
+  const plan = useMemo(() => formPlan(schema), [schema])
+  return (
+    <Form
+      className="schema-form" tagName="div" schema={plan.schema} idPrefix="payload" formData={value as never}
+      uiSchema={{ ...plan.ui, 'ui:submitButtonOptions': { norender: true }, 'ui:label': false }}
+      validator={validator} fields={FIELDS as never} templates={TEMPLATES as never} showErrorList={false}
+      liveValidate={false} noHtml5Validate
+      experimental_defaultFormStateBehavior={{
+        arrayMinItems: { populate: 'requiredOnly' }, emptyObjectFields: 'skipEmptyDefaults'
+      }}
+      onChange={({ formData }) => { onChange(formData) }}
+    />
+  )
+}

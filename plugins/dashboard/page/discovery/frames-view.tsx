@@ -1,0 +1,78 @@
+// The frames of a call as they come, and the media in them: played, and saved.
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { Badge, Button } from '../ui/parts.js'
+import { bytes, count, span } from '../ui/text.js'
+import { save } from '../happened/parts.js'
+import { endingOf, isLast, mediaOf } from './frames.js'
+import type { Frame } from './frames.js'
+
+export interface Arrived { frame: Frame, afterMs: number }
+
+/** Frames that are listed; the newest of more. */
+const LISTED = 200
+
+export function Frames ({ frames, running }: { frames: readonly Arrived[], running: boolean }) {
+  if (frames.length === 0) return running ? <p role="status" class="hint">No frame yet.</p> : null
+  const media = running ? [] : mediaOf(frames.map(({ frame }) => frame))
+  const last = frames.at(-1)!
+  return (
+    <>
+      {media.map((piece) => <Media key={piece.type} {...piece} />)}
+      <p class="hint" role="status">
+        {count(frames.length, 'frame')}{running ? ' so far' : ` in ${span(last.afterMs)}`}
+        {frames.length > LISTED && `; the newest ${LISTED} are shown`}
+      </p>
+      <ol class="rows" aria-label="Frames">
+        {frames.slice(-LISTED).map(({ frame, afterMs }, index) => (
+          <li key={frames.length - Math.min(LISTED, frames.length) + index} class="row">
+            <div class="when">{span(afterMs)}</div>
+            <FrameWords frame={frame} />
+          </li>
+        ))}
+      </ol>
+    </>
+  )
+}
+
+function FrameWords ({ frame }: { frame: Frame }) {
+  const { kind, sequence, payload, media, error } = frame.header
+  const level = kind === 'failed' || kind === 'error' ? 'error' : isLast(frame) ? 'ok' : 'plain'
+  return (
+    <div class="grow">
+      <p class="row-title">
+        <Badge level={level}>{kind}</Badge> <span class="hint">{sequence}</span>
+        {media !== null && (
+          <span class="hint">
+            {media.media_type}, {bytes(media.size)}, {span(media.duration_seconds * 1000)} from
+            {' '}{span(media.timestamp_seconds * 1000)}
+          </span>
+        )}
+      </p>
+      {payload !== null && payload !== undefined && (
+        <p><code class="payload">{JSON.stringify(payload)}</code></p>
+      )}
+      {error !== null && <p class="problem">{error.message} ({error.reason})</p>}
+    </div>
+  )
+}
+
+/** Everything of one media type. A type that a browser does not play can still be saved. */
+function Media ({ type, bytes: parts, size }: { type: string, bytes: Uint8Array[], size: number }) {
+  const blob = useMemo(() => new Blob(parts as BlobPart[], { type }), [size, type])
+  const [url, setUrl] = useState<string | null>(null)
+  useEffect(() => {
+    const made = URL.createObjectURL(blob)
+    setUrl(made)
+    return () => { URL.revokeObjectURL(made) }
+  }, [blob])
+  return (
+    <div class="inline media">
+      {url !== null && type.startsWith('audio/') && <audio controls src={url} aria-label={type} />}
+      {url !== null && type.startsWith('video/') && <video controls src={url} aria-label={type} />}
+      {url !== null && type.startsWith('image/') && <img src={url} alt={`Picture of the answer: ${type}`} />}
+      <Button onClick={() => { save(blob, `answer.${endingOf(type)}`) }}>
+        Save {bytes(size)} of {type}
+      </Button>
+    </div>
+  )
+}

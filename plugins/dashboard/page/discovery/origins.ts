@@ -1,0 +1,30 @@
+// Where a capability is looked for: the origin a person typed, and what to say when it gives no answer.
+
+/** The origin of what was typed: `host:port`, or an address of which only the origin is used. */
+export function originOf (typed: string): { origin: string } | { problem: string } {
+  const text = typed.trim()
+  if (text === '') return { problem: 'Type the address of a node, with its port.' }
+  const whole = /^[a-z][\w+.-]*:\/\//i.test(text) ? text : `http://${text}`
+  if (!URL.canParse(whole)) return { problem: `${text} is no address.` }
+  const { protocol, origin, username, password } = new URL(whole)
+  if (!/^https?:$/.test(protocol)) return { problem: 'Only http: and https: can be called.' }
+  if (username !== '' || password !== '') {
+    return { problem: 'Leave the name and the password out; type a token below.' }
+  }
+  return { origin }
+}
+
+/** Why an origin that is not this page's gave no answer that the page may read, and what to do. */
+export function noAnswer (origin: string, page: string): { why: string, command: string | null } {
+  if (page.startsWith('https:') && origin.startsWith('http:')) {
+    return {
+      why: `This page came over https, and a browser lets it call nothing over http such as ${origin}. ` +
+        'Open the page of that node itself.', command: null
+    }
+  }
+  return {
+    why: `Either nothing answers at ${origin}, or it does not let this page read its answers. A node ` +
+      'lets the pages of its own cluster and those under api.allowed_origins. On its machine:',
+    command: `svc config set api.allowed_origins '["${page}"]'`
+  }
+}

@@ -1,0 +1,105 @@
+// Where capabilities are looked for: at a node of this cluster, or at an origin that is typed in.
+import { useState } from 'preact/hooks'
+import { home } from '../link.js'
+import { Button, Copy, Section } from '../ui/parts.js'
+import { noAnswer, originOf } from './origins.js'
+import { choices, nodeId, other, target, useOther } from './target.js'
+
+export function Where () {
+  const [types, setTypes] = useState(false)
+  const away = other.value
+  return (
+    <Section
+      title="Where"
+      aside={away === null
+        ? <Button onClick={() => { setTypes(!types) }}>{types ? 'This cluster' : 'Another origin'}</Button>
+        : <Button onClick={() => { useOther(null) }}>Back to this cluster</Button>}
+    >
+      {away !== null && (
+        <p>
+          At <strong>{away.origin}</strong>,
+          {away.token === null ? ' without a token.' : ' with the token you typed.'}
+        </p>
+      )}
+      {types && away === null
+        ? <OriginForm onDone={() => { setTypes(false) }} />
+        : away === null ? <NodeChoice /> : <NodeText />}
+    </Section>
+  )
+}
+
+function NodeChoice () {
+  const known = choices.value
+  return (
+    <div class="filter">
+      <label for="capability-node">Node</label>
+      <select
+        id="capability-node" class="field" value={nodeId.value}
+        onChange={({ currentTarget }) => { nodeId.value = currentTarget.value }}
+      >
+        <option value="">the one the page is at</option>
+        {known.map(({ id, name }) => <option key={id} value={id}>{name}</option>)}
+      </select>
+    </div>
+  )
+}
+
+/** Of another origin no state is known: its nodes are named by their ids. */
+function NodeText () {
+  return (
+    <div class="filter">
+      <label for="capability-node">Id of a node there</label>
+      <input
+        id="capability-node" autocomplete="off" spellcheck={false} placeholder="the one that answers"
+        value={nodeId.value} onChange={({ currentTarget }) => { nodeId.value = currentTarget.value.trim() }}
+      />
+    </div>
+  )
+}
+
+function OriginForm ({ onDone }: { onDone: () => void }) {
+  const [address, setAddress] = useState('')
+  const [token, setToken] = useState('')
+  const [asked, setAsked] = useState(false)
+  const read = originOf(address)
+  const problem = asked && 'problem' in read ? read.problem : null
+  return (
+    <form
+      class="form" onSubmit={(event) => {
+        event.preventDefault()
+        setAsked(true)
+        if ('problem' in read) return
+        useOther({ origin: read.origin, token: token.trim() === '' ? null : token.trim() })
+        onDone()
+      }}
+    >
+      <label for="other-origin">Origin</label>
+      <input
+        id="other-origin" autocomplete="off" spellcheck={false} placeholder="http://192.168.1.7:52415"
+        value={address} onInput={({ currentTarget }) => { setAddress(currentTarget.value) }}
+      />
+      {problem !== null && <p class="problem" role="alert">{problem}</p>}
+      <label for="other-token">Token, if it wants one</label>
+      <input
+        id="other-token" type="password" autocomplete="off" spellcheck={false} value={token}
+        onInput={({ currentTarget }) => { setToken(currentTarget.value) }}
+      />
+      <p class="hint">
+        It is not stored: it stays in the memory of this page, and goes to
+        {' '}{'origin' in read ? read.origin : 'the origin above'} only.
+      </p>
+      <div class="inline"><button type="submit" class="button main">Look there</button></div>
+    </form>
+  )
+}
+
+/** What to do about an origin that gave no answer that this page may read. */
+export function NoAnswer () {
+  const { why, command } = noAnswer(target.value.origin, home)
+  return (
+    <div class="trouble" role="alert">
+      <p>{why}</p>
+      {command !== null && <Copy text={command} />}
+    </div>
+  )
+}
