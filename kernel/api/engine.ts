@@ -175,6 +175,10 @@ export interface EngineDecl {
   readonly donor?: string
   /** True when those parts may be shares of every layer. */
   readonly tensor?: boolean
+  /** True when such shares need not be even: any number of nodes may have them. */
+  readonly unevenTensor?: boolean
+  /** True when it uses all GPUs of a node, and its CPU for what they cannot hold; else the first GPU only. */
+  readonly manyDevices?: boolean
 }
 
 /** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */

@@ -55,12 +55,13 @@ export interface Need {
   neededBytes: number
 }
 
-/** What a node needs for its part: share x overhead + cache x part + fixed. */
+/** What a node needs for its part: share x overhead + cache x part + fixed for each device it uses. */
 export function needOf (
   card: Sized & Pick<ModelCard, 'totalBytes'>,
-  { overhead = OVERHEAD, fixedBytes = FIXED_BYTES }: MemoryTraits, context?: number,
-  part: Part = { of: 1, parts: 1 }
+  { overhead = OVERHEAD, fixedBytes: each = FIXED_BYTES }: MemoryTraits, context?: number,
+  part: Part = { of: 1, parts: 1 }, devices = 1
 ): Need {
+  const fixedBytes = each * devices
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
   const shareBytes = portion(card.totalBytes)
   // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.

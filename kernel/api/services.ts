@@ -246,13 +246,18 @@ export interface LinkFact {
 }
 
 interface Bytes { readonly inBytes: number }
-interface GpuMemory { readonly vramTotalBytes: number | null, readonly vramUsedBytes: number | null }
+interface GpuMemory {
+  readonly vendor: string
+  readonly vramTotalBytes: number | null
+  readonly vramUsedBytes: number | null
+}
 
 /** What a node has for running models, as it says itself; null where it has not told. */
 export interface NodeReport {
   readonly view: NodeView
   readonly memory: { readonly ramTotal: Bytes, readonly ramAvailable: Bytes } | null
-  readonly system: { readonly accelerator: GpuMemory | null } | null
+  /** `accelerators`: all GPUs that programs of this node can use. */
+  readonly system: { readonly accelerators: readonly GpuMemory[] } | null
   readonly resources: NodeResources | null
   readonly links: readonly LinkFact[]
 }
@@ -295,8 +300,8 @@ export const StateHistoryService = defineService<StateHistory>('kernel.state-his
 export interface Machine {
   /** Bytes that nobody uses, cut by the limits of this process's control groups; null where nothing tells. */
   freeRam (): Promise<number | null>
-  /** The same of its first GPU; null, too, when it has not answered within 5 s. */
-  freeVram (): Promise<number | null>
+  /** The same of each of its GPUs; empty, too, when they have not answered within 5 s. */
+  freeVram (): Promise<readonly (number | null)[]>
   /** Never throws, and takes up to 15 s where a driver is sick. */
   gpus (): Promise<GpuReport>
 }

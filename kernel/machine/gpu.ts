@@ -187,10 +187,35 @@ export interface LoadReading {
   sysPower: number | null
   /** The first GPU. */
   accelerator: Gpu | null
+  /** All GPUs that programs of this process can use, in the order in which they number them. */
+  accelerators: readonly Gpu[]
+}
+
+/** Most GPUs that a node tells of. */
+const GPUS_MAX = 16
+
+/**
+ * The GPUs that programs with this environment can use. CUDA_VISIBLE_DEVICES takes NVIDIA's by their numbers;
+ * where it names them in another way, nothing tells which they are, and only the first is counted on.
+ */
+export function usableGpus (
+  gpus: readonly Gpu[], { CUDA_VISIBLE_DEVICES: named }: Readonly<Record<string, string | undefined>>
+): Gpu[] {
+  const nvidia = gpus.filter(({ vendor }) => vendor === 'nvidia')
+  if (named === undefined || nvidia.length === 0) return gpus.slice(0, GPUS_MAX)
+  const numbers = named.split(',').map((word) => word.trim())
+  // As CUDA does, up to the first that is none.
+  const end = numbers.findIndex((word) => !/^\d+$/.test(word) || Number(word) >= nvidia.length)
+  const known = numbers.slice(0, end < 0 ? undefined : end).map((word) => nvidia[Number(word)]!)
+  const seen = known.length > 0 || numbers.every((word) => /^-?\d*$/.test(word)) ? known : nvidia.slice(0, 1)
+  return [...seen, ...gpus.filter(({ vendor }) => vendor !== 'nvidia')].slice(0, GPUS_MAX)
 }
 
 /** One picture out of GPUs and processor. Pure. */
-export function summarize (gpus: readonly Gpu[], processorCelsius: number | null): LoadReading {
+export function summarize (
+  gpus: readonly Gpu[], processorCelsius: number | null,
+  env: Readonly<Record<string, string | undefined>> = {}
+): LoadReading {
   const known = (list: (number | null)[]): number[] => list.filter((n) => n !== null)
   const sum = (list: number[]): number => list.reduce((a, b) => a + b, 0)
   const usage = known(gpus.map((g) => g.utilizationRatio))
@@ -200,6 +225,7 @@ export function summarize (gpus: readonly Gpu[], processorCelsius: number | null
     gpuUsage: usage.length > 0 ? sum(usage) / usage.length : null,
     temp: heat.length > 0 ? Math.max(...heat) : null,
     sysPower: power.length > 0 ? sum(power) : null,
-    accelerator: gpus[0] ?? null
+    accelerator: gpus[0] ?? null,
+    accelerators: usableGpus(gpus, env)
   }
 }

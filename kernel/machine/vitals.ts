@@ -1,5 +1,5 @@
 import os from 'node:os'
-import { readGpus, readProcessorHeat, summarize } from './gpu.js'
+import { readGpus, readProcessorHeat, summarize, usableGpus } from './gpu.js'
 import { thisMachine } from './io.js'
 import { readMemory } from './memory.js'
 import { ratesOf, readTraffic } from './network.js'
@@ -25,12 +25,16 @@ export interface Vitals {
   network: { interfaces: InterfaceReading[] } | null
 }
 
+type Environment = Readonly<Record<string, string | undefined>>
+
 export interface MachineOptions {
   /** Its volume is the one whose space is reported. */
   home: string
   clock: Clock
   log: Logger
   io?: MachineIo
+  /** Of this process, from which that of its programs is made. */
+  env?: Environment
 }
 
 /** Every reading of the machine a node runs on. */
@@ -62,7 +66,9 @@ export function busyShare (before: readonly os.CpuInfo[], after: readonly os.Cpu
 }
 
 /** Reads one machine. The first failure of each part is logged. */
-export function createMachine ({ home, clock, log, io = thisMachine(clock) }: MachineOptions): MachineReader {
+export function createMachine (
+  { home, clock, log, io = thisMachine(clock), env = {} }: MachineOptions
+): MachineReader {
   const report = reporter(log)
   const part = <T>(name: string, read: () => T | Promise<T>, ms?: number): (() => Promise<T | null>) =>
     bounded(clock, read, (error) => { report(name, error) }, ms)
@@ -72,7 +78,7 @@ export function createMachine ({ home, clock, log, io = thisMachine(clock) }: Ma
   const network = part('network', interfaces(io, clock))
   const gpus = listGpus(io)
   const gpusInTime = part('gpu', gpus, GPU_PART_MS)
-  const load = loadReader(io, clock, gpus, report)
+  const load = loadReader({ io, clock, env, gpus, report })
   const read = async (): Promise<Vitals> => {
     const [ram, space, pcpuUsage, traffic] = await Promise.all([memory(), disk(), cpu(), network()])
     return {
@@ -97,10 +103,9 @@ export function createMachine ({ home, clock, log, io = thisMachine(clock) }: Ma
     },
     gpus,
     freeRam: async () => (await memory())?.available ?? null,
-    async freeVram () {
-      const { vramTotalBytes, vramUsedBytes } = (await gpusInTime())?.gpus[0] ?? {}
-      return vramTotalBytes == null || vramUsedBytes == null ? null : vramTotalBytes - vramUsedBytes
-    }
+    freeVram: async () => usableGpus((await gpusInTime())?.gpus ?? [], env)
+      .map(({ vramTotalBytes, vramUsedBytes }) =>
+        vramTotalBytes === null || vramUsedBytes === null ? null : vramTotalBytes - vramUsedBytes)
   }
 }
 
@@ -165,12 +170,14 @@ function interfaces (io: MachineIo, clock: Clock): () => Promise<InterfaceReadin
   }
 }
 
-/** What is known of GPUs and sensors; looked at in the background, so that nobody waits for it. */
-function loadReader (
-  io: MachineIo, clock: Clock, gpus: () => Promise<GpuReport>,
+interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'>> {
+  gpus: () => Promise<GpuReport>
   report: (part: string, error: unknown) => void
-): () => LoadReading {
-  let known = summarize([], null)
+}
+
+/** What is known of GPUs and sensors; looked at in the background, so that nobody waits for it. */
+function loadReader ({ io, clock, env, gpus, report }: LoadParts): () => LoadReading {
+  let known = summarize([], null, env)
   let dueAt = -Infinity
   let failures = 0
   const look = async (startedAt: number): Promise<void> => {
@@ -178,7 +185,7 @@ function loadReader (
     const { gpus: found, problems } = await gpus()
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
-    known = summarize(found, await heat)
+    known = summarize(found, await heat, env)
     dueAt = startedAt + LOAD_MS * 2 ** Math.min(failures, LOAD_DOUBLINGS)
   }
   return () => {

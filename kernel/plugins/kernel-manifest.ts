@@ -158,7 +158,7 @@ export const kernelManifest = {
     nodeIdentities: 'Who each node is.',
     node_identities: 'The same map again.',
     nodeMemory: 'Memory by node, bytes.',
-    nodeSystem: 'Load and accelerator by node.',
+    nodeSystem: 'Load, first accelerator and all accelerators by node.',
     nodeDisk: 'Space on the models volume by node, bytes.',
     nodeNetwork: 'Network interfaces by node.',
     nodeHealth: 'Health level and its reasons by node.',

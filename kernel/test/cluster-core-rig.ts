@@ -44,7 +44,7 @@ const vitals: Vitals = {
     ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: 8e9 },
     swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
   },
-  system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+  system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null, accelerators: [] },
   disk: null,
   network: null
 }
@@ -52,7 +52,7 @@ const vitals: Vitals = {
 /** A machine that shows always the same. */
 export const machine: MachineReader = {
   vitals: async () => vitals,
-  freeRam: async () => null, freeVram: async () => null, gpus: async () => ({ gpus: [], problems: [] })
+  freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] })
 }
 
 const nothing = (): void => {}

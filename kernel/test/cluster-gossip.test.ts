@@ -14,7 +14,7 @@ const reading = (free: number): Vitals => ({
     swapTotal: { inBytes: 0 },
     swapAvailable: { inBytes: 0 }
   },
-  system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+  system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null, accelerators: [] },
   disk: { total: { inBytes: 9 }, available: { inBytes: 4 } },
   network: { interfaces: [] }
 })

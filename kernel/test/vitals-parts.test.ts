@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
-import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize } from '../machine/gpu.js'
+import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize, usableGpus } from '../machine/gpu.js'
 import { systemInformation } from '../machine/io.js'
 import { cgroupFolders, memoryOf, parseCgroup, readLinuxMemory } from '../machine/memory.js'
 import { parseNetDev, ratesOf, trafficOf } from '../machine/network.js'
@@ -222,6 +222,19 @@ t.test('heat of the processor', async (t) => {
   const package_ = { [`${zone}0/type`]: 'x86_pkg_temp\n', [`${zone}0/temp`]: '40000\n' }
   await check({ [`${mon}1/name`]: 'coretemp\n', ...package_ }, 40)
   await check({ [`${zone}0/type`]: 'battery\n', [`${zone}0/temp`]: '30000\n' }, null)
+})
+
+t.test('the GPUs that programs can use', async (t) => {
+  const all = ['n0', 'n1', 'a0'].map((name) =>
+    ({ vendor: name.startsWith('n') ? 'nvidia' : 'amd', name }) as Gpu)
+  const cases: [string | undefined, string[]][] = [
+    [undefined, ['n0', 'n1', 'a0']], ['1', ['n1', 'a0']], ['1,0', ['n1', 'n0', 'a0']], ['', ['a0']],
+    ['-1', ['a0']], ['0,7,1', ['n0', 'a0']], ['GPU-8932f937', ['n0', 'a0']]
+  ]
+  for (const [named, expected] of cases) {
+    const seen = usableGpus(all, { CUDA_VISIBLE_DEVICES: named })
+    t.strictSame(seen.map(({ name }) => name), expected, String(named))
+  }
 })
 
 t.test('one picture of several GPUs', (t) => {

@@ -75,7 +75,7 @@ t.test('a machine without a GPU: every part, and no program run', async (t) => {
       swapTotal: { inBytes: 1024 ** 2 },
       swapAvailable: { inBytes: 512 * 1024 }
     },
-    system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0, accelerator: null },
+    system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0, accelerator: null, accelerators: [] },
     disk: { total: { inBytes: 100 * GIB }, available: { inBytes: 40 * GIB } },
     network: {
       interfaces: [
@@ -110,8 +110,8 @@ t.test('free memory is read anew each time, and null where nothing tells in time
   t.equal(await free.freeRam(), 8 * GIB)
   available = 3
   t.equal(await free.freeRam(), 3 * GIB)
-  t.equal(await free.freeVram(), 600 * 1024 ** 2, 'of the first GPU')
-  t.equal(await open(machine()).freeVram(), null, 'no GPU')
+  t.strictSame(await free.freeVram(), [600 * 1024 ** 2, 9 * 1024 ** 2], 'of each GPU')
+  t.strictSame(await open(machine()).freeVram(), [], 'no GPU')
   t.same(warned, [])
   const hangs = open(machine({ read: () => new Promise(() => {}) }))
   const late = hangs.freeRam()

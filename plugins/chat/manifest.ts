@@ -52,6 +52,9 @@ export const manifest = {
       fixedBytes: 88 * 2 ** 20,
       multiNode: true,
       meta: 'LlamaRpc',
+      tensor: true,
+      unevenTensor: true,
+      manyDevices: true,
       donor: 'llama-rpc-server'
     }
   },

@@ -156,7 +156,10 @@ function openFleet (
         return instance === undefined ? null : shardOf(instance, nodeId)
       }
     }),
-    onMoved: (assignment, status) => { emit('RunnerStatusUpdated', { ...assignment, status }) },
+    onMoved: (assignment, status) => {
+      if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)
+      emit('RunnerStatusUpdated', { ...assignment, status })
+    },
     onFailed (assignment, failure) {
       const { instanceId, modelId } = assignment
       const { errorCode, errorMessage } = failure

@@ -68,7 +68,7 @@ export const routes = {
     authority: 'invoke',
     stream: true,
     produces: 'application/octet-stream',
-    body: exactly({ instanceId: id, runnerId: id, feedId: uuid }),
+    body: exactly({ instanceId: id, runnerId: id, feedId: uuid, run: uuid }),
     errors: ['not_found', 'instance_lost', 'overloaded']
   },
   feed: {

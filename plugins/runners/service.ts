@@ -10,7 +10,7 @@ export { BUILD_FILE, buildsFolder, buildsOf, buildText, findProgram } from './ma
 export type { Build } from './machine/programs.js'
 export { runTask } from './routing/serve.js'
 export type { TaskRequest } from './routing/serve.js'
-export { bodyOf, changed, partOf, stateCard } from './instances/shapes.js'
+export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard
 } from './instances/sections.js'

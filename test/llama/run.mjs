@@ -20,8 +20,8 @@ try {
     process.exit(spawnSync(process.execPath, script, { stdio: 'inherit', env }).status)
   }
   const files = process.argv.length > 2 ? process.argv.slice(2) : [here]
-  const { status } = spawnSync(process.execPath, [join(here, '../run.mjs'), '--jobs', '1', ...files],
-    { stdio: 'inherit', env })
+  const all = [join(here, '../run.mjs'), '--jobs', '1', '--timeout', '3600', ...files]
+  const { status } = spawnSync(process.execPath, all, { stdio: 'inherit', env })
   process.exitCode = status ?? 1
 } catch (error) {
   if (!(error instanceof BuildError)) throw error

@@ -72,7 +72,7 @@ t.test('a model over a driver and a donor', { timeout: 180_000 }, async (t) => {
     }
     const driver = entries(journal).find((entry) => 'start' in entry)
     t.match((driver?.['start'] as string[]).join(' '),
-      /--rpc 127.0.0.1:\d+ --tensor-split \d+ --n-gpu-layers \d+/)
+      /--rpc 127.0.0.1:\d+ --split-mode layer --tensor-split \d+ --n-gpu-layers \d+/)
   })
 
   await t.test('a donor that dies comes back, and so does the model', async (t) => {

@@ -19,6 +19,9 @@ export function alive (pid: number): boolean {
   return found !== undefined && found.state !== 'Z' && found.state !== 'X'
 }
 
+/** The process that started another; 0 where that is gone. */
+export const parentOf = (pid: number): number => stat(pid)?.ppid ?? 0
+
 /** All processes below one. */
 export function descendants (pid: number): number[] {
   const parents = new Map<number, number>()

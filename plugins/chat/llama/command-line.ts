@@ -1,13 +1,15 @@
 /** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
 import { cacheOf, contextOf, EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 import { option } from '../engine/limits.js'
-import { fieldsOf, listOf, textOf } from '../json.js'
+import { fieldsOf, listOf, textOf, type Fields } from '../json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
 const DEFAULT_PROMPT_CACHE = 128 * MIB
 const DEFAULT_QUEUE = 256
+/** More layers than any model has. */
+const ALL_LAYERS = '999'
 /** An embedding is made in one go, with memory for all tokens of the text. */
 const MAX_EMBEDDED = 8_192
 
@@ -41,53 +43,102 @@ export function sizesOf ({ card, options, contextLength: asked }: ModelSpec, emb
   }
 }
 
-/** A donor: where its rpc-server is reached from here, and its share of the layers. */
-export interface Donor { address: string, layers: number }
+/**
+ * What one node holds of a model: so many layers, of these so many on each of its GPUs, the rest on its CPU.
+ * Without `gpus` all of them are on one device. In a tensor split the numbers are proportions of its share.
+ */
+export interface Share { layers: number, gpus?: readonly number[] }
+
+/** A donor: where its rpc-server is reached from here, and its share. */
+export interface Donor extends Share { address: string }
 
 /** The plan of a model over several nodes, as its driver is told. */
-export interface RpcPlan {
-  /** Layers that stay on this node. */
-  layers: number
+export interface RpcPlan extends Share {
+  /** Every layer is cut across all ranks, in equal parts; else each rank has layers of its own. */
+  tensor: boolean
   /** In the order of the plan. */
   donors: readonly Donor[]
 }
 
-const RPC_FLAGS = ['--rpc', '--tensor-split', '--n-gpu-layers']
+const RPC_FLAGS = ['--rpc', '--tensor-split', '--split-mode', '--n-gpu-layers']
 const ADDRESS = /^127\.0\.0\.1:[1-9]\d{0,4}$/
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0)
+
+/** A share as the node says it. @throws EngineError for a broken one */
+function shareOf (said: Fields, name: string): Share {
+  const { layers, gpus } = said
+  const whole = isCount(layers) && layers > 0
+  if (whole && gpus === undefined) return { layers }
+  if (whole && Array.isArray(gpus) && gpus.every(isCount) && sum(gpus) > 0 && sum(gpus) <= layers) {
+    return { layers, gpus }
+  }
+  throw new EngineError('provider_error', `the option ${name} must name layers, and how many each GPU has`)
+}
+
+/** The share of a model that is on this node alone, or of a donor; null where one device has all of it. */
+export function splitOf ({ split }: Readonly<Record<string, unknown>>): Share | null {
+  return split === undefined ? null : shareOf(fieldsOf(split), 'split')
+}
 
 /** The plan in the options of a spec; null for a model on one node. @throws EngineError for a broken one */
 export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | null {
   if (rpc === undefined) return null
-  const { layers } = fieldsOf(rpc)
-  const donors = listOf(fieldsOf(rpc)['donors']).map(({ address, layers }) =>
-    ({ address: textOf(address), layers: Number(layers) }))
-  const fine = donors.every(({ address, layers }) => ADDRESS.test(address) && isCount(layers))
-  if (isCount(layers) && donors.length > 0 && fine) return { layers, donors }
+  const donors = listOf(fieldsOf(rpc)['donors']).map((donor) =>
+    ({ address: textOf(donor['address']), ...shareOf(donor, 'rpc') }))
+  const fine = donors.every(({ address }) => ADDRESS.test(address))
+  if (donors.length > 0 && fine) {
+    return { tensor: fieldsOf(rpc)['tensor'] === true, ...shareOf(fieldsOf(rpc), 'rpc'), donors }
+  }
   throw new EngineError('provider_error', 'the option rpc must name the own layers and those of donors')
 }
 
+/** What a donor offers as devices: its GPUs that hold something, then its CPU where that holds the rest. */
+export function devicesOf ({ layers, gpus }: Share): { gpu: number | null, layers: number }[] {
+  if (gpus === undefined) return [{ gpu: 0, layers }]
+  const rest = layers - sum(gpus)
+  const used = gpus.map((held, gpu) => ({ gpu, layers: held })).filter((device) => device.layers > 0)
+  return rest > 0 ? [...used, { gpu: null, layers: rest }] : used
+}
+
+/** The shares of this node's own GPUs; none on a CPU, which takes what is not handed out. */
+const ownGpus = ({ layers, gpus = [layers] }: Share, backend: string): readonly number[] =>
+  backend === 'cpu' ? [] : gpus
+
 /**
- * The options for a plan. A server counts the layers it hands out from the last one and one more for the
- * output, in shares of its devices: those of the donors first, then its own GPU. With `cpu` its own layers
- * are those it does not hand out.
+ * The options for a plan. The devices of a server are those of its donors, then its own GPUs.
  * @throws EngineError where the server cannot do that
  */
-export function rpcArguments (
-  { layers, donors }: RpcPlan, backend: string, flags: ReadonlySet<string>
-): string[] {
+export function rpcArguments (plan: RpcPlan, backend: string, flags: ReadonlySet<string>): string[] {
   const missing = RPC_FLAGS.filter((name) => !flags.has(name))
   if (missing.length > 0) {
     throw new EngineError('provider_error', `this llama-server does not know ${missing.join(', ')}: it was ` +
       'built without RPC (GGML_RPC). Set SVC_LLAMA_SERVER_BIN to one that was, and restart svc')
   }
-  const shares = [...donors.map((donor) => donor.layers), ...backend === 'cpu' ? [] : [layers]]
-  const handedOut = shares.reduce((sum, share) => sum + share, 1)
-  shares[shares.length - 1]! += 1
+  const { donors, tensor } = plan
+  const own = ownGpus(plan, backend)
+  const lent = donors.map((donor) => devicesOf(donor).map(({ layers }) => layers))
   return [
-    '--rpc', donors.map(({ address }) => address).join(','), '--tensor-split', shares.join(','),
-    '--n-gpu-layers', String(handedOut)
+    '--rpc', donors.map(({ address }) => address).join(','),
+    '--split-mode', tensor ? 'tensor' : 'layer',
+    ...tensor ? tensorShares([...lent, own], backend) : layerShares([...lent.flat(), ...own])
   ]
+}
+
+/** A server counts the layers it hands out from the last one, and one more for the output. */
+function layerShares (shares: number[]): string[] {
+  const handedOut = sum(shares) + 1
+  shares[shares.findLastIndex((share) => share > 0)]! += 1
+  return ['--tensor-split', shares.join(','), '--n-gpu-layers', String(handedOut)]
+}
+
+/** Ranks have equal parts, which their devices share. A server would list its own GPUs first. */
+function tensorShares (ranks: readonly (readonly number[])[], backend: string): string[] {
+  const own = ranks.at(-1)!
+  const shares = ranks.flatMap((rank) => rank.map((share) => Number((share / sum(rank)).toFixed(6))))
+  const devices = shares.map((_, i) => i < shares.length - own.length ? `RPC${i}`
+    : `${backend.toUpperCase()}${i - shares.length + own.length}`)
+  return ['--device', devices.join(','), '--tensor-split', shares.join(','), '--n-gpu-layers', ALL_LAYERS]
 }
 
 /** What a server is started with. */
@@ -108,10 +159,9 @@ export interface StartOptions {
   drafter?: Drafter | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
+  /** The GPUs of this node that share a model without donors; null where there is one device. */
+  split?: Share | null
 }
-
-/** More layers than any model has. */
-const ALL_LAYERS = '999'
 
 const placeOf = (address: Address): string[] => 'socketPath' in address
   ? ['--host', address.socketPath]
@@ -119,7 +169,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
 function optional (
-  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null }: StartOptions
+  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null, split = null }: StartOptions
 ): string[][] {
   const { contextLength, promptCacheMib } = sizes
   return [
@@ -140,7 +190,9 @@ function optional (
       ...mmproj === undefined ? [] : [['--no-mmproj-offload']],
       ...drafter === undefined ? [] : [['--device-draft', 'none']]
     ],
-    ...rpc === null ? alone(backend) : [],
+    // What each device holds was planned; the server would try a load of its own first.
+    ['--fit', 'off'],
+    ...rpc === null ? alone(backend, split) : [],
     ...embeds
       ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
       : []
@@ -152,9 +204,12 @@ const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][
   [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
 /** Where the layers of a model are that has no donors. */
-const alone = (backend: string): string[][] => backend === 'cpu'
-  ? [['--n-gpu-layers', '0'], ['--device', 'none']]
-  : [['--n-gpu-layers', ALL_LAYERS]]
+function alone (backend: string, split: Share | null): string[][] {
+  if (backend === 'cpu') return [['--n-gpu-layers', '0'], ['--device', 'none']]
+  if (split === null) return [['--n-gpu-layers', ALL_LAYERS]]
+  const [shareName, shares, countName, count] = layerShares([...ownGpus(split, backend)])
+  return [[shareName!, shares!], [countName!, count!]]
+}
 
 /** The arguments for a server. @throws EngineError for donors where the server cannot use any */
 export function serverArguments (options: StartOptions): string[] {

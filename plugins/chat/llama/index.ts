@@ -6,13 +6,13 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
-  EngineError, type EngineModule, type EngineSession, type ModelCard
+  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { findServer } from './binary.js'
-import { rpcOf, sizesOf } from './command-line.js'
+import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
 import { drafterAt } from './drafter.js'
-import type { EngineParts, Clock } from './program.js'
+import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 
@@ -37,13 +37,27 @@ export function modelFile ({ modelId, files }: ModelCard): string {
   throw new EngineError('model_invalid', `${modelId} has no .gguf file: llama-server runs no other weights`)
 }
 
+/**
+ * The driver's own rank of a tensor split without a GPU: a CPU takes part in one only behind an rpc-server,
+ * so there is one here, too.
+ */
+const ownRank = async (spec: ModelSpec, env: EngineEnv, parts: EngineParts): Promise<EngineSession> =>
+  await startDonor({ ...spec, options: { ...spec.options, split: undefined } }, env, parts)
+
+const withOwn = (plan: RpcPlan, own: EngineSession): RpcPlan => ({
+  ...plan,
+  donors: [{ address: `${LOOPBACK}:${Number(own.info()['port'])}`, layers: plan.layers }, ...plan.donors]
+})
+
 /** The engine with a clock, and a way to end the runner. */
 export function llamaEngine (parts: EngineParts): EngineModule {
   return {
     async load (spec, env): Promise<EngineSession> {
       const { card, directory, threads, options } = spec
       if (options['lends'] === true) return await startDonor(spec, env, parts)
-      const rpc = rpcOf(options)
+      const told = rpcOf(options)
+      const own = told?.tensor === true && spec.backend === 'cpu' ? await ownRank(spec, env, parts) : null
+      const rpc = told === null || own === null ? told : withOwn(told, own)
       // A build for a GPU that placement does not know of; alone only, since shares are of known devices.
       const backend = options['gpu'] === true && rpc === null ? 'gpu' : spec.backend
       const model = join(directory, modelFile(card))
@@ -59,6 +73,8 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
+        own,
+        split: splitOf(options),
         binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })

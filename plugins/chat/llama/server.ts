@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import type { EngineEnv } from '../../../kernel/api/engine.js'
+import type { EngineEnv, EngineSession } from '../../../kernel/api/engine.js'
 import type { Binary } from './binary.js'
 import { serverArguments, type StartOptions } from './command-line.js'
 import { Client, type Address } from './http.js'
@@ -17,6 +17,8 @@ export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'k
   /** Bytes of the model's files: the server has about as much in memory when it is ready. */
   modelBytes: number
   env: EngineEnv
+  /** A rank on this node that is a program of its own; it ends with the server. */
+  own?: EngineSession | null
 }
 
 /** In the runner's own folder, which is its working folder: the path of a socket has to be short. */
@@ -78,6 +80,7 @@ export class LlamaServer {
   async close (): Promise<void> {
     this.client.close()
     await this.program.close()
+    await this.parts.own?.close?.()
     await rm(SOCKET, { force: true })
   }
 }

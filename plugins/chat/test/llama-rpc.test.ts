@@ -6,14 +6,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/api/engine.js'
 import { donorPaths } from '../llama/binary.js'
-import { rpcArguments, rpcOf } from '../llama/command-line.js'
+import { rpcArguments, rpcOf, splitOf } from '../llama/command-line.js'
 import { donorArguments, startDonor } from '../llama/donor.js'
 import {
   ask, chunksOf, donorIn, entries, folder, lives, notingEnv, rig, specOf, talk, until, type TestCase
 } from './llama-kit.js'
 
-const KNOWN = new Set(['--rpc', '--tensor-split', '--n-gpu-layers'])
-const donor = (port: number, layers: number) => ({ address: `127.0.0.1:${port}`, layers })
+const KNOWN = new Set(['--rpc', '--tensor-split', '--split-mode', '--n-gpu-layers'])
+const donor = (port: number, layers: number, gpus?: number[]) =>
+  ({ address: `127.0.0.1:${port}`, layers, ...gpus === undefined ? {} : { gpus } })
 
 t.test('the shares of a driver and its donors', async (t) => {
   const cases: [string, number, [number, number][], string[]][] = [
@@ -24,18 +25,55 @@ t.test('the shares of a driver and its donors', async (t) => {
     ['cuda', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,6,5', '23']]
   ]
   for (const [backend, layers, donors, [rpc, split, gpu]] of cases) {
-    const plan = { layers, donors: donors.map(([port, own]) => donor(port, own)) }
+    const plan = { tensor: false, layers, donors: donors.map(([port, own]) => donor(port, own)) }
     t.strictSame(rpcArguments(plan, backend, KNOWN),
-      ['--rpc', rpc, '--tensor-split', split, '--n-gpu-layers', gpu])
+      ['--rpc', rpc, '--split-mode', 'layer', '--tensor-split', split, '--n-gpu-layers', gpu])
   }
-  t.throws(() => rpcArguments({ layers: 1, donors: [donor(1, 1)] }, 'cpu', new Set(['--n-gpu-layers'])),
-    { reason: 'provider_error', message: /--rpc, --tensor-split: it was built without RPC/ })
+  const plan = { tensor: false, layers: 1, donors: [donor(1, 1)] }
+  t.throws(() => rpcArguments(plan, 'cpu', new Set(['--n-gpu-layers'])),
+    { reason: 'provider_error', message: /--rpc, --tensor-split, --split-mode: it was built without RPC/ })
+})
+
+t.test('the shares of several devices, CPU last', async (t) => {
+  type Own = { layers: number, gpus?: number[] }
+  const cases: [string, string, Own, ReturnType<typeof donor>[], string][] = [
+    ['two GPUs of a donor', 'cpu', { layers: 4 }, [donor(1, 12, [8, 4])], '--tensor-split 8,5 13'],
+    ['what its GPUs cannot hold is on its CPU', 'cpu', { layers: 4 }, [donor(1, 12, [8, 0, 1])],
+      '--tensor-split 8,1,4 13'],
+    ['two own GPUs come last', 'cuda', { layers: 6, gpus: [4, 2] }, [donor(1, 3)], '--tensor-split 3,4,3 10'],
+    ['an own CPU takes what is not handed out', 'cuda', { layers: 6, gpus: [3, 0] }, [donor(1, 3)],
+      '--tensor-split 3,4,0 7']
+  ]
+  for (const [title, backend, own, donors, expected] of cases) {
+    const told = rpcArguments({ tensor: false, ...own, donors }, backend, KNOWN).slice(4)
+    t.equal(told.join(' ').replace('--n-gpu-layers ', ''), expected, title)
+  }
+  const tensor: typeof cases = [
+    ['ranks are equal', 'cpu', { layers: 9 }, [donor(1, 9), donor(2, 9)],
+      '--device RPC0,RPC1 --tensor-split 1,1'],
+    ['a rank of two GPUs shares its part', 'cuda', { layers: 8, gpus: [6, 2] }, [donor(1, 8, [4, 4])],
+      '--device RPC0,RPC1,CUDA0,CUDA1 --tensor-split 0.5,0.5,0.75,0.25']
+  ]
+  for (const [title, backend, own, donors, expected] of tensor) {
+    const told = rpcArguments({ tensor: true, ...own, donors }, backend, KNOWN)
+    t.match(told.join(' '), `--split-mode tensor ${expected} --n-gpu-layers 999`, title)
+  }
+})
+
+t.test('a model on the devices of one node', async (t) => {
+  t.equal(splitOf({}), null)
+  t.strictSame(splitOf({ split: { layers: 9, gpus: [5, 4] } }), { layers: 9, gpus: [5, 4] })
+  for (const gpus of ['x', [], [0, 0], [9, 1], [1.5], [-1, 2]]) {
+    t.throws(() => splitOf({ split: { layers: 9, gpus } }), { message: /option split/ }, JSON.stringify(gpus))
+  }
 })
 
 t.test('the plan a driver is told', async (t) => {
   t.equal(rpcOf({}), null, 'a model on one node has none')
-  const plan = { layers: 3, donors: [donor(5000, 2)] }
+  const plan = { tensor: false, layers: 3, donors: [donor(5000, 2)] }
   t.strictSame(rpcOf({ rpc: plan }), plan)
+  const wide = { tensor: true, layers: 3, gpus: [2, 1], donors: [donor(5000, 3, [3, 0])] }
+  t.strictSame(rpcOf({ rpc: wide }), wide)
   const broken: unknown[] = [
     null, 'x', {}, { ...plan, layers: 0 }, { ...plan, layers: 1.5 }, { ...plan, donors: [] },
     { ...plan, donors: [{ address: '10.0.0.1:5000', layers: 2 }] }, { ...plan, donors: [{ layers: 2 }] },
@@ -53,6 +91,9 @@ t.test('the options of a donor', async (t) => {
     donorArguments({ flags, port: 7, threads: 2, backend }).join(' ')
   t.equal(given('cpu'), '--host 127.0.0.1 --port 7 --threads 2 --device CPU')
   t.equal(given('cuda'), '--host 127.0.0.1 --port 7 --threads 2 --device CUDA0')
+  const split = { layers: 9, gpus: [4, 0, 3] }
+  const several = donorArguments({ flags: all, port: 7, threads: 2, backend: 'cuda', split })
+  t.equal(several.at(-1), 'CUDA0,CUDA2,CPU')
   t.equal(given('cpu', new Set(['--host', '--port'])), '--host 127.0.0.1 --port 7', 'an old one')
 })
 
@@ -89,7 +130,7 @@ async function donorOf (t: TestCase, scenario: Parameters<typeof donorIn>[1] = {
   })
   t.teardown(() => session.close?.())
   await session.warmup()
-  const [{ payload }] = await chunksOf(session, 'endpoint', {}) as [{ payload: { port: number } }]
+  const [{ payload }] = await chunksOf(session, 'endpoint', { run: 'one' }) as [{ payload: { port: number } }]
   return { session, journal: () => entries(journal), deaths, port: payload.port }
 }
 
@@ -106,6 +147,22 @@ t.test('a donor listens, for this machine only, and ends when it is asked', asyn
   await t.rejects(chunksOf(session, 'chat', talk('go')), { reason: 'invalid_request', message: /lends/ })
   await session.close?.()
   t.notOk(lives(Number(start?.['pid'])))
+  t.strictSame(deaths, [], 'that is no failure')
+})
+
+t.test('each start of a driver finds a program without what the one before has left', async (t) => {
+  const { session, journal, port, deaths } = await donorOf(t)
+  const endpoint = async (run: string): Promise<unknown> => (await chunksOf(session, 'endpoint', { run }))[0]
+  t.same(await endpoint('one'), { payload: { port } }, 'a run has one')
+  const [first, second] = await Promise.all([endpoint('two'), endpoint('two')])
+  t.same(first, second)
+  const starts = journal().filter((entry) => 'donor' in entry)
+  const [old, fresh, ...more] = starts.map(({ pid }) => Number(pid))
+  t.same(more, [])
+  t.notOk(lives(old!))
+  t.ok(lives(fresh!))
+  await t.rejects(endpoint('one'), { message: /started anew since/ }, 'a connection that comes late')
+  t.ok(lives(fresh!))
   t.strictSame(deaths, [], 'that is no failure')
 })
 
@@ -135,7 +192,8 @@ t.test('a driver with two donors', async (t) => {
   const pids = [one, two].map(({ journal }) => Number(journal()[0]?.['pid']))
   t.match(journal().find((entry) => 'donorsSaid' in entry), { donorsSaid: pids.map((pid) => `${pid}:hello`) })
   const args = (journal()[0]?.['start'] as string[]).join(' ')
-  t.match(args, `--rpc 127.0.0.1:${one.port},127.0.0.1:${two.port} --tensor-split 3,3 --n-gpu-layers 6`)
+  const addresses = [one, two].map(({ port }) => `127.0.0.1:${port}`).join()
+  t.match(args, `--rpc ${addresses} --split-mode layer --tensor-split 3,3 --n-gpu-layers 6`)
   t.notMatch(args, '--device none', 'which would leave out the donors')
   t.match((await ask(session, 'chat', talk('lend'))).text, pids.map((pid) => `${pid} true `).join(''))
 })

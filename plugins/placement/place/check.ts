@@ -1,10 +1,10 @@
 import { kernelError, needOf, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { gib, usableOf } from '../planner/memory.js'
+import { deviceOf, gib, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
-import { bodyOf, partOf } from '../../runners/service.js'
+import { bodyOf, devicePartsOf } from '../../runners/service.js'
 import type { Entering, Instance } from '../../runners/service.js'
 import { cardOf, idOf, ranksOf } from './instance.js'
 import type { Planning } from './planning.js'
@@ -33,7 +33,6 @@ export function checkForm (instance: Instance, card: ModelCard): void {
   if (!('LlamaRpcInstance' in instance)) return
   check([
     [ranks.length > 1, at, 'must be a RingInstance: it has one node only'],
-    [!ranks[0]!.tensor, shards!, 'must have no TensorShardMetadata'],
     [instance.LlamaRpcInstance.driverNode === ranks[0]!.nodeId, `${at}.driverNode`,
       'must be the node of the shard with deviceRank 0']
   ])
@@ -45,7 +44,8 @@ function checkShard (
 ): void {
   const at = `${shards}.${runnerId}`
   const { modelId, nLayers } = card
-  const { startLayer, endLayer } = shard
+  const { startLayer, endLayer, gpuLayers = [] } = shard
+  const held = gpuLayers.reduce((sum, count) => sum + count, 0)
   const start = tensor || place === 0 ? 0 : ranks[place - 1]!.shard.endLayer
   const last = tensor || place === ranks.length - 1
   check([
@@ -58,7 +58,9 @@ function checkShard (
     [startLayer === start, `${at}.startLayer`, `must be ${start}`],
     [!last || endLayer === nLayers, `${at}.endLayer`, `must be ${nLayers}`],
     [last || (endLayer > start && endLayer <= nLayers), `${at}.endLayer`,
-      `must be above ${start} and at most ${nLayers}`]
+      `must be above ${start} and at most ${nLayers}`],
+    [gpuLayers.length === 0 || (held > 0 && held <= endLayer - startLayer), `${at}.gpuLayers`,
+      `must name 1 to ${endLayer - startLayer} layers in all, or be empty`]
   ])
 }
 
@@ -119,17 +121,23 @@ function checkLinks (
 function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Rank, view: ClusterView): void {
   const node = view.nodes.find((one) => one.nodeId === nodeId)!
   const traits = view.engines[card.engine]!
-  const need = needOf(card, traits, bodyOf(instance).contextTokenLimit, partOf(shard))
+  const told = { ...node, memory: node.memory! }
   const backends = traits.backends.filter((name) =>
     card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
-  const told = { ...node, memory: node.memory! }
-  const offers = backends.map((backend) => ({ backend, ...usableOf(told, backend, view) }))
-  const best = Math.max(0, ...offers.map(({ usableBytes }) => usableBytes))
-  if (need.neededBytes < best) return
-  throw refuse('insufficient_memory',
-    `${node.name} needs ${gib(need.neededBytes)} for layers ${shard.startLayer} to ${shard.endLayer} ` +
-    `and can use ${gib(best)}; it must be less.`,
-    { instanceId: idOf(instance), nodes: [{ nodeId, name: node.name, need, offers }] })
+  for (const { gpu, part } of devicePartsOf(shard)) {
+    const need = needOf(card, traits, bodyOf(instance).contextTokenLimit, part)
+    const offers = (gpu === null ? ['cpu'] : backends).map((backend) =>
+      ({ backend, device: deviceOf(node, { backend, gpu: gpu ?? 0 }) }))
+      .filter(({ device }) => device === 'ram' || device < node.gpus.length)
+      .map(({ backend, device }) => ({ backend, ...usableOf(told, device, view) }))
+    const best = Math.max(0, ...offers.map(({ usableBytes }) => usableBytes))
+    if (need.neededBytes < best) continue
+    const where = shard.gpuLayers === undefined ? '' : gpu === null ? ' on its CPU' : ` on GPU ${gpu}`
+    throw refuse('insufficient_memory',
+      `${node.name} needs ${gib(need.neededBytes)}${where} for layers ${shard.startLayer} to ` +
+      `${shard.endLayer} and can use ${gib(best)}; it must be less.`,
+      { instanceId: idOf(instance), nodes: [{ nodeId, name: node.name, need, offers }] })
+  }
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '
 
 /** The part of a plan that an instance is made from; the nodes in order of their rank. */
 export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta'> {
-  ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer'>[]
+  ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer' | 'gpuLayers'>[]
 }
 
 /**
@@ -24,11 +24,14 @@ export function instanceOf (
   const nodeToRunner: Record<string, string> = {}
   // The card goes to every node, and it may name thousands of files.
   const modelCard = stateCard({ ...card, files: [] })
-  plan.ranks.forEach(({ nodeId, startLayer, endLayer }, deviceRank) => {
+  plan.ranks.forEach(({ nodeId, startLayer, endLayer, gpuLayers }, deviceRank) => {
     const runnerId = newId()
     nodeToRunner[nodeId] = runnerId
     const worldSize = plan.ranks.length
-    const shard = { modelCard, deviceRank, worldSize, startLayer, endLayer, nLayers: card.nLayers }
+    const shard = {
+      modelCard, deviceRank, worldSize, startLayer, endLayer, nLayers: card.nLayers,
+      ...gpuLayers === undefined ? {} : { gpuLayers: [...gpuLayers] }
+    }
     runnerToShard[runnerId] = { [tag]: shard } as Shard
   })
   const body: RingInstance = {

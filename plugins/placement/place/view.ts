@@ -2,7 +2,7 @@ import { needOf } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { runnerKind } from '../progress/progress.js'
-import { bodyOf, partOf } from '../../runners/service.js'
+import { bodyOf, devicePartsOf } from '../../runners/service.js'
 import type { Instance, Releasing } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, ranksOf } from './instance.js'
@@ -10,9 +10,12 @@ import type { Rank } from './instance.js'
 
 /** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
-  const { backends, multiNode = false, meta, tensor = false, overhead, fixedBytes, program } = decl
+  const {
+    backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, overhead,
+    fixedBytes, program
+  } = decl
   return {
-    multiNode, tensor, overhead, fixedBytes, backends, builds: program?.builds,
+    multiNode, tensor, unevenTensor, manyDevices, overhead, fixedBytes, backends, builds: program?.builds,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }
@@ -57,21 +60,28 @@ function factsOf (
   { view: { nodeId, installId, name }, memory, system, resources }: NodeReport,
   engines: ClusterView['engines'], stagedBytes: ReadonlyMap<string, number>
 ): NodeFacts {
-  const gpu = system?.accelerator
   return {
     nodeId, installId, name, stagedBytes,
     memory: memory === null
       ? null
       : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
-    // Without a reading of what is in use there is no telling what is free.
-    vram: gpu?.vramTotalBytes == null || gpu.vramUsedBytes == null
-      ? null
-      : { total: gpu.vramTotalBytes, used: gpu.vramUsedBytes },
+    gpus: gpusOf(system?.accelerators ?? []),
     backends: resources === null ? null : backendsOf(resources.backends, engines),
     lacks: programsLacking(resources?.['engines']),
     participation: resources?.participation ?? null,
     lends: resources?.['rpcForEveryUser'] !== false
   }
+}
+
+/**
+ * The GPUs of which a backend can be: all of the first one's maker. One that does not tell what is in use is
+ * one without room; where that is so of all, the RAM is counted.
+ */
+function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
+  const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
+    .map(({ vramTotalBytes: total, vramUsedBytes: used }) =>
+      total === null || used === null ? null : { total, used })
+  return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
 /** The engines whose program the node says it does not have. */
@@ -103,9 +113,10 @@ function claimOf (
   if (node === undefined) return []
   const card = cardOf(shard)
   const { engine, contextTokenLimit } = bodyOf(instance)
-  return [{
+  const backend = node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu'
+  return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
-    backend: node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu',
-    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, partOf(shard)).neededBytes
-  }]
+    ...gpu === null ? { backend: 'cpu' } : { backend, gpu },
+    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, part).neededBytes
+  }))
 }

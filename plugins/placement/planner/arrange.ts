@@ -1,6 +1,6 @@
 import type { Need } from '../../../kernel/index.js'
-import { compareText, jobNeed, joins } from './candidates.js'
-import type { BackendOption, CandidateNode, Job, Neighbours } from './candidates.js'
+import { compareText, jobNeed, joins, layersOn, layersThatFit } from './candidates.js'
+import type { BackendOption, CandidateNode, DeviceOption, Job, Neighbours } from './candidates.js'
 import { findGroup } from './search.js'
 import type { Budget } from './search.js'
 
@@ -11,7 +11,12 @@ export interface ArrangedNode {
   startLayer: number
   endLayer: number
   need: Need
+  /** What each device of the option is to hold. */
+  held: readonly Held[]
 }
+
+/** A device's part of a rank: layers of a pipeline, or proportions of a tensor rank. */
+export interface Held extends DeviceOption { layers: number, need: Need }
 
 /** The nodes that may be chosen from, and what the search for a ring among them may still cost. */
 export interface Pool {
@@ -53,7 +58,8 @@ export function arrangeAnyway (job: Job, pool: Pool, size: number): ArrangedNode
     .map((candidate): Choice => ({
       candidate,
       layers: job.layers,
-      option: candidate.options.reduce((best, option) =>
+      // The CPU option, or that of the GPUs alone, is always there.
+      option: candidate.options.filter((option) => !helpsTensor(job, option, size)).reduce((best, option) =>
         option.usable.usableBytes > best.usable.usableBytes ? option : best)
     }))
     .sort((a, b) => b.option.usable.usableBytes - a.option.usable.usableBytes || byPreference(a, b))
@@ -74,8 +80,13 @@ function roomiest (job: Job, candidate: CandidateNode, size: number, worst: numb
 /** Layers the option can hold. A tensor rank holds a part of all layers, or it holds none. */
 function capacity (job: Job, option: BackendOption, size: number): number {
   if (!isTensor(job, size) || job.request.force) return option.layers
-  const { neededBytes } = jobNeed(job, { of: 1, parts: size })
-  return neededBytes < option.usable.usableBytes ? job.layers : 0
+  if (helpsTensor(job, option, size)) return 0
+  return layersOn(job, option.devices, job.layers * size) < job.layers ? 0 : job.layers
+}
+
+/** A CPU that helps GPUs with parts of one layer, which are to be equally fast. */
+function helpsTensor (job: Job, { devices }: BackendOption, size: number): boolean {
+  return isTensor(job, size) && devices.length > 1 && devices.at(-1)!.device === 'ram'
 }
 
 function byPreference (a: Choice, b: Choice): number {
@@ -109,8 +120,11 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   const size = choices.length
   const { nLayers } = job.request.card
   if (isTensor(job, size)) {
-    const whole = { startLayer: 0, endLayer: nLayers, need: jobNeed(job, { of: 1, parts: size }) }
-    return choices.map(({ candidate, option }) => ({ candidate, option, ...whole }))
+    return choices.map(({ candidate, option }) => {
+      const held = dealt(job, option, job.layers, job.layers * size)
+      const need = jobNeed(job, { of: 1, parts: size }, Math.max(1, inUse(held)))
+      return { candidate, option, startLayer: 0, endLayer: nLayers, need, held }
+    })
   }
   const counts = splitLayers(job.layers, choices.map(({ option, layers }) =>
     ({ weight: option.usable.usableBytes, capacity: layers })))
@@ -119,21 +133,43 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
     const startLayer = endLayer
     // A card without layers is one part that has no layers to name.
     endLayer = Math.min(startLayer + counts[i]!, nLayers)
-    const need = jobNeed(job, { of: counts[i]!, parts: job.layers })
-    return { candidate, option, startLayer, endLayer, need }
+    const held = dealt(job, option, counts[i]!, job.layers)
+    const need = jobNeed(job, { of: counts[i]!, parts: job.layers }, Math.max(1, inUse(held)))
+    return { candidate, option, startLayer, endLayer, need, held }
   })
 }
 
+const inUse = (held: readonly Held[]): number => held.filter(({ layers }) => layers > 0).length
+
+/** The parts of a rank among its devices: by free memory among the GPUs, and the RAM has what is left. */
+function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): Held[] {
+  const holds = (one: DeviceOption, count: number): Held =>
+    ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }) })
+  if (devices.length === 1) return [holds(devices[0]!, layers)]
+  const gpus = devices.filter(({ device }) => device !== 'ram')
+  const rooms = gpus.map(({ usable: { usableBytes: weight } }) =>
+    ({ weight, capacity: layersThatFit(job, weight, parts) }))
+  const room = rooms.reduce((sum, { capacity }) => sum + capacity, 0)
+  // Where nothing can take the rest, the GPUs are short of it.
+  const onGpus = gpus.length < devices.length ? Math.min(layers, room) : layers
+  const counts = splitLayers(onGpus, onGpus <= room ? rooms
+    : rooms.map(({ weight }) => ({ weight, capacity: layers })), 0)
+  const rest = layers - onGpus
+  return devices.map((one, i) => holds(one, one.device === 'ram' ? rest : counts[i]!))
+}
+
 /**
- * Whole layers in proportion to the weights: every rank at least one and at most its capacity, and what
- * does not fit on one goes to the others. The capacities must hold all layers, and there must be at least
- * as many layers as ranks.
+ * Whole layers in proportion to the weights: every rank at least `least` and at most its capacity, and what
+ * does not fit on one goes to the others. The capacities must hold all layers, and there must be enough for
+ * the least of each rank.
  */
-function splitLayers (layers: number, ranks: readonly { weight: number, capacity: number }[]): number[] {
+function splitLayers (
+  layers: number, ranks: readonly { weight: number, capacity: number }[], least = 1
+): number[] {
   const total = ranks.reduce((sum, { weight }) => sum + weight, 0)
   const due = ranks.map(({ weight }) => total > 0 ? layers * weight / total : layers / ranks.length)
-  const counts = ranks.map(() => 1)
-  for (let left = layers - ranks.length; left > 0; left--) {
+  const counts = ranks.map(() => least)
+  for (let left = layers - least * ranks.length; left > 0; left--) {
     let best = -1
     ranks.forEach(({ capacity }, i) => {
       if (counts[i]! >= capacity) return

@@ -1,7 +1,7 @@
 import { needOf } from '../../../kernel/index.js'
 import type { Need, Part } from '../../../kernel/index.js'
-import { usableOf } from './memory.js'
-import type { Usable } from './memory.js'
+import { deviceOf, together, usableOf } from './memory.js'
+import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
 /** What is asked, with the engine's traits at hand. */
@@ -12,11 +12,17 @@ export interface Job {
   layers: number
 }
 
+/** One memory of a node and what it can give. */
+export interface DeviceOption { device: Device, usable: Usable }
+
 /** One way to run on a node. */
 export interface BackendOption {
   backend: string
-  /** Place in the engine's order of preference, 0 is best. */
+  /** Place in the engine's order of preference, 0 is best; with a half where the CPU has to help the GPUs. */
   order: number
+  /** One, or its GPUs in their order, then its RAM for what they cannot hold. */
+  devices: readonly DeviceOption[]
+  /** Of all its devices. */
   usable: Usable
   /** Most layers that fit, 0 when not even one does. */
   layers: number
@@ -76,8 +82,8 @@ export interface Survey {
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
-export function jobNeed (job: Job, part: Part): Need {
-  return needOf(job.request.card, job.traits, job.request.contextLength, part)
+export function jobNeed (job: Job, part: Part, devices = 1): Need {
+  return needOf(job.request.card, job.traits, job.request.contextLength, part, devices)
 }
 
 /** Sorts the nodes of the view. */
@@ -105,25 +111,46 @@ function optionsOf (
   if (node.lacks?.includes(card.engine) === true) return []
   const told = node.backends === null ? traits.backends
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
-  const untold = { ...node, memory: BOUNDLESS, vram: null }
-  return [...new Set(told)].filter((backend) => card.backends.includes(backend)).map((backend) => {
-    const usable = pending
-      ? usableOf(untold, backend, { reservations: [], releasing: [] })
-      : usableOf({ ...node, memory: node.memory! }, backend, view)
+  const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
+  const claims = pending ? { reservations: [], releasing: [] } : view
+  return [...new Set(told)].filter((backend) => card.backends.includes(backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
     // Backends the engine does not list come after all it does.
     const order = at < 0 ? traits.backends.length : at
-    return { backend, order, usable, layers: layersThatFit(job, usable.usableBytes) }
+    return devicesOf(shown, backend, traits).map((list, i) => {
+      const devices = list.map((device) => ({ device, usable: usableOf(shown, device, claims) }))
+      const usable = together(devices.map((one) => one.usable))
+      return { backend, order: order + i / 2, devices, usable, layers: layersOn(job, devices, job.layers) }
+    })
   }).sort((a, b) => a.order - b.order || compareText(a.backend, b.backend))
 }
 
-/** By halves: a layer more never needs less. */
-function layersThatFit (job: Job, usableBytes: number): number {
+/** The devices that an engine uses on a node with a backend, in the ways in which it can, the best first. */
+export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: EngineTraits): Device[][] {
+  const first = deviceOf(node, { backend })
+  if (first === 'ram' || manyDevices !== true) return [[first]]
+  const gpus = node.gpus.map((_, gpu) => gpu)
+  return [gpus, [...gpus, 'ram']]
+}
+
+/**
+ * Layers that devices hold together, each of `parts` a model is cut into: as many as the GPUs can, and of the
+ * rest what the RAM can; 0 where no GPU holds any.
+ */
+export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
+  const counts = devices.map(({ usable }) => layersThatFit(job, usable.usableBytes, parts))
+  const helps = devices.length > 1 && devices.at(-1)!.device === 'ram'
+  if (helps && counts.slice(0, -1).every((count) => count === 0)) return 0
+  return Math.min(job.layers, counts.reduce((sum, count) => sum + count, 0))
+}
+
+/** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
+export function layersThatFit (job: Job, usableBytes: number, parts: number): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {
     const middle = Math.floor((fits + tooMany) / 2)
-    if (jobNeed(job, { of: middle, parts: job.layers }).neededBytes < usableBytes) fits = middle
+    if (jobNeed(job, { of: middle, parts }).neededBytes < usableBytes) fits = middle
     else tooMany = middle
   }
   return fits

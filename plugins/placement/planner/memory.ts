@@ -15,33 +15,53 @@ export interface Usable {
 
 type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 
-/** Which memory a backend of the node uses. */
-function memoryKind (node: NodeFacts, backend: string): 'ram' | 'vram' {
-  return backend === 'cpu' || node.vram === null ? 'ram' : 'vram'
+/** Which memory of a node: that of a GPU by its number, or the RAM. */
+export type Device = number | 'ram'
+
+/** The memory that a backend of the node uses first. */
+export function deviceOf (
+  node: NodeFacts, { backend, gpu = 0 }: Pick<MemoryClaim, 'backend' | 'gpu'>
+): Device {
+  return backend === 'cpu' || node.gpus.length === 0 ? 'ram' : gpu
 }
 
 /**
- * What a backend of the node can use: at most 0.75 of the RAM or 0.90 of the GPU's memory, and what is
+ * What one memory of the node can give: at most 0.75 of the RAM or 0.90 of a GPU's memory, and what is
  * available once the releases are through, less the reservations. Never below 0.
  */
 export function usableOf (
-  node: ToldNode, backend: string, claims: Pick<ClusterView, 'reservations' | 'releasing'>
+  node: ToldNode, device: Device, claims: Pick<ClusterView, 'reservations' | 'releasing'>
 ): Usable {
-  const memory = memoryKind(node, backend)
   const sum = (list: readonly MemoryClaim[]): number => list
-    .filter((claim) => claim.nodeId === node.nodeId && memoryKind(node, claim.backend) === memory)
+    .filter((claim) => claim.nodeId === node.nodeId && deviceOf(node, claim) === device)
     .reduce((bytes, claim) => bytes + claim.bytes, 0)
   const [reservedBytes, releasingBytes] = [sum(claims.reservations), sum(claims.releasing)]
   const { ramTotal, ramAvailable } = node.memory
   let [totalBytes, limitBytes, freeBytes] = [ramTotal, Math.floor(ramTotal * 3 / 4), ramAvailable]
-  if (memory === 'vram') {
-    totalBytes = node.vram!.total
+  if (device !== 'ram') {
+    const { total, used } = node.gpus[device]!
+    totalBytes = total
     limitBytes = Math.floor(totalBytes * 9 / 10)
-    freeBytes = limitBytes - node.vram!.used
+    freeBytes = limitBytes - used
   }
+  const memory = device === 'ram' ? 'ram' : 'vram'
   const freeSoon = Math.min(freeBytes + releasingBytes, limitBytes)
   const usableBytes = Math.max(0, Math.floor(freeSoon - reservedBytes))
   return { memory, totalBytes, limitBytes, freeBytes, reservedBytes, releasingBytes, usableBytes }
+}
+
+/** The terms of several memories of one node together. */
+export function together (parts: readonly Usable[]): Usable {
+  const sum = (of: (part: Usable) => number): number => parts.reduce((all, part) => all + of(part), 0)
+  return {
+    memory: parts[0]!.memory,
+    totalBytes: sum((part) => part.totalBytes),
+    limitBytes: sum((part) => part.limitBytes),
+    freeBytes: sum((part) => part.freeBytes),
+    reservedBytes: sum((part) => part.reservedBytes),
+    releasingBytes: sum((part) => part.releasingBytes),
+    usableBytes: sum((part) => part.usableBytes)
+  }
 }
 
 /**

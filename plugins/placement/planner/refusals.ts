@@ -176,8 +176,10 @@ export function noMemory (shortage: Shortage): Unplanned {
 }
 
 /** Bytes that a node is short of for its part; at least 1 if any, since equal is not enough. */
-export function shortOf ({ need, option }: ArrangedNode): number {
-  return Math.max(0, need.neededBytes - option.usable.usableBytes + 1)
+export function shortOf ({ held }: ArrangedNode): number {
+  const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
+  return used.reduce((sum, { need, usable }) =>
+    sum + Math.max(0, need.neededBytes - usable.usableBytes + 1), 0)
 }
 
 /** `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`. */

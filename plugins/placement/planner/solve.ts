@@ -1,5 +1,5 @@
 import { arrange, arrangeAnyway } from './arrange.js'
-import type { ArrangedNode, Pool } from './arrange.js'
+import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
@@ -8,7 +8,7 @@ import {
   tensorUnsupported, tooFewLayers
 } from './refusals.js'
 import type { Unplanned } from './refusals.js'
-import type { ClusterView, EngineTraits, Plan, Planned, PlanRequest } from './types.js'
+import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } from './types.js'
 
 /** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
 const SEARCH_STEPS = 100_000
@@ -72,16 +72,16 @@ function spreads ({ instanceMeta }: PlanRequest, { multiNode, meta }: EngineTrai
 /** Numbers of nodes worth trying, the fewest first. */
 function allowedSizes ({ request, traits, layers }: Job, candidates: number): number[] {
   const bySplit = request.sharding === 'Pipeline' ? layers : candidates
-  return sizesUpTo(request, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
+  return sizesUpTo(request, traits, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
 }
 
 /** Numbers of nodes, up to `most`, over which the model can be dealt out. */
-function sizesUpTo (request: PlanRequest, most: number): number[] {
+function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): number[] {
   const { sharding, card: { heads, kvHeads, hiddenSize } } = request
   const sizes: number[] = []
   for (let size = least(request); size <= most; size++) {
     // One node is not tensor sharding at all.
-    const even = size === 1 || sharding === 'Pipeline' ||
+    const even = size === 1 || sharding === 'Pipeline' || traits.unevenTensor === true ||
       [heads, kvHeads, hiddenSize].every((n) => n > 0 && n % size === 0)
     if (even) sizes.push(size)
   }
@@ -102,7 +102,7 @@ function problemAmong (
   const refusing = candidates.filter((candidate) => !joins(job, candidate, size))
   const tooFew = candidates.length >= size && candidates.length - refusing.length < size
   if (size > 1 && (!spreads(request, traits) || tooFew)) return notSpread(job, tooFew ? refusing : [])
-  if (sizesUpTo(request, Math.max(size, candidates.length)).length === 0) {
+  if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
   // The arrangement that misses least memory, of these the one on the fewest nodes.
@@ -127,11 +127,12 @@ function planOf (job: Job, members: readonly ArrangedNode[]): Plan {
   return {
     sharding: alone ? 'Pipeline' : request.sharding,
     instanceMeta: alone ? 'Ring' : request.instanceMeta,
-    ranks: members.map(({ candidate, option, startLayer, endLayer, need }) => ({
+    ranks: members.map(({ candidate, option, startLayer, endLayer, need, held }) => ({
       nodeId: candidate.node.nodeId,
       backend: option.backend,
       startLayer,
       endLayer,
+      ...gpuLayersOf(job, candidate, held),
       shareBytes: need.shareBytes,
       neededBytes: need.neededBytes,
       usableBytes: option.usable.usableBytes,
@@ -140,6 +141,15 @@ function planOf (job: Job, members: readonly ArrangedNode[]): Plan {
     stagedBytes,
     why: whyOf(request, members, stagedBytes)
   }
+}
+
+/** Said where an engine could use several devices of the node: none where its GPUs have no room. */
+function gpuLayersOf (
+  { traits }: Job, { node }: CandidateNode, held: readonly Held[]
+): Pick<PlanRank, 'gpuLayers'> {
+  const onGpus = held.filter(({ device }) => device !== 'ram')
+  const said = held.length > 1 || (onGpus.length === 0 && traits.manyDevices === true && node.gpus.length > 0)
+  return said ? { gpuLayers: onGpus.map(({ layers }) => layers) } : {}
 }
 
 function whyOf (request: PlanRequest, members: readonly ArrangedNode[], stagedBytes: number): string {

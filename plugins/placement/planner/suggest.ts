@@ -137,11 +137,13 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
 }
 
 function freeOn (
-  { nodeId, name, vram }: NodeFacts, { backend, usable }: BackendOption, neededBytes: number
+  { nodeId, name, gpus }: NodeFacts, { backend, devices, usable }: BackendOption, neededBytes: number
 ): Free[] {
+  // Of several devices there is no one to name.
+  if (devices.length > 1) return []
   const bytes = bytesToFree(usable, neededBytes)
   if (bytes === null) return []
-  const memory = backend !== 'cpu' && vram !== null ? 'GPU memory' : 'memory'
+  const memory = backend !== 'cpu' && gpus.length > 0 ? 'GPU memory' : 'memory'
   // Rounded up, so that freeing what the text says is enough.
   const gib = (Math.ceil(bytes / 1024 ** 3 * 100) / 100).toFixed(2)
   return [{ kind: 'free', nodeId, backend, bytes, text: `free ${gib} GiB of ${memory} on ${name}` }]

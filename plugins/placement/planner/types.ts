@@ -26,8 +26,8 @@ export interface NodeFacts {
   installId: string
   name: string
   memory: { ramTotal: number, ramAvailable: number } | null
-  /** Memory of the GPU; null where none is known, then GPU backends are counted against the RAM. */
-  vram: { total: number, used: number } | null
+  /** Memory of each GPU; empty where none is known, then GPU backends are counted against the RAM. */
+  gpus: readonly { total: number, used: number }[]
   /** Engine name to the backends this node can run it on. */
   backends: Readonly<Record<string, readonly string[]>> | null
   /** Engines whose external program is not there. */
@@ -47,14 +47,21 @@ export interface EngineTraits extends MemoryTraits {
   /** How its ranks on several nodes talk. */
   meta: InstanceMeta
   tensor: boolean
+  /** Tensor ranks need not be even. */
+  unevenTensor?: boolean
+  /** It uses all GPUs of a node, and its RAM for what they cannot hold; else the first GPU only. */
+  manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
   /** What `svc engine add` brings its program as, where it drives one. */
   builds?: string | undefined
 }
 
-/** Memory of one node that is spoken for, or about to come back. `backend` says which memory. */
-export interface MemoryClaim { nodeId: string, backend: string, bytes: number }
+/**
+ * Memory of one node that is spoken for, or about to come back. `backend` says which memory: the RAM for
+ * `cpu`, else that of the GPU with the number `gpu`, the first where it is left out.
+ */
+export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, bytes: number }
 
 /** Memory that stopping an instance gives back. */
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
@@ -79,6 +86,8 @@ export interface PlanRank {
   backend: string
   startLayer: number
   endLayer: number
+  /** Layers on each GPU of the node where several devices share the part; the rest are on its CPU. */
+  gpuLayers?: readonly number[]
   /** Bytes of weights. */
   shareBytes: number
   /** With overhead, cache and fixed cost. */

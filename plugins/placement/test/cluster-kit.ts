@@ -113,7 +113,9 @@ function ownParts (
           ramTotal: { inBytes: 16e9 }, ramAvailable: { inBytes: free.get(node.name) ?? 8e9 },
           swapTotal: { inBytes: 0 }, swapAvailable: { inBytes: 0 }
         },
-        system: { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null },
+        system: {
+          gpuUsage: null, temp: null, sysPower: null, pcpuUsage: 0.5, accelerator: null, accelerators: []
+        },
         disk: null, network: null
       })
     }

@@ -225,9 +225,11 @@ t.test('nodes that are lost, and GPUs', async (t) => {
   t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body.error,
     { reason: 'insufficient_memory', details: { candidates: [{ nodeId: 'id-n1' }] } })
   rig.state.nodeResources['id-n1'] = { backends: ['cpu', 'cuda'], participation: 'full' }
-  rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: GIB } }
+  const vendor = 'nvidia'
+  const vramTotalBytes = 24 * GIB
+  rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: GIB }] }
   t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body['message'], /on cuda/)
-  rig.state.nodeSystem['id-n1'] = { accelerator: { vramTotalBytes: 24 * GIB, vramUsedBytes: null } }
+  rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: null }] }
   t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).status, 400)
 })
 

@@ -19,11 +19,11 @@ interface Row {
 
 const rows: Row[] = [{
   what: 'the fewest nodes win over a better backend',
-  nodes: [node('a', 14), node('b', 9, { vram: { total: 8 * GIB, used: 0 }, backends: both }), node('c', 9)],
+  nodes: [node('a', 14), node('b', 9, { gpus: [{ total: 8 * GIB, used: 0 }], backends: both }), node('c', 9)],
   ranks: ['a cpu 0-20']
 }, {
   what: 'a better backend wins over staged bytes',
-  nodes: [node('a', 50, { stagedBytes: staged(10) }), node('b', 50, { vram, backends: both })],
+  nodes: [node('a', 50, { stagedBytes: staged(10) }), node('b', 50, { gpus: [vram], backends: both })],
   ranks: ['b cuda 0-20']
 }, {
   what: 'staged bytes win over memory',
@@ -39,7 +39,7 @@ const rows: Row[] = [{
   ranks: ['a cpu 0-20']
 }, {
   what: 'the engine says which backend is better',
-  nodes: [node('a', 50, { vram, backends: both })],
+  nodes: [node('a', 50, { gpus: [vram], backends: both })],
   view: { engines: { lm: { ...lm, backends: ['cpu', 'cuda'] } } },
   ranks: ['a cpu 0-20']
 }, {
@@ -49,7 +49,7 @@ const rows: Row[] = [{
   ranks: ['a cpu 0-20']
 }, {
   what: 'where the GPU is too small, the RAM of one node is better than two nodes',
-  nodes: [node('a', 50, { vram: { total: 8 * GIB, used: 0 }, backends: both }), node('b', 9)],
+  nodes: [node('a', 50, { gpus: [{ total: 8 * GIB, used: 0 }], backends: both }), node('b', 9)],
   ranks: ['a cpu 0-20']
 }, {
   what: 'a GPU whose memory is not known is counted against the RAM',
@@ -59,8 +59,8 @@ const rows: Row[] = [{
   what: 'on several nodes each takes its best backend with which all still fits',
   request: { minNodes: 2 },
   nodes: [
-    node('a', 50, { vram: { total: 6 * GIB, used: 0 }, backends: both }),
-    node('b', 50, { vram: { total: 6 * GIB, used: 0 }, backends: both })
+    node('a', 50, { gpus: [{ total: 6 * GIB, used: 0 }], backends: both }),
+    node('b', 50, { gpus: [{ total: 6 * GIB, used: 0 }], backends: both })
   ],
   ranks: ['a cuda 0-2', 'b cpu 2-20']
 }, {
@@ -125,7 +125,7 @@ const rows: Row[] = [{
   ranks: ['b cpu 0-20']
 }, {
   what: 'a reservation on the GPU leaves the RAM alone',
-  nodes: [node('a', 14, { vram, backends: both })],
+  nodes: [node('a', 14, { gpus: [vram], backends: both })],
   view: { reservations: [{ nodeId: 'a', backend: 'cuda', bytes: 30 * GIB }] },
   ranks: ['a cpu 0-20']
 }, {

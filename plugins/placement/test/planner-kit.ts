@@ -45,7 +45,7 @@ export function node (nodeId: string, gib: number, over: Partial<NodeFacts> = {}
     installId: `install-${nodeId}`,
     name: nodeId,
     memory: { ramTotal: 1024 * GIB, ramAvailable: gib * GIB },
-    vram: null,
+    gpus: [],
     backends: { lm: ['cpu'] },
     stagedBytes: new Map(),
     participation: 'full',
@@ -170,7 +170,7 @@ function someNode (random: Random, id: string): NodeFacts {
   const vram = { total: 8 * GIB, used: Math.floor(random() * 8 * GIB) }
   return node(id, 0, {
     memory: random() < 0.06 ? null : { ramTotal, ramAvailable },
-    vram: random() < 0.4 ? vram : null,
+    gpus: random() < 0.4 ? [vram] : [],
     backends: random() < 0.05
       ? null
       : { lm: oneOf(random, [['cpu'], ['cpu'], ['cpu', 'cuda'], ['cuda'], ['odd', 'cpu'], []]) },

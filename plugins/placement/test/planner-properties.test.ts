@@ -56,7 +56,7 @@ function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView
     ...view,
     edges: [...view.edges, ...news],
     nodes: view.nodes.map((one) => isPending(one)
-      ? { ...one, memory, vram: null, backends: one.backends ?? { [engine]: backends }, participation }
+      ? { ...one, memory, gpus: [], backends: one.backends ?? { [engine]: backends }, participation }
       : one)
   }
 }

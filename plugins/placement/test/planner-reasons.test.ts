@@ -218,7 +218,7 @@ t.test('a node that has not told is not needed where another fits', async (t) =>
 t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', async (t) => {
   const needed = 13.25 * GIB
   const gpu = (used: number): ClusterView => view([
-    node('a', 100, { vram: { total: 20 * GIB, used }, backends: { lm: ['cuda'] } })
+    node('a', 100, { gpus: [{ total: 20 * GIB, used }], backends: { lm: ['cuda'] } })
   ])
   const part = (bytes: number): ClusterView =>
     view([node('a', 6.75 + bytes / GIB), node('b', 6.75 + bytes / GIB)])

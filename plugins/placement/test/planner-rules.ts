@@ -7,14 +7,14 @@ import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../
 
 /** Bytes a backend of the node may use. */
 export function usableBytes (view: ClusterView, node: NodeFacts, backend: string): bigint {
-  const onGpu = (name: string): boolean => name !== 'cpu' && node.vram !== null
+  const onGpu = (name: string): boolean => name !== 'cpu' && node.gpus.length > 0
   const sum = (claims: readonly MemoryClaim[]): bigint => claims
     .filter((claim) => claim.nodeId === node.nodeId && onGpu(claim.backend) === onGpu(backend))
     .reduce((all, { bytes }) => all + BigInt(bytes), 0n)
   const back = sum(view.releasing)
-  const total = BigInt(onGpu(backend) ? node.vram!.total : node.memory!.ramTotal)
+  const total = BigInt(onGpu(backend) ? node.gpus[0]!.total : node.memory!.ramTotal)
   const limit = onGpu(backend) ? total * 9n / 10n : total * 3n / 4n
-  const free = onGpu(backend) ? limit - BigInt(node.vram!.used) : BigInt(node.memory!.ramAvailable)
+  const free = onGpu(backend) ? limit - BigInt(node.gpus[0]!.used) : BigInt(node.memory!.ramAvailable)
   const soon = free + back < limit ? free + back : limit
   return soon - sum(view.reservations)
 }

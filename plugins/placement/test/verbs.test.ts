@@ -168,7 +168,7 @@ t.test('svc ps', async (t) => {
     bodyOf(state.instances[id]!).shardAssignments.nodeToRunner['id-n1']!) as [string, string]
   state.nodeSystem = {
     'id-n1': {
-      accelerator: null,
+      accelerators: [],
       runnerMemory: { [runnerA]: memory(2 * GIB, 3 * GIB), [runnerB]: memory(null, GIB) }
     }
   }

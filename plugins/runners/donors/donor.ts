@@ -68,7 +68,7 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
   const { body: { instanceId, runnerId, feedId } } = request
   const { signal, end } = whileLive(parts, member, request.signal)
   try {
-    const socket = await reach(parts, runnerId, signal)
+    const socket = await reach(parts, request.body, signal)
     signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
     const feed = await openAnswer(parts, member, {
       method: 'GET', path: `${TUNNELS_PATH}/${feedId}`, caller: NODE_CALLER, signal, timeoutMs: HEAD_MS
@@ -87,10 +87,11 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
 
 /** A connection to the rpc-server of a donor. Throws `instance_lost`. */
 async function reach (
-  { fleet, newId }: DonorParts, runnerId: string, signal: AbortSignal
+  { fleet, newId }: DonorParts, { runnerId, run }: DonorRequest['body'], signal: AbortSignal
 ): Promise<Socket> {
   try {
-    const opened = fleet.get(runnerId)?.supervisor?.open(newId(), { kind: 'endpoint', payload: {} }, signal)
+    const task = { kind: 'endpoint', payload: { run } }
+    const opened = fleet.get(runnerId)?.supervisor?.open(newId(), task, signal)
     let port = 0
     for await (const { payload } of opened ?? []) port = Number(payload['port'])
     if (!(port > 0 && port < 65_536)) throw new Error('its runner is not there')

@@ -31,7 +31,12 @@ type Driver = Role & { kind: 'driver' }
 interface Feed { socket: Socket, installId: string }
 
 /** A driver on this node: its local ports, one for each donor, and what cancels the wait for donors. */
-interface Entry { ports: DonorPort[], end: AbortController }
+interface Entry {
+  ports: DonorPort[]
+  end: AbortController
+  /** Names the driver's process, of which there is another after a failure. */
+  run: string
+}
 
 export type Drivers = ReturnType<typeof createDrivers>
 
@@ -57,7 +62,7 @@ export function createDrivers (parts: DriverParts) {
       assignment: Assignment, { donors }: Driver, waits: (message: string) => void = () => {}
     ): Promise<void> {
       const { runnerId, instanceId } = assignment
-      const entry: Entry = { ports: [], end: new AbortController() }
+      const entry: Entry = { ports: [], end: new AbortController(), run: parts.newId() }
       const { signal } = entry.end
       const lost = (message: string): void => {
         if (signal.aborted) return
@@ -69,7 +74,7 @@ export function createDrivers (parts: DriverParts) {
       await untilReady(parts, donors, signal, waits)
       for (const donor of donors) {
         if (signal.aborted) return
-        const port = await openPort({ ...parts, feeds, broke: lost }, instanceId, donor)
+        const port = await openPort({ ...parts, entry, feeds, broke: lost }, instanceId, donor)
         // It may have been released meanwhile.
         if (signal.aborted) port.close()
         else entry.ports.push(port)
@@ -77,12 +82,21 @@ export function createDrivers (parts: DriverParts) {
       void untilAway(parts, donors, signal).then((donor) => { if (donor !== null) lost(awayText([donor])) })
     },
     /** What the engine needs to know of the donors; null before `prepare`. */
-    plan (runnerId: string, { layers, donors }: Driver): Record<string, unknown> | null {
+    plan (runnerId: string, { kind: _, donors, ...own }: Driver): Record<string, unknown> | null {
       const ports = entries.get(runnerId)?.ports ?? []
       if (ports.length !== donors.length) return null
       return {
-        layers, donors: ports.map(({ endpoint }, i) => ({ address: endpoint, layers: donors[i]!.layers }))
+        ...own,
+        donors: ports.map(({ endpoint: address }, i) => {
+          const { nodeId: _node, runnerId: _runner, ...share } = donors[i]!
+          return { address, ...share }
+        })
       }
+    },
+    /** The driver's process starts, for the first time or anew: its donors have to begin afresh, too. */
+    begins (runnerId: string): void {
+      const entry = entries.get(runnerId)
+      if (entry !== undefined) entry.run = parts.newId()
     },
     /** Closes the ports of a runner, and every connection through them. */
     release,
@@ -135,7 +149,11 @@ function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorRan
 }
 
 interface DonorPort { endpoint: string, close (): void }
-type PortParts = DriverParts & { feeds: Map<string, Feed>, broke: (message: string) => void }
+type PortParts = DriverParts & {
+  entry: Pick<Entry, 'run'>
+  feeds: Map<string, Feed>
+  broke: (message: string) => void
+}
 
 /** Opens a local port that leads to the rpc-server of a donor. */
 async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
@@ -172,7 +190,7 @@ async function listen (server: Server): Promise<number> {
 async function pass (
   parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket
 ): Promise<void> {
-  const { cluster, feeds, log, broke } = parts
+  const { cluster, feeds, log, broke, entry: { run } } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()
   const closed = new AbortController()
@@ -191,7 +209,7 @@ async function pass (
   try {
     feeds.set(feedId, { socket, installId })
     const answer = await openAnswer(parts, installId, {
-      method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId }, caller: NODE_CALLER,
+      method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId, run }, caller: NODE_CALLER,
       signal, timeoutMs: HEAD_MS
     })
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)

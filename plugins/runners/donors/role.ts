@@ -1,13 +1,16 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf, lends, shardOf } from '../instances/shapes.js'
-import type { Instance, ShardBody } from '../instances/sections.js'
+import type { Instance, RingInstance, ShardBody } from '../instances/sections.js'
+
+/** Layers of a node, and how many of them each of its GPUs has where there are several devices. */
+export interface Share { layers: number, gpus?: readonly number[] }
 
 /** A donor as its driver sees it. */
-export interface DonorRank { nodeId: string, runnerId: string, layers: number }
+export interface DonorRank extends Share { nodeId: string, runnerId: string }
 
 /** What a node is in an instance whose model is spread over a driver and its donors. */
 export type Role =
-  | { kind: 'driver', layers: number, donors: DonorRank[] }
+  | Share & { kind: 'driver', tensor: boolean, donors: DonorRank[] }
   | { kind: 'donor', driverNode: string, card: ModelCard }
 
 /**
@@ -30,13 +33,19 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
   return {
     kind: 'driver',
-    layers: layersOf(own),
-    donors: donors.map(({ nodeId: id, runnerId, shard }) =>
-      ({ nodeId: id, runnerId, layers: layersOf(shard) }))
+    tensor: isTensor(bodyOf(instance), nodeId),
+    ...shareOf(own),
+    donors: donors.map(({ nodeId: id, runnerId, shard }) => ({ nodeId: id, runnerId, ...shareOf(shard) }))
   }
 }
 
-const layersOf = ({ startLayer, endLayer }: ShardBody): number => endLayer - startLayer
+/** What a rank holds. Pure. */
+export const shareOf = ({ startLayer, endLayer, gpuLayers }: ShardBody): Share =>
+  ({ layers: endLayer - startLayer, ...(gpuLayers ?? []).length === 0 ? {} : { gpus: gpuLayers! } })
+
+function isTensor ({ shardAssignments: { nodeToRunner, runnerToShard } }: RingInstance, id: string): boolean {
+  return 'TensorShardMetadata' in (runnerToShard[nodeToRunner[id] ?? ''] ?? {})
+}
 
 /** The card of a shard, with plain bytes and without files: a donor has none of them. */
 function cardOf ({ modelCard: { storageSize, files: _, ...card } }: ShardBody): ModelCard {

@@ -8,7 +8,7 @@ import type {
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'
-import { opensPorts, roleOf } from '../donors/role.js'
+import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
@@ -22,7 +22,7 @@ import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
 import type { LaunchOptions } from './fleet.js'
 import type { ShardBody } from './sections.js'
-import { bodyOf, shardOf } from './shapes.js'
+import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
 /** What starting a runner takes from this node. */
@@ -39,7 +39,7 @@ export interface LaunchParts {
   models: Models | undefined
   detection: Pick<Detection, 'runtimes' | 'binary' | 'programs'>
   instances: Pick<PlacedInstances, 'get'>
-  drivers: Pick<Drivers, 'prepare' | 'plan'>
+  drivers: Pick<Drivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
   /** Where a runner's output goes besides its file. */
   logs: Pick<LogRing, 'output'>
@@ -129,9 +129,11 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const contextLength = contextIn(parts, assignment)
+  const shard = shardIn(parts, assignment)
+  const devices = shard === null ? 1 : devicePartsOf(shard).length
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
-    ...planned(parts, runnerId, role)
+    ...planned(parts, assignment, role)
   }
   return {
     runnerId,
@@ -139,7 +141,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     spec: {
       card: model.card,
       directory: model.directory,
-      backend: choice.backend,
+      // Planned for the CPU where the GPUs have no room.
+      backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
       ...contextLength === undefined ? {} : { contextLength },
       options
@@ -150,7 +153,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     scratch,
     ...(config.confine ? { reads: () => readsOf(parts, model, engine.decl.module, options) } : {}),
     estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shardIn(parts, assignment))).neededBytes,
+      needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
@@ -220,12 +223,12 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
     'or unset the variable, and restart the node')
 }
 
-/** Options that tell the engine its part in an instance spread over nodes. */
-function planned (
-  { drivers }: LaunchParts, runnerId: string, role: Role | null
-): Record<string, unknown> {
-  if (role === null) return {}
-  return role.kind === 'donor' ? { lends: true } : { rpc: drivers.plan(runnerId, role) }
+/** Options that tell the engine its part in an instance spread over nodes, or over devices of this one. */
+function planned (parts: LaunchParts, assignment: Assignment, role: Role | null): Record<string, unknown> {
+  if (role?.kind === 'driver') return { rpc: parts.drivers.plan(assignment.runnerId, role) }
+  const shard = shardIn(parts, assignment)
+  const split = (shard?.gpuLayers ?? []).length === 0 ? {} : { split: shareOf(shard!) }
+  return role === null ? split : { lends: true, ...split }
 }
 
 /** Folders of ended runners that are kept, so that their output can be read. */

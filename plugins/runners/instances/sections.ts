@@ -40,7 +40,10 @@ export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
   files: { path: string, role: string, size: { inBytes: number }, sha256?: string }[]
 }
 
-/** The part of a model one runner holds; layers are half open. */
+/**
+ * The part of a model one runner holds; layers are half open. `gpuLayers`: how many of them each GPU of the
+ * node has, in the node's order, where it uses several devices; the rest are on its CPU.
+ */
 const shardBody = exactly({
   modelCard: {
     type: 'object',
@@ -52,7 +55,7 @@ const shardBody = exactly({
   startLayer: count,
   endLayer: count,
   nLayers: count
-})
+}, { gpuLayers: { type: 'array', items: count } })
 export type ShardBody = Omit<FromSchema<typeof shardBody>, 'modelCard'> & { modelCard: StateCard }
 export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
 

@@ -58,6 +58,21 @@ export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody)
   return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
 }
 
+/**
+ * The fraction of the model on each device of a rank that holds something: its GPUs by their number, null for
+ * the CPU beside them. With one device, that is number 0.
+ */
+export function devicePartsOf (shard: ShardBody): { gpu: number | null, part: Part }[] {
+  const { gpuLayers, startLayer, endLayer } = shard
+  const { of, parts } = partOf(shard)
+  if (gpuLayers === undefined) return [{ gpu: 0, part: { of, parts } }]
+  const layers = endLayer - startLayer
+  const rest = layers - gpuLayers.reduce((sum, count) => sum + count, 0)
+  return [...gpuLayers.map((count, gpu) => ({ gpu, count })), { gpu: null, count: rest }]
+    .filter(({ count }) => count > 0)
+    .map(({ gpu, count }) => ({ gpu, part: { of: of * count, parts: parts * layers } }))
+}
+
 /** True for the node of the first rank: it gets the tasks of the instance, and ends it for all ranks. */
 export function leads (instance: Instance, nodeId: string): boolean {
   const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity

@@ -3,7 +3,7 @@ import { needOf } from '../../../kernel/index.js'
 import type { Caller, Machine, MemoryTraits, ModelCard, Part } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
-import { partOf } from '../instances/shapes.js'
+import { devicePartsOf, partOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
 import type { RunnerReport } from '../service.js'
@@ -60,13 +60,17 @@ export function createFit (
   { machine, shard }: FitParts
 ): (assignment: Assignment, options: Pick<LaunchOptions, 'spec'>) => Promise<void> {
   return async (assignment, { spec: { card, backend } }) => {
-    const gpu = backend !== 'cpu'
-    const free = await (gpu ? machine.freeVram() : machine.freeRam()).catch(() => null)
-    if (free === null) return
-    const { of, parts } = partIn(shard(assignment))
-    const weights = Math.ceil(card.totalBytes * of / parts)
-    const problem = shortage({ modelId: card.modelId, weights, gpu, free })
-    if (problem !== null) throw new LaunchError('insufficient_memory', problem)
+    const held = shard(assignment)
+    const vram = backend === 'cpu' ? [] : await machine.freeVram().catch(() => [])
+    const parts = held?.gpuLayers === undefined ? [{ gpu: 0, part: partIn(held) }] : devicePartsOf(held)
+    for (const { gpu: number, part: { of, parts: all } } of parts) {
+      const gpu = backend !== 'cpu' && number !== null
+      const free = gpu ? vram[number] ?? null : await machine.freeRam().catch(() => null)
+      if (free === null) continue
+      const weights = Math.ceil(card.totalBytes * of / all)
+      const problem = shortage({ modelId: card.modelId, weights, gpu, free })
+      if (problem !== null) throw new LaunchError('insufficient_memory', problem)
+    }
   }
 }
 

@@ -31,6 +31,8 @@ const LEAN_FLAGS = ['--max-semi-space-size=8']
  * llama.cpp has its stack printed when it aborts, after the line that says why.
  */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
+/** GPUs are numbered as the node counts them; by itself CUDA has the fastest first. */
+const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
 /** A runner process just started: its pid, its output, and the socket frames travel on. */
 export interface Launched {
@@ -50,7 +52,7 @@ export function runnerEnv (
     ENV_NAMES.has(name) || ENV_PATTERNS.some((pattern) => pattern.test(name))
   const kept = Object.entries(env).filter((entry): entry is [string, string] =>
     entry[1] !== undefined && allowed(entry[0]))
-  return { ...Object.fromEntries(kept), ...LEAN_ENV, ...QUIET_ENV, HOME: scratch, [MARK]: mark }
+  return { ...Object.fromEntries(kept), ...LEAN_ENV, ...QUIET_ENV, ...DEVICE_ENV, HOME: scratch, [MARK]: mark }
 }
 
 /**

@@ -10,7 +10,7 @@ import { startRunners } from './rig.js'
 t.test('who is what', async (t) => {
   const instance = star([4, 2, 3])
   t.strictSame(roleOf(instance, 'n0'), {
-    kind: 'driver', layers: 4,
+    kind: 'driver', tensor: false, layers: 4,
     donors: [{ nodeId: 'n1', runnerId: 'r-n1', layers: 2 }, { nodeId: 'n2', runnerId: 'r-n2', layers: 3 }]
   }, 'donors in the order of their ranks')
   t.match(roleOf(instance, 'n2'),
@@ -132,7 +132,7 @@ t.test('a donor that is not ready any more has its driver start anew, once', asy
 t.test('nobody else gets through', async (t) => {
   const { port } = await echo(t)
   const rig = pair(t, () => port)
-  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID() }
+  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID(), run: randomUUID() }
   const reason = async (over: object, member: string | null = 'install-n0'): Promise<unknown> =>
     (await rig.ask({ ...body, ...over }, member)).headers['reason']
   t.equal(await reason({}, null), 'not_found', 'no member')
@@ -161,13 +161,13 @@ t.test('not more connections than a driver needs', async (t) => {
   const clients = await Promise.all(Array.from({ length: 8 }, async () => await client(t, local)))
   for (const { socket } of clients) socket.write('x')
   await until('all are through', () => clients.every(({ heard }) => heard().length === 1))
-  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID() }
+  const body = { instanceId: 'I', runnerId: 'r-n1', feedId: randomUUID(), run: randomUUID() }
   t.equal((await rig.ask(body, 'install-n0')).headers['reason'], 'overloaded')
 })
 
 t.test('the routes are for members', async (t) => {
   const rig = await startRunners(t, { place: [] })
-  const payload = { instanceId: 'I', runnerId: 'r', feedId: randomUUID() }
+  const payload = { instanceId: 'I', runnerId: 'r', feedId: randomUUID(), run: randomUUID() }
   const asked = await rig.inject({ method: 'POST', url: '/runners/donors', payload })
   t.match([asked.statusCode, asked.json()], [404, { error: { reason: 'not_found' } }])
   const fed = await rig.inject({ url: `/runners/donors/${randomUUID()}` })

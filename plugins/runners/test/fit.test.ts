@@ -44,9 +44,9 @@ const cases: [string, string, Partial<Machine>, boolean][] = [
   ['no room in memory', 'cpu', { freeRam: async () => GIB }, false],
   ['no reading', 'cpu', { freeRam: async () => null }, true],
   ['a reading that fails', 'cpu', { freeRam: async () => { throw new Error('no') } }, true],
-  ['a GPU is asked for its own', 'cuda', { freeVram: async () => GIB }, false],
-  ['a GPU with room', 'webgpu', { freeVram: async () => 2 * GIB }, true],
-  ['a GPU without a reading', 'cuda', { freeVram: async () => null }, true]
+  ['a GPU is asked for its own', 'cuda', { freeVram: async () => [GIB] }, false],
+  ['a GPU with room', 'webgpu', { freeVram: async () => [2 * GIB] }, true],
+  ['a GPU without a reading', 'cuda', { freeVram: async () => [null] }, true]
 ]
 for (const [name, backend, memory, fits] of cases) {
   t.test(`before it is loaded: ${name}`, async (t) => {
@@ -57,6 +57,21 @@ for (const [name, backend, memory, fits] of cases) {
     else await t.rejects(done, { errorCode: 'insufficient_memory', message: /svc\/m needs/ })
   })
 }
+
+t.test('each device has room for its own layers', async (t) => {
+  const check = async (gpuLayers: number[], vram: number[], ram: number): Promise<unknown> => {
+    const machine = { freeVram: async () => vram, freeRam: async () => ram }
+    const shard = { startLayer: 0, endLayer: 10, nLayers: 10, worldSize: 1, gpuLayers } as never
+    const spec = { card: card('svc/m', { totalBytes: 10 * GIB }), backend: 'cuda' } as never
+    return await createFit({ machine, shard: () => shard })(
+      { instanceId: 'I', runnerId: 'R', modelId: 'svc/m' }, { spec })
+      .then(() => 'fits', (error: Error) => error)
+  }
+  t.equal(await check([6, 4], [7 * GIB, 5 * GIB], 0), 'fits')
+  t.match(await check([6, 4], [7 * GIB, 4 * GIB], 99 * GIB), { message: /GPU memory .*4.0 GiB of weights/ })
+  t.equal(await check([6, 0], [7 * GIB, 0], 5 * GIB), 'fits', 'the rest on the CPU')
+  t.match(await check([6, 0], [7 * GIB, 0], 4 * GIB), { message: /4.3 GiB of memory on this node/ })
+})
 
 t.test('a node tells the memory of its runners, and what was counted for them', async (t) => {
   const view = memoryView('n1', () => [{ runnerId: 'r1', rssBytes: 5, estimatedBytes: 6 } as RunnerReport])

@@ -28,7 +28,7 @@ function launched (instance: Instance, nodeId: string, agreed: boolean): unknown
     detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined,
       programs: () => ({}) },
     instances: { get: () => instance },
-    drivers: { prepare: async () => {}, plan: () => null },
+    drivers: { prepare: async () => {}, plan: () => null, begins: () => {} },
     logs: { output: quiet }
   }
   try {

@@ -25,6 +25,14 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   return facts(header, paths, companions)
 }
 
+/** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
+export const UNCUT = new Set([
+  'bailingmoe3', 'bitnet', 'deepseek2', 'deepseek32', 'dots3note', 'falcon-h1', 'gemma3n', 'glm-dsa',
+  'granitehybrid', 'grok', 'hy_v4', 'jamba', 'kimi-k3', 'kimi-linear', 'mamba', 'mamba2', 'minicpm3',
+  'minimax-01', 'minimax-m2', 'minimax-m3', 'mistral4', 'mpt', 'nemotron_h', 'nemotron_h_moe', 'olmo2',
+  'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
+])
+
 const text = (value: GgufValue | undefined): string | undefined =>
   typeof value === 'string' && value !== '' ? value : undefined
 
@@ -64,6 +72,8 @@ function facts (
     headSize: own('attention.key_length') ?? (heads > 0 ? Math.floor(hiddenSize / heads) : 0),
     valueBytes: 2,
     contextLength,
+    // llama.cpp refuses to load the others with --split-mode tensor.
+    supportsTensor: !UNCUT.has(family),
     quantization,
     ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
   }

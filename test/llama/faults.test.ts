@@ -1,0 +1,115 @@
+/** A real llama.cpp over several nodes while its parts die: streams end once, and the model comes back. */
+import t from 'tap'
+import { alive, descendants, parentOf } from '../node/proc.js'
+import { pick, until } from '../node/kit.js'
+import type { Cluster, Member } from '../node/cluster-kit.js'
+import {
+  begun, DONOR, DRIVER, ENDLESS, instancesAt, place, processes, ready, remove, says, skip, started
+} from './nodes-kit.js'
+import type { Placed, Sharding, Test } from './nodes-kit.js'
+
+/** How often each fault is made. */
+const TIMES = pick(1, 10)
+
+const programsOf = (cluster: Cluster): number[] => [DRIVER, DONOR].flatMap((name) => processes(cluster, name))
+
+/**
+ * Does something to an instance that is asked at these nodes: each of the streams ends once, saying that the
+ * instance is lost, it answers again by itself as before, and the processes that the fault names are gone.
+ */
+async function survives (
+  t: Test, at: readonly Member[], fault: () => Promise<readonly number[]>, text: string | undefined
+): Promise<void> {
+  const streams = await Promise.all(at.map((member) => begun(member, ENDLESS, { max_tokens: 8000 })))
+  const gone = await fault()
+  const ends = await Promise.all(streams.map(({ end }) => end))
+  for (const events of ends) {
+    t.same(events.flatMap(({ error }) => error?.reason ?? []), ['instance_lost'], 'the stream is told once')
+  }
+  await until('what was lost is gone', () => gone.every((pid) => !alive(pid)))
+  for (const member of at) {
+    await until(`it answers as before at ${member.name}`, async () => await says(member, ENDLESS) === text,
+      { seconds: 90 })
+  }
+  await until('it is ready', async () => await ready(at[0]!, ENDLESS))
+}
+
+for (const sharding of ['Pipeline', 'Tensor'] as const) {
+  t.test(`kill -9 of each process, ${sharding}`, { skip, timeout: 300_000 * TIMES }, async (t) => {
+    const cluster = await started(t, 3)
+    const { master } = await cluster.agreed()
+    // A tensor split has many steps for each token, which take long on a busy machine.
+    const [nodes, count] = sharding === 'Tensor' ? [2, 3] : [3, 3]
+    for (let time = 1; time <= TIMES; time++) {
+      for (let rank = 0; rank < count; rank++) {
+        for (const what of ['program', 'runner']) {
+          await t.test(`the ${what} of process ${rank}, time ${time}`, async (t) => {
+            // Anew: a runner that fails three times within a minute is given up.
+            const placed = await place(t, master, ENDLESS, nodes, sharding)
+            const text = await says(master, ENDLESS)
+            t.ok(text)
+            t.equal(programsOf(cluster).length, count)
+            const pid = programsOf(cluster)[rank]!
+            const victim = what === 'program' ? pid : parentOf(pid)
+            await survives(t, cluster.up(), async () => {
+              process.kill(victim, 'SIGKILL')
+              return [pid, victim]
+            }, text)
+            t.equal(programsOf(cluster).length, count, 'no process more than before')
+            t.same((await instancesAt(master)).map(({ instanceId }) => instanceId), [placed.instanceId])
+            await remove(t, cluster, master, placed)
+          })
+        }
+      }
+    }
+  })
+}
+
+/** Its nodes, the driver first. */
+function nodesOf ({ members }: Cluster, { driverNode, shardAssignments }: Placed): Member[] {
+  const ids = Object.keys(shardAssignments.nodeToRunner).sort((a) => a === driverNode ? -1 : 1)
+  return ids.map((id) => members.find((member) => member.up && member.node.nodeId === id)!)
+}
+
+t.test('loss of nodes and links', { skip, timeout: 300_000 * TIMES }, async (t) => {
+  const cluster = await started(t, 4, { proxied: true })
+  const { master } = await cluster.agreed()
+  for (const sharding of ['Pipeline', 'Tensor'] as const) {
+    for (let time = 1; time <= TIMES; time++) await losses(t, { cluster, master, sharding, time })
+  }
+})
+
+interface Loss { cluster: Cluster, master: Member, sharding: Sharding, time: number }
+
+/** The master is no rank: streams of a session that ends are told so, and not of the instance. */
+async function losses (t: Test, { cluster, master, sharding, time }: Loss): Promise<void> {
+  await place(t, master, ENDLESS, 2, sharding, [master.node.nodeId])
+  const text = await says(master, ENDLESS)
+  t.ok(text)
+  const now = async (): Promise<Placed> => (await instancesAt(master))[0]!
+  for (const [rank, name] of ['driver', 'donor'].entries()) {
+    await t.test(`kill -9 of the ${name}'s node, ${sharding}, time ${time}`, async (t) => {
+      const victim = nodesOf(cluster, await now())[rank]!
+      const children = descendants(victim.pid())
+      const others = cluster.up().filter((member) => member !== victim)
+      await survives(t, others, async () => {
+        // Of the node alone: its runners have to notice.
+        for (const pid of [victim.node.pid, victim.pid()]) process.kill(pid, 'SIGKILL')
+        await until('what it ran is gone', () => !children.some(alive))
+        await victim.kill()
+        return children
+      }, text)
+      t.notOk(nodesOf(cluster, await now()).includes(victim))
+      await victim.start()
+      await cluster.agreed()
+    })
+  }
+  await t.test(`a cut link between driver and donor, ${sharding}, time ${time}`, async (t) => {
+    const [driver, donor] = nodesOf(cluster, await now())
+    const before = programsOf(cluster)
+    await survives(t, [master], async () => { cluster.cut(driver!, donor); return before.slice(0, 1) }, text)
+    cluster.heal(driver!, donor)
+    await cluster.agreed()
+  })
+  await remove(t, cluster, master, await now())
+}
