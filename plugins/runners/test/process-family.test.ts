@@ -99,6 +99,7 @@ t.test('the environment is an allow-list', (t) => {
     MALLOC_ARENA_MAX: '1',
     ORT_DISABLE_TELEMETRY: '1',
     GGML_NO_BACKTRACE: '1',
+    CUDA_DEVICE_ORDER: 'PCI_BUS_ID',
     HOME: '/scratch',
     [MARK]: 'm'
   })
