@@ -19,7 +19,8 @@ async function lender (t: TestCase, devices: number): Promise<string> {
   t.teardown(() => { child.kill('SIGKILL') })
   let listens = false
   await until('it listens', () => {
-    const socket = connect(port, '127.0.0.1', () => { listens = true; socket.destroy() }).on('error', () => {})
+    const socket = connect(port, '127.0.0.1', () => { listens = true; socket.destroy() })
+    socket.on('error', () => {})
     return listens
   })
   return `127.0.0.1:${port}`

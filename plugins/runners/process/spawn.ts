@@ -52,7 +52,8 @@ export function runnerEnv (
     ENV_NAMES.has(name) || ENV_PATTERNS.some((pattern) => pattern.test(name))
   const kept = Object.entries(env).filter((entry): entry is [string, string] =>
     entry[1] !== undefined && allowed(entry[0]))
-  return { ...Object.fromEntries(kept), ...LEAN_ENV, ...QUIET_ENV, ...DEVICE_ENV, HOME: scratch, [MARK]: mark }
+  const fixed = { ...LEAN_ENV, ...QUIET_ENV, ...DEVICE_ENV }
+  return { ...Object.fromEntries(kept), ...fixed, HOME: scratch, [MARK]: mark }
 }
 
 /**
