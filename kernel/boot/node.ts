@@ -94,7 +94,9 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
   const restart = createRestart()
-  const machine = createMachine({ home: options.home, clock: systemClock, log: log.child('machine'), env: options.env })
+  const machine = createMachine({
+    home: options.home, clock: systemClock, log: log.child('machine'), env: options.env
+  })
   const events = createEventQueue()
   const tokens = openTokens({
     home: options.home, clock: systemClock, known: () => setup.authorities,
