@@ -163,7 +163,7 @@ t.test('what is sent for a model', async (t) => {
   ]
   for (const [words, body] of cases) {
     t.equal((await node.run(['pull', ...words])).status, 0)
-    t.same(node.asked.at(-1)!.body, body, words.join(' '))
+    t.same(node.asked.findLast(({ method }) => method === 'POST')?.body, body, words.join(' '))
   }
 })
 
@@ -201,12 +201,12 @@ t.test('what is sent for a folder', async (t) => {
   for (const [words, modelId, folder] of cases) {
     const ran = await node.run(['pull', ...words], { cwd, env: { HOME: cwd } })
     t.equal(ran.status, 0, ran.err)
-    t.match(node.asked.at(-1), {
+    t.match(node.asked.findLast(({ method }) => method === 'POST'), {
       url: `/store/models/${modelId}/download`, body: { source: `file://${cwd}/${folder}` }
     }, words.join(' '))
   }
   await node.run(['pull', 'voice', '--revision', 'mine'], { cwd })
-  t.match(node.asked.at(-1), { body: { revision: 'mine' } })
+  t.match(node.asked.findLast(({ method }) => method === 'POST'), { body: { revision: 'mine' } })
 })
 
 t.test('what makes no sense is refused before anything is asked', async (t) => {
