@@ -36,6 +36,8 @@ export interface ModelCard {
   headSize: number
   /** Bytes of one cached key or value; 4 when absent. */
   valueBytes?: number
+  /** The shape of the drafter among its files, which keeps keys and values of its own. */
+  drafter?: { nLayers: number, kvHeads: number, headSize: number }
   contextLength: number
   supportsTensor: boolean
   companions: { modelId: string, role: string }[]

@@ -14,7 +14,7 @@ const VALUE_BYTES = 4
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
 
-type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes'>
+type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter'>
 
 /** What an engine takes beside the weights. */
 export interface MemoryTraits { overhead?: number | undefined, fixedBytes?: number | undefined }
@@ -33,10 +33,15 @@ export interface Cache {
   bytes: number
 }
 
-/** The KV cache of a model with this context; 0 bytes where the card has no heads. */
+/**
+ * The KV cache of a model with this context, its drafter's with it, which has the same context; 0 bytes where
+ * the card has no heads.
+ */
 export function cacheOf (card: Sized, context?: number): Cache {
-  const { nLayers, kvHeads, headSize, valueBytes = VALUE_BYTES } = card
-  const contextBytes = KEYS_AND_VALUES * nLayers * kvHeads * headSize * valueBytes * contextOf(card, context)
+  const { valueBytes = VALUE_BYTES, drafter } = card
+  const values = [card, ...drafter === undefined ? [] : [drafter]]
+    .reduce((sum, { nLayers, kvHeads, headSize }) => sum + nLayers * kvHeads * headSize, 0)
+  const contextBytes = KEYS_AND_VALUES * values * valueBytes * contextOf(card, context)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts }

@@ -54,6 +54,12 @@ export const cardSchema = {
     kvHeads: count,
     headSize: count,
     valueBytes: count,
+    drafter: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['nLayers', 'kvHeads', 'headSize'],
+      properties: { nLayers: count, kvHeads: count, headSize: count }
+    },
     contextLength: count,
     supportsTensor: { type: 'boolean' },
     companions: { type: 'array', items: companion },

@@ -42,7 +42,8 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
   const kind = ({ runnerId }: Rank): string => runnerKind(facts, runnerId)
   return {
     nodes,
-    edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to }) => ({ from: view.nodeId, to })))
+    edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to, rttMs, bytesPerSecond }) =>
+      ({ from: view.nodeId, to, rttMs, bytesPerSecond })))
       .filter(({ to }) => there.has(to)),
     engines,
     reservations: instances.flatMap((one) =>

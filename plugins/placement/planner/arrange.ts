@@ -3,6 +3,7 @@ import { compareText, jobNeed, joins, layersOn, layersThatFit } from './candidat
 import type { BackendOption, CandidateNode, DeviceOption, Job, Neighbours } from './candidates.js'
 import { findGroup } from './search.js'
 import type { Budget } from './search.js'
+import type { Edge } from './types.js'
 
 /** A node of an arrangement: what it runs on and what it must hold. */
 export interface ArrangedNode {
@@ -22,6 +23,7 @@ export interface Held extends DeviceOption { layers: number, need: Need }
 export interface Pool {
   candidates: readonly CandidateNode[]
   neighbours: Neighbours
+  edges: readonly Edge[]
   budget: Budget
 }
 

@@ -2,6 +2,7 @@ import { arrange, arrangeAnyway } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
+import { slowLinks } from './links.js'
 import { gib } from './memory.js'
 import {
   allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread, shortOf,
@@ -53,13 +54,14 @@ function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
 }
 
 function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool {
-  return { candidates, neighbours: neighboursIn(candidates, view.edges), budget: { steps: SEARCH_STEPS } }
+  const neighbours = neighboursIn(candidates, view.edges)
+  return { candidates, neighbours, edges: view.edges, budget: { steps: SEARCH_STEPS } }
 }
 
 function planAmong (job: Job, pool: Pool): Plan | null {
   for (const size of allowedSizes(job, pool.candidates.length)) {
     const nodes = arrange(job, pool, size)
-    if (nodes !== null) return planOf(job, nodes)
+    if (nodes !== null) return planOf(job, nodes, pool.edges)
   }
   return null
 }
@@ -111,7 +113,7 @@ function problemAmong (
     .reduce((best, nodes) =>
       nodes === null || (best !== null && shortBytes(best) <= shortBytes(nodes)) ? best : nodes, null)
   if (nearest === null) return noCycle(request, view, candidates, pool.budget.steps < 0)
-  if (shortBytes(nearest) === 0) return { ok: true, plan: planOf(job, nearest) }
+  if (shortBytes(nearest) === 0) return { ok: true, plan: planOf(job, nearest, pool.edges) }
   return noMemory({ job, nearest, candidates })
 }
 
@@ -120,7 +122,7 @@ function shortBytes (members: readonly ArrangedNode[]): number {
   return members.reduce((sum, member) => sum + shortOf(member), 0)
 }
 
-function planOf (job: Job, members: readonly ArrangedNode[]): Plan {
+function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView['edges']): Plan {
   const { request } = job
   const alone = members.length === 1
   const stagedBytes = members.reduce((sum, { candidate }) => sum + candidate.stagedBytes, 0)
@@ -139,7 +141,7 @@ function planOf (job: Job, members: readonly ArrangedNode[]): Plan {
       freeAfterBytes: option.usable.usableBytes - need.neededBytes
     })),
     stagedBytes,
-    why: whyOf(request, members, stagedBytes)
+    why: [whyOf(request, members, stagedBytes), ...slowLinks(request, members, edges)].join(' ')
   }
 }
 

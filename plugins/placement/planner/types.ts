@@ -66,11 +66,19 @@ export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, by
 /** Memory that stopping an instance gives back. */
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
 
+/** A live connection in one direction, as it was measured last; null or absent before that. */
+export interface Edge {
+  from: string
+  to: string
+  rttMs?: number | null
+  bytesPerSecond?: number | null
+}
+
 /** Everything the planner may know of the cluster. Node ids are unique. */
 export interface ClusterView {
   nodes: readonly NodeFacts[]
   /** Live connections, one entry per direction. */
-  edges: readonly { from: string, to: string }[]
+  edges: readonly Edge[]
   engines: Readonly<Record<string, EngineTraits>>
   /** Placed, but not loaded yet: not in the memory readings. */
   reservations: readonly MemoryClaim[]

@@ -22,7 +22,19 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   // Each of the others is a whole file, too.
   for (const path of paths.slice(1)) await folder.gguf(path)
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  return facts(header, paths, companions)
+  const found = facts(header, paths, companions)
+  const [drafter] = [...companions].find(([, role]) => role === 'assistant') ?? []
+  return drafter === undefined ? found : { ...found, ...drafterOf(await folder.gguf(drafter)) }
+}
+
+/** The keys and values of a drafter; nothing where its header does not say what they are. */
+function drafterOf ({ metadata }: GgufHeader): Pick<Found, 'drafter'> {
+  const family = text(metadata.get('general.architecture'))
+  const own = (key: string): number => number(metadata.get(`${family}.${key}`)) ?? 0
+  const [nLayers, heads] = [own('block_count'), own('attention.head_count')]
+  const headSize = own('attention.key_length') || Math.floor(own('embedding_length') / Math.max(1, heads))
+  const shape = { nLayers, kvHeads: own('attention.head_count_kv') || heads, headSize }
+  return Object.values(shape).every((count) => count > 0) ? { drafter: shape } : {}
 }
 
 /** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */

@@ -222,6 +222,8 @@ t.test('GGUF', async (t) => {
   const drafted = await made({ 'm.gguf': gguf({ ...llama, data: 4096 }), 'draft-m.gguf': gguf(llama) })
   t.match(rolesOf(drafted), { 'm.gguf': 'weights', 'draft-m.gguf': 'assistant' })
   t.notOk('images' in drafted.support)
+  t.same(drafted.drafter, { nLayers: 4, kvHeads: 4, headSize: 8 }, 'its keys and values count')
+  t.notOk('drafter' in card)
   const some = await made({ 'm-Q8_0.gguf': gguf(llama), 'm-Q4_K_M.gguf': gguf({ ...llama, data: 4096 }) })
   t.match(rolesOf(some), { 'm-Q8_0.gguf': 'other', 'm-Q4_K_M.gguf': 'weights' })
   const small = await made({ 'm-Q8_0.gguf': gguf({ ...llama, data: 4096 }), 'm-Q2_K.gguf': gguf(llama) })
