@@ -194,7 +194,7 @@ function Payload ({ schema, value, onChange, name }: PayloadProps) {
               }}
             >
               <Suspense fallback={<p class="waiting">Loading the form…</p>}>
-                <SchemaForm schema={schema} value={value} onChange={onChange} />
+                <SchemaForm id={name.toLowerCase()} schema={schema} value={value} onChange={onChange} />
               </Suspense>
             </OrJson>
           )}

@@ -64,13 +64,16 @@ const TEMPLATES = {
 }
 const FIELDS = { json: JsonField }
 
-interface SchemaFormProps { schema: Schema, value: unknown, onChange: (value: unknown) => void }
+interface SchemaFormProps {
+  /** What the ids of its fields begin with: unlike that of any other form on the page. */
+  id: string, schema: Schema, value: unknown, onChange: (value: unknown) => void
+}
 
-export function SchemaForm ({ schema, value, onChange }: SchemaFormProps) {
+export function SchemaForm ({ id, schema, value, onChange }: SchemaFormProps) {
   const plan = useMemo(() => formPlan(schema), [schema])
   return (
     <Form
-      className="schema-form" tagName="div" schema={plan.schema} idPrefix="payload" formData={value as never}
+      className="schema-form" tagName="div" schema={plan.schema} idPrefix={id} formData={value as never}
       uiSchema={{ ...plan.ui, 'ui:submitButtonOptions': { norender: true }, 'ui:label': false }}
       validator={validator} fields={FIELDS as never} templates={TEMPLATES as never} showErrorList={false}
       liveValidate={false} noHtml5Validate

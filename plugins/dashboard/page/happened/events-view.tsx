@@ -126,7 +126,8 @@ function EventRow ({ one, sought }: { one: ControlEvent, sought: boolean }) {
         )}
       </div>
       <button
-        type="button" class="button quiet" aria-expanded={opens} aria-label={`Details of event ${one.idx}`}
+        type="button" class="button quiet" aria-expanded={opens}
+        aria-label={`${opens ? 'Less' : 'More'} about event ${one.idx}`}
         onClick={() => { setOpens(!opens) }}
       >
         {opens ? 'Less' : 'More'}

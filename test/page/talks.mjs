@@ -1,0 +1,32 @@
+// A third-party plugin whose capability answers each chunk with a chunk: the page has never heard of it.
+import { definePlugin } from 'svc/plugin'
+
+const text = {
+  type: 'object', additionalProperties: false, required: ['text'], properties: { text: { type: 'string' } }
+}
+
+export default definePlugin({
+  name: 'talks',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Says back what it is told.',
+  capabilities: {
+    talk: {
+      id: 'talk', version: '1.0.0', title: 'Talk', description: 'Says back what it is told.',
+      io_mode: 'bidirectional',
+      input_schema: {
+        type: 'object', additionalProperties: false, required: ['prefix'],
+        properties: {
+          prefix: { type: 'string', minLength: 2 }, loud: { type: ['boolean', 'null'] }, any: true
+        }
+      },
+      output_schema: null, input_chunk_schema: text, output_chunk_schema: text, annotations: {}
+    }
+  }
+}, () => ({
+  invoke: {
+    async * talk ({ prefix }, call) {
+      for await (const { text } of call.input) yield { payload: { text: `${prefix} ${text}` } }
+    }
+  }
+}))
