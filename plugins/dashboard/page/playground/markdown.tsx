@@ -6,6 +6,8 @@ import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 import { failed } from '../ui/toast.js'
 import type { Token } from 'marked'
 
+const HARMLESS = /^<\/?(?:br|sub|sup|kbd)\s*\/?>$/i
+
 const marked = new Marked({
   gfm: true, breaks: true,
   renderer: {
@@ -13,6 +15,8 @@ const marked = new Marked({
     heading ({ tokens }) { return `<p><strong>${this.parser.parseInline(tokens)}</strong></p>` },
     // A picture from elsewhere would tell its host who reads this: a link in its place.
     image ({ href, text }) { return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>` },
+    // Markup in an answer is shown as it is written, but for a few tags that only set text.
+    html ({ text }) { return HARMLESS.test(text.trim()) ? text : escaped(text) },
     checkbox ({ checked }) { return checked ? '[x] ' : '[ ] ' }
   }
 })
