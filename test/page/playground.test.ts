@@ -1,10 +1,14 @@
 // The playground in a real Chromium: what is heard and read is what the API gave.
 import { readFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
 import t from 'tap'
+import { startCluster } from '../node/cluster-kit.js'
 import { ask, open, whole } from '../node/http.js'
 import { startNode, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Test } from 'tap'
 
 const QUESTION = 'What is a runner?'
 const message = (page: Page) => page.getByLabel('Message', { exact: true })
@@ -83,6 +87,75 @@ t.test('a conversation branches, is compared, and survives a reload', { skip }, 
   t.equal(await page.getByText('1 of 2').count(), 2, 'the branch in both')
   t.same(problems, [])
 })
+
+interface Way { url: string, broken: () => boolean }
+
+/** A way to a node that breaks for good as soon as this text has come through. */
+async function breakingAt (t: Test, text: string, to: () => string): Promise<Way> {
+  const sockets = new Set<Socket>()
+  let broken = false
+  const server = createServer((near) => {
+    const far = connect(Number(new URL(to()).port), '127.0.0.1')
+    for (const one of [near, far]) {
+      sockets.add(one)
+      one.on('error', () => {})
+    }
+    near.pipe(far)
+    far.on('data', (data) => {
+      if (!data.includes(text)) return void near.write(data)
+      near.write(data, () => {
+        broken = true
+        server.close()
+        for (const one of sockets) one.end().destroySoon()
+      })
+    })
+    far.on('end', () => near.end())
+  })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => {
+    server.close()
+    for (const one of sockets) one.destroy()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, broken: () => broken }
+}
+
+t.test('a node that dies in the middle of an answer: the text stays, and goes on at another', { skip },
+  async (t) => {
+    let to = ''
+    const way = await breakingAt(t, '"delta":{"content":" process"', () => to)
+    const api = { allowed_hosts: ['127.0.0.1'], allowed_origins: [way.url] }
+    const cluster = await startCluster(t, { nodes: 3, config: { api } })
+    const [first, second] = cluster.members
+    to = first!.node.url
+    const browser = await openBrowser(t)
+    const { page, problems } = await openPage(t, browser, way, {
+      part: 'playground/chat/svc%2Fguide', token: first!.node.token
+    })
+    // The address of the other nodes has come with the token.
+    await page.goto(`${way.url}/#/cluster/${second!.node.nodeId}`)
+    await page.getByText(second!.node.url).waitFor()
+    await page.goto(`${way.url}/#/playground/chat/svc%2Fguide`)
+    await page.locator('summary', { hasText: 'Settings' }).click()
+    await page.getByLabel('Temperature').fill('0')
+    await say(page, QUESTION)
+    await until('the way is broken', way.broken)
+    await first!.kill()
+    await page.getByText(/went away while it was answering. What had come is kept./).waitFor()
+    await page.locator('.message.assistant').getByText('A runner is a').waitFor()
+    await page.getByRole('button', { name: 'Send it there' }).click()
+    // The model may still be on its way to another node; each try stays as a branch.
+    const again = page.getByRole('button', { name: /^(Go on|Try again)$/ })
+    await until('an answer', async () => {
+      if (await again.isVisible()) await again.click()
+      return await page.locator('.message.assistant').getByText(/in all · at n[23]/).isVisible()
+    })
+    await page.locator('.message.assistant').getByText(/crashes, its node starts it again/).waitFor()
+    const before = page.getByRole('button', { name: 'The version before' })
+    while (await before.isEnabled()) await before.click()
+    await page.getByText(/What had come is kept./).waitFor()
+    await page.locator('.message.assistant').getByText('A runner is a').waitFor()
+    t.same(problems, [])
+  })
 
 const HOSTILE = `<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>
 <a href="javascript:window.pwned=3">here</a> [there](javascript:window.pwned=4) [out](https://example.org)
