@@ -106,9 +106,14 @@ async function losses (t: Test, { cluster, master, sharding, time }: Loss): Prom
   }
   await t.test(`a cut link between driver and donor, ${sharding}, time ${time}`, async (t) => {
     const [driver, donor] = nodesOf(cluster, await now())
-    const before = programsOf(cluster)
-    await survives(t, [master], async () => { cluster.cut(driver!, donor); return before.slice(0, 1) }, text)
-    cluster.heal(driver!, donor)
+    const [before] = processes(cluster, DRIVER)
+    await survives(t, [master], async () => {
+      cluster.cut(driver!, donor)
+      await until('the driver notices', () => !alive(before!))
+      // It waits for its donor as long as the master reaches both: the instance is not moved.
+      cluster.heal(driver!, donor)
+      return [before!]
+    }, text)
     await cluster.agreed()
   })
   await remove(t, cluster, master, await now())
