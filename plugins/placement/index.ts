@@ -9,6 +9,7 @@ import { Keeper } from './keeper/loop.js'
 import { manifest } from './manifest.js'
 import { checkEntering } from './place/check.js'
 import { createOnDemand } from './place/on-demand.js'
+import { memoryFit } from './place/memory-fit.js'
 import { Planning } from './place/planning.js'
 import { absenceOf, checkReady } from './progress/follow.js'
 import { commandHandlers, waitingView } from './waitlist.js'
@@ -18,6 +19,10 @@ export default definePlugin(manifest, (ctx) => {
   const planning = new Planning(ctx, new FactsReader(ctx))
   ctx.effect('check of what is placed',
     instances.onEnter((entering) => { checkEntering(planning, entering) }))
+  const { models } = ctx.deps
+  if (models !== undefined) {
+    ctx.effect('memory of plans', models.memory((...asked) => memoryFit(planning, ...asked)))
+  }
   const keeper = new Keeper(planning)
   ctx.readiness('placement', (model) => checkReady(planning, model))
   ctx.effect('why a model is not placed', instances.onAbsent((modelId) => absenceOf(planning, modelId)))

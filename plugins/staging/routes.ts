@@ -92,8 +92,9 @@ const download = {
     properties: {
       source: {
         type: 'string', minLength: 1, maxLength: 4096,
-        description: '`hub` (the default), `file:///folder` on the node that is asked (operator only), ' +
-          'or `node:REF` for the copy of another node'
+        description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
+          '`file:///folder` on the node that is asked, and on the node of the store `cache` (the cache of ' +
+          'the hub\'s own programs) or `ollama:NAME:TAG`'
       },
       revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
       allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -113,17 +114,22 @@ const download = {
 
 const plan = {
   method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
-  summary: 'What a download from the hub would fetch, and whether it fits in the store; nothing is fetched.',
+  summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is fetched.',
   params: modelParam,
   query: {
     type: 'object', additionalProperties: false,
-    properties: { revision: download.body.properties.revision, variant: download.body.properties.variant }
+    properties: {
+      ...download.body.properties,
+      source: {
+        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
+      }
+    }
   },
   reply: {
     type: 'object', additionalProperties: false,
     required: [
       'modelId', 'hub', 'commit', 'files', 'totalBytes', 'variant', 'engine', 'weightsBytes', 'variants',
-      'disk'
+      'disk', 'memory', 'unused'
     ],
     properties: {
       modelId: text, hub: text, commit: text, totalBytes: bytes, weightsBytes: bytes,
@@ -131,18 +137,38 @@ const plan = {
       variants: {
         type: 'array',
         items: {
-          type: 'object', additionalProperties: false, required: ['name', 'bytes'],
-          properties: { name: text, bytes }
+          type: 'object', additionalProperties: false, required: ['name', 'bytes', 'fits'],
+          properties: {
+            name: text, bytes,
+            fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
+          }
         }
       },
       disk: {
         type: 'object', additionalProperties: false, required: ['node', 'roomBytes', 'problem'],
         properties: { node: text, roomBytes: bytes, problem: nullable }
-      }
+      },
+      memory: {
+        type: ['object', 'null'], additionalProperties: false,
+        description: 'of the cluster, for all of the model but its context; null: not known',
+        required: ['neededBytes', 'nodes', 'problem', 'engineMissing'],
+        properties: {
+          neededBytes: bytes, problem: nullable, engineMissing: nullable,
+          nodes: {
+            type: 'array',
+            items: {
+              type: 'object', additionalProperties: false, required: ['name', 'neededBytes', 'usableBytes'],
+              properties: { name: text, neededBytes: bytes, usableBytes: bytes }
+            }
+          }
+        }
+      },
+      unused: { type: 'array', items: text, description: 'what of the model is of no use here' }
     }
   },
   errors: [
-    'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable', 'hub_unavailable', 'store_unreachable'
+    'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
+    'hub_unavailable', 'store_unreachable'
   ]
 } as const satisfies RouteDecl
 

@@ -31,6 +31,20 @@ export interface Judgement { available: boolean, brokenLink: string | null, reme
 /** Looks at what is there once; the judgement of any model by that. */
 export type Judge = () => Promise<(modelId: string) => Judgement>
 
+/** Whether a model of so many bytes would fit into the memory of the cluster; its context comes on top. */
+export interface MemoryFit {
+  neededBytes: number
+  /** The nodes that would run it; none where it does not fit. */
+  nodes: { name: string, neededBytes: number, usableBytes: number }[]
+  /** Why it does not fit, with the sums. */
+  problem: string | null
+  /** The program that no node has which could run it, as `svc engine add` names it. */
+  engineMissing: string | null
+}
+
+/** Looks at the memory as it is now; null where that is not known. */
+export type MemoryPlanner = (format: 'gguf' | 'onnx', totalBytes: number) => MemoryFit | null
+
 /** The refusal to fetch or place a model that the nodes answer for themselves. */
 export function virtualModel (modelId: string): SvcError {
   const message = `${modelId} is answered by every node itself: it has no files and cannot be placed.`
@@ -68,6 +82,8 @@ export interface Models {
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
   judge (judge: Judge): () => void
+  /** Has plans of downloads tell whether the model would fit into memory. Returns what ends that. */
+  memory (planner: MemoryPlanner): () => void
   /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
   virtual (cards: () => readonly ModelCard[]): () => void
   /** Whether that is one of them: it has no files and cannot be placed. */

@@ -100,7 +100,8 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
   const first = await run(MODEL)
   t.equal(first.status, 0, first.stderr)
   t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 4 files, .*\\(ONNX fp32\\)\n` +
-    'disk of the store, on .*\nmemory: its weights take at least .*\nthere was no store: this node keeps'))
+    'disk of the store, on .*\nmemory: it takes at least .*; fits on .*\n' +
+    'there was no store: this node keeps'))
   t.match(first.stderr, /acme\/tiny {2}100 %/)
   const again = await run(`hf.co/${MODEL}`)
   t.match(again, { status: 0, stdout: first.stdout })

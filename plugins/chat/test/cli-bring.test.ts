@@ -12,10 +12,20 @@ const plan = (more: object = {}): object => ({
   modelId: ID, hub: 'https://hub', commit: 'c', files: 3, totalBytes: 5 * GIB, variant: 'Q8_0',
   engine: 'gguf', weightsBytes: 5 * GIB,
   variants: [
-    { name: 'Q2_K', bytes: GIB }, { name: 'Q4_K_M', bytes: 2 * GIB }, { name: 'Q8_0', bytes: 5 * GIB }
+    { name: 'Q2_K', bytes: GIB, fits: true }, { name: 'Q4_K_M', bytes: 2 * GIB, fits: true },
+    { name: 'Q8_0', bytes: 5 * GIB, fits: true }
   ],
-  disk: { node: 'attic', roomBytes: 100 * GIB, problem: null }, ...more
+  disk: { node: 'attic', roomBytes: 100 * GIB, problem: null },
+  memory: {
+    neededBytes: 6 * GIB, nodes: [{ name: 'attic', neededBytes: 6 * GIB, usableBytes: 8 * GIB }],
+    problem: null, engineMissing: null
+  },
+  unused: [], ...more
 })
+
+const TOO_LARGE = {
+  neededBytes: 6 * GIB, nodes: [], problem: 'attic: needs 6.00 GiB and can use 3.00 GiB.', engineMissing: null
+}
 
 const pace = (onPause: () => void = () => {}): Pace => {
   let now = 0
@@ -27,7 +37,7 @@ interface World { known: boolean, placed: boolean, ready: boolean, looks: number
 
 /** A node that fetches, places and starts the model as it is asked to. */
 async function world (
-  t: Parameters<typeof nodeOf>[0], begin: Partial<World> = {}, more: Answers = {}, memory = 8 * GIB
+  t: Parameters<typeof nodeOf>[0], begin: Partial<World> = {}, more: Answers = {}
 ): Promise<{ node: Node, at: World, did: () => string[] }> {
   const at: World = { known: false, placed: false, ready: false, looks: 0, ...begin }
   const download = (status: string): object => ({ modelId: ID, status, progress: 1, error: null, reason: null,
@@ -56,7 +66,6 @@ async function world (
       if (at.placed && ++at.looks > 2) at.ready = at.fails !== true
       sendJson(response, {
         nodeIdentities: { n1: { friendlyName: 'attic' } },
-        nodeMemory: { n1: { ramTotal: { inBytes: 4 * memory }, ramAvailable: { inBytes: memory } } },
         downloads: {}, instanceFailures: at.fails !== true
           ? []
           : [{ instanceId: 'i1', errorCode: 'x', errorMessage: 'it is broken', affectedNodeIds: [] }],
@@ -83,7 +92,7 @@ t.test('svc run fetches, places and waits, and only the answer is on stdout', as
   t.equal(ran.out, 'Hello!\n')
   t.match(ran.err, new RegExp('^acme/chat is not here; from https://hub: 3 files, 5.0 GiB \\(GGUF Q8_0\\)\n' +
     'disk of the store, on attic: 100 GiB are free for it\n' +
-    'memory: its weights take at least 5.0 GiB; attic has 8.0 GiB for them\n' +
+    'memory: it takes at least 6.0 GiB; fits on attic \\(8.0 GiB free for it\\)\n' +
     'acme/chat  100 % .*\nplaced on attic\nattic: loads\n$'))
   t.same(did(), [`${STORE}/download`, '/place_instance'])
   t.match(node.asked.find(({ method, url }) => method === 'POST' && url === `${STORE}/download`)?.body,
@@ -114,19 +123,25 @@ t.test('a terminal is asked first, unless it is told', async (t) => {
 })
 
 t.test('what does not fit is refused with the sum and the nearest change', async (t) => {
-  const small = await world(t, {}, {}, 3 * GIB)
+  const [q2, q4, q8] = [['Q2_K', 1], ['Q4_K_M', 2], ['Q8_0', 5]].map(([name, gib]) =>
+    ({ name, bytes: Number(gib) * GIB, fits: false }))
+  const planned = async (more: object): ReturnType<typeof world> => await world(t, {}, {
+    [`GET ${STORE}/download/plan`]: (response) => { sendJson(response, plan(more)) }
+  })
+  const small = await planned({ memory: TOO_LARGE, variants: [q2, { ...q4, fits: true }, q8] })
   t.match(await small.node.run(['run', ID, 'hi']), { status: 6, out: '', err: new RegExp(
-    'its weights take 5.0 GiB of memory, and 3.0 GiB are free for them\n' +
+    'not fit into memory: attic: needs 6.00 GiB and can use 3.00 GiB.\n' +
     ' {2}a smaller one: svc run acme/chat:Q4_K_M \\(2.0 GiB\\)') })
-  const tiny = await world(t, {}, {}, GIB / 2)
+  const tiny = await planned({ memory: TOO_LARGE, variants: [q2, q4, q8] })
   t.match(await tiny.node.run(['run', ID, 'hi']), { status: 6, err: /free some: `svc ps` shows/ })
   const disk = { node: 'attic', roomBytes: 2 * GIB, problem: '5.00 GiB more do not fit.' }
-  const full = await world(t, {}, {
-    [`GET ${STORE}/download/plan`]: (response) => { sendJson(response, plan({ disk })) }
-  })
+  const full = await planned({ disk })
+  const without = await planned({ memory: { ...TOO_LARGE, problem: null, engineMissing: 'llama.cpp' } })
+  t.match(await without.node.run(['run', ID, 'hi']),
+    { status: 1, err: /on llama.cpp, whose llama-server no node has\n {2}`svc engine add llama.cpp` brings/ })
   t.match(await full.node.run(['run', ID, 'hi']),
     { status: 6, err: /not fit on the disk of attic: 5.00 GiB more do not fit[^]*:Q4_K_M \(2.0 GiB\)/ })
-  t.same([...small.did(), ...tiny.did(), ...full.did()], [])
+  t.same([...small.did(), ...tiny.did(), ...full.did(), ...without.did()], [])
 })
 
 t.test('Ctrl-C leaves the download and the start to the cluster', async (t) => {

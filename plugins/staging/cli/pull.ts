@@ -2,9 +2,11 @@ import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
 import { isVerbError, modelInPath, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
 import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
+import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
 import type { SeenPrograms } from '../../chat/service.js'
+import type { DownloadPlan } from '../handlers/plan.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -16,6 +18,7 @@ export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
       const { modelId, body } = wantedFrom(ctx, word!, options)
+      if (!ctx.out.json) await foretell(ctx, { modelId, body })
       const first = await begin(ctx, { modelId, body })
       if (options['background'] === true) {
         inBackground(ctx, first)
@@ -42,6 +45,31 @@ export async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Pr
     if (!ctx.signal.aborted) throw error
     ctx.err.line(GOES_ON)
     throw ctx.fail(130, 'interrupted')
+  }
+}
+
+/** Refusals of a plan that the download would end with. */
+const FINAL: ReadonlySet<string> = new Set([
+  'hub_not_found', 'hub_gated', 'hub_unusable', 'import_refused', 'missing_grant', 'invalid_request'
+])
+
+/**
+ * Says before a byte moves what is fetched, and whether it fits. What is too large for memory now is fetched
+ * all the same, for a node may come that has it; the disk is the store's to judge. Throws what would not
+ * come.
+ */
+async function foretell (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
+  if (/^(file|node):/.test(body.source ?? '')) return
+  try {
+    const plan = await ctx.client.json<DownloadPlan>(planPath(modelId, body))
+    tellPlan(ctx, plan, `${modelId}:`)
+    if ((plan.memory?.problem ?? null) === null) return
+    const smaller = smallerOf(plan, 'pull')
+    ctx.err.line(plain(`warning: ${plan.memory!.problem!}`))
+    if (smaller !== undefined) ctx.err.line(`  a smaller one: ${plain(smaller)}`)
+  } catch (error) {
+    // The store may have the model where the hub cannot be asked.
+    if (!isVerbError(error) || FINAL.has(error.api?.reason ?? '')) throw error
   }
 }
 

@@ -56,21 +56,71 @@ function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): 
   }
 }
 
-/** A model as people write it. */
-export interface NamedModel { modelId: string, revision?: string, variant?: string }
+/** A model as people write it; `source` where it is neither the hub's nor known by its name alone. */
+export interface NamedModel {
+  modelId: string
+  revision?: string
+  variant?: string
+  allow?: string[]
+  source?: string
+}
 
 /** The public hub's addresses of a model, without the model. */
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//i
-
-const pathOf = (address: string): string =>
-  address.replace(HUB, '').replace('/tree/', '@').replace(/\/$/, '')
+/** One of them: a model, also a folder or a file of it at a revision, which has slashes as a reference. */
+const PAGE = new RegExp('^([^/@:?#]+/[^/@:?#]+)(?:/(tree|blob|resolve|raw)/' +
+  '(refs(?:/|%2F)(?:pr|convert)(?:/|%2F)[^/@:?#]+|[^/@:?#]+)(?:/([^:?#]*[^:?#/]))?)?/?' +
+  '((?:[@:][^?#]*)?)(?:[?#].*)?$', 'is')
+/** Where a file belongs to: its parts, its vision weights and its configuration go with a GGUF model. */
+const GGUF = /(?:^|\/)((?!mmproj)[A-Za-z0-9._-]{1,64}?)(?:-\d{5}-of-\d{5})?\.gguf$/i
 
 /**
- * Reads `org/name`, also with `@revision` and `:variant`, or its address at the hub. Throws VerbError (2).
+ * Reads `org/name`, also with `@revision` and `:variant`, its address at the hub or that of one of its files,
+ * `cache:` before it for the hub's cache of this machine, or `ollama:NAME[:TAG]`. Throws VerbError (2).
  */
 export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
-  const [, name = '', at, revision, colon, variant] =
-    /^([^@:]*)(@([^:]*))?(:(.*))?$/s.exec(HUB.test(word) ? pathOf(word) : word) ?? []
+  if (/^ollama:/i.test(word)) return ofOllama(ctx, word)
+  if (/^cache:/i.test(word)) return { ...readHubModel(ctx, word.slice('cache:'.length)), source: 'cache' }
+  return readHubModel(ctx, word)
+}
+
+/** Named `ollama/NAME-TAG`, so that nobody takes it for a model of the hub's. */
+function ofOllama (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
+  const name = word.slice('ollama:'.length)
+  const plain = name.replace(/:latest$/, '').replace(/[/:]+/g, '-')
+  if (!isModelId(`ollama/${plain}`) || /\s/.test(name)) {
+    throw ctx.fail(2, `"${word}" is no model of Ollama's: write ollama:NAME or ollama:NAME:TAG, as ` +
+      '`ollama list` does')
+  }
+  return { modelId: `ollama/${plain}`, source: `ollama:${name}` }
+}
+
+/** An address as `org/name@revision:variant`, and which files it names. */
+function readAddress (
+  ctx: Pick<VerbContext, 'fail'>, address: string
+): { text: string, allow?: string[] } {
+  const [, model, kind, at, inner, rest = ''] = PAGE.exec(address.replace(HUB, '')) ?? []
+  if (model === undefined || /^(datasets|spaces)\//i.test(model)) return { text: address }
+  const revision = at === undefined ? '' : `@${unescaped(at)}`
+  const file = inner === undefined ? undefined : unescaped(inner)
+  if (file === undefined || rest !== '') return { text: `${model}${revision}${rest}` }
+  const weights = kind === 'tree' ? undefined : GGUF.exec(file)?.[1]
+  if (weights !== undefined) return { text: `${model}${revision}:${weights}` }
+  if (kind !== 'tree') return { text: `${model}${revision}`, allow: [file] }
+  return { text: `${model}${revision}`, allow: [`${file}/**`] }
+
+  function unescaped (text: string): string {
+    try {
+      return decodeURIComponent(text)
+    } catch {
+      throw ctx.fail(2, `"${address}" is no address: ${text} cannot be read`)
+    }
+  }
+}
+
+function readHubModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
+  const { text, allow } = HUB.test(word) ? readAddress(ctx, word) : { text: word }
+  const [, name = '', at, revision, colon, variant] = /^([^@:]*)(@([^:]*))?(:(.*))?$/s.exec(text) ?? []
   // What is wrong is shown as it was written.
   const modelId = isModelId(name) ? name : readModelId(ctx, word)
   if (at !== undefined && revision === '') throw ctx.fail(2, 'after the @ of the model comes a revision')
@@ -79,23 +129,31 @@ export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): N
   }
   return {
     modelId, ...at === undefined ? {} : { revision: revision! },
-    ...colon === undefined ? {} : { variant: variant! }
+    ...colon === undefined ? {} : { variant: variant! }, ...allow === undefined ? {} : { allow }
   }
 }
 
 function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
-  refuse(ctx, options, ['as'], 'is for a folder only')
-  const { modelId, ...named } = readNamedModel(ctx, word)
+  const { modelId: own, source, ...named } = readNamedModel(ctx, word)
+  const ollama = source?.startsWith('ollama:') === true
+  if (ollama) {
+    refuse(ctx, options, ['revision', 'variant', 'allow', 'from'], 'is not for a model of Ollama\'s')
+  } else refuse(ctx, options, ['as'], 'is for a folder or a model of Ollama\'s only')
+  const modelId = options.as === undefined ? own : readModelId(ctx, options.as)
   const revision = oneOf(ctx, 'revisions', ['@', named.revision], ['--revision ', options.revision])
   const variant = oneOf(ctx, 'variants', [':', named.variant], ['--variant ', options.variant])
-  const { allow, from } = options
+  const { from } = options
+  const allow = options.allow ?? named.allow
+  if (from !== undefined && source !== undefined) throw ctx.fail(2, `two sources: ${word} and --from ${from}`)
   if (from !== undefined) {
-    refuse(ctx, { ...options, variant }, ['variant', 'allow'], 'is not for --from: all of it is taken')
+    const files = allow === undefined ? {} : { allow }
+    const why = 'is not for --from: all of it is taken'
+    refuse(ctx, { ...options, ...files, variant }, ['variant', 'allow'], why)
   }
   return {
     modelId,
     body: {
-      ...(from === undefined ? {} : { source: `node:${from}` }),
+      ...(from === undefined ? source === undefined ? {} : { source } : { source: `node:${from}` }),
       ...(revision === undefined ? {} : { revision }),
       ...(allow === undefined ? {} : { allow }),
       ...(variant === undefined ? {} : { variant })

@@ -3,19 +3,21 @@ import type { VerbDecl } from '../../../kernel/index.js'
 /** The verbs about models. */
 export const verbs = {
   pull: {
-    summary: 'bring a model into the store: from the hub, from a folder, or from a node that has it',
-    args: '<model-or-folder>',
+    summary: 'bring a model into the store: from the hub, a folder, another node, the hub\'s cache or Ollama',
+    args: '<model-address-or-folder>',
     options: [
       ['--revision <r>', 'branch, tag or commit of the hub; org/name@revision says the same'],
       ['--variant <v>', 'which weights: q4, fp16, Q4_K_M and so on; org/name:q4 says the same'],
       ['--allow <pattern...>', 'only files whose path fits one of these patterns (* ? **)'],
-      ['--as <org/name>', 'what a folder is to be called (its card.yaml says, else local/FOLDER)'],
+      ['--as <org/name>', 'what to call a folder (its card.yaml says, else local/FOLDER) or Ollama\'s model'],
       ['--from <node>', 'from the copy of this node: id, install id or name'],
       ['--background', 'start it and return'],
       ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking']
     ],
     examples: [
       'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',
+      'svc pull https://huggingface.co/acme/chat/blob/main/chat-Q4_K_M.gguf',
+      'svc pull cache:acme/chat:Q4_K_M', 'svc pull ollama:llama3.2:1b --as acme/llama',
       'svc pull ./my-voice --as acme/voice',
       'svc pull acme/voice --from attic --background'
     ],

@@ -5,7 +5,7 @@ import { manifestDigest } from '../files/record.js'
 import { hashTree } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { parseSource, StoreError } from '../store/types.js'
+import { isOnDisk, parseSource, StoreError } from '../store/types.js'
 import type { StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
@@ -143,18 +143,30 @@ async function inStore (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   const { source } = options
-  if (source?.startsWith('file:') === true && !request.caller.authorities.has('operator')) {
-    throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
-      { authority: 'operator' })
-  }
+  checkMayRead(request, source)
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options)
   try {
-    store.start(modelId, source === undefined ? options : { ...options, source: nodeSource(manager, source) })
+    const from = source === undefined ? {} : { source: nodeSource(manager, source) }
+    store.start(modelId, { ...options, ...from }, request.caller.authorities.has('operator'))
     return shownTo(request, store.status(modelId))
   } catch (error) {
     throw apiError(manager, error)
   }
+}
+
+/** Throws `missing_grant` where a source lies on a node's disk and the caller is not the operator. */
+export function checkMayRead ({ caller }: RouteRequest, source: string | undefined): void {
+  if (!isOnDisk(source) || caller.authorities.has('operator')) return
+  throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
+    { authority: 'operator' })
+}
+
+/** Throws `import_refused` where this node is to read for a store that is on another one. */
+export function refuseElsewhere (manager: ModelManager, source: string | undefined): void {
+  if (!isOnDisk(source) || source?.startsWith('file:') !== false) return
+  throw manager.ctx.error('import_refused', `${source} is read on the node that keeps the store, ` +
+    `${manager.access.host().name}: pull it there, or give the folder with its files to svc pull.`)
 }
 
 /** A folder of this node is exported: the store host fetches it from here. */
@@ -163,10 +175,12 @@ async function atHost (
 ): Promise<unknown> {
   const path = `${modelUrl(modelId)}/download`
   manager.access.host()
-  if (body.source?.startsWith('file:') !== true) {
+  const { source: asked } = body
+  refuseElsewhere(manager, asked)
+  if (asked?.startsWith('file:') !== true) {
     return await manager.access.forward(request, { method: 'POST', path, body })
   }
-  await exportFolder(manager, modelId, pathOf(manager, body.source), request.signal)
+  await exportFolder(manager, modelId, pathOf(manager, asked), request.signal)
   const source = `node:${manager.ctx.node.installId}`
   return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
 }

@@ -1,17 +1,25 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
+import { selectFiles } from '../hub/select.js'
+import { weightsIn } from '../hub/select-weights.js'
 import { HubError } from '../hub/types.js'
-import type { HubReason } from '../hub/types.js'
+import type { HubFile, HubReason, Weights } from '../hub/types.js'
+import { readSnapshot } from '../nearby/hub-cache.js'
+import { readOllama } from '../nearby/ollama.js'
 import { modelUrl } from '../peers/sources.js'
 import { planCapacity } from '../space/plans.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { MemoryFit } from '../service.js'
+import { parseSource, StoreError } from '../store/types.js'
+import type { StartOptions } from '../store/types.js'
+import { checkMayRead, refuseElsewhere } from './downloads.js'
 import { modelIn, refuseVirtual } from './request.js'
 
 /** What `GET …/download/plan` answers. */
 export interface DownloadPlan {
   modelId: string
-  /** Address of the hub. */
+  /** Where it comes from: the address of the hub, or what of this machine. */
   hub: string
   commit: string
   files: number
@@ -20,10 +28,14 @@ export interface DownloadPlan {
   variant: string | null
   engine: 'gguf' | 'onnx' | null
   weightsBytes: number
-  /** All weights there are, smallest first. */
-  variants: { name: string, bytes: number }[]
+  /** All weights there are, smallest first; `fits`: into memory, null where that is not known. */
+  variants: { name: string, bytes: number, fits: boolean | null }[]
   /** Of the store, or of where it would be: what may be fetched, and why that is too little. */
   disk: { node: string, roomBytes: number, problem: string | null }
+  /** Of the cluster, for all of the model but its context; null where that is not known. */
+  memory: MemoryFit | null
+  /** What of the model is of no use here, in words. */
+  unused: string[]
 }
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
@@ -37,32 +49,82 @@ export function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): u
   return ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${about}${error.message}.`)
 }
 
+type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow?: string[] }
+
 /** GET …/download/plan: by the store host, or by this node where there is none. */
 export async function plan (
-  manager: ModelManager, request: RouteRequest & { query: { revision?: string, variant?: string } }
+  manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
-  const { access, ctx, hub, room, store, storePath } = manager
+  const { access, ctx, room, store, storePath } = manager
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
+  checkMayRead(request, query.source)
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
-    const path = `${modelUrl(modelId)}/download/plan?${new URLSearchParams({ ...query }).toString()}`
+    refuseElsewhere(manager, query.source)
+    const path = `${modelUrl(modelId)}/download/plan?${wordsOf(query)}`
     return await access.forward(request, { method: 'GET', path })
   }
-  if (hub === null) throw ctx.error('hub_disabled')
-  const { selection: { commit, files, totalBytes }, weights } = await hub.look(modelId, { ...query, signal })
-    .catch((error: unknown) => { throw asTold(ctx, error, `${modelId}: `) })
+  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, query, signal)
+  const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
   const taken = new Set(files.map(({ path }) => path))
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
+  const weightsBytes = chosen?.bytes ?? totalBytes
+  const fits = (engine: Weights['engine'], bytes: number): MemoryFit | null =>
+    manager.memory?.(engine, bytes) ?? null
   const { headroomBytes } = room
   const { freeBytes } = await volumeOf(storePath ?? ctx.node.home)
-  const fits = planCapacity({ additionalBytes: totalBytes, freeBytes, headroomBytes, idle: [] })
+  const capacity = planCapacity({ additionalBytes: totalBytes, freeBytes, headroomBytes, idle: [] })
   const roomBytes = Math.max(0, freeBytes - headroomBytes)
   return {
-    modelId, hub: hub.url, commit, files: files.length, totalBytes,
-    variant: chosen?.name ?? null, engine: chosen?.engine ?? null, weightsBytes: chosen?.bytes ?? totalBytes,
-    variants: weights.map(({ name, bytes }) => ({ name, bytes })),
-    disk: { node: ctx.node.name, roomBytes, problem: fits.fits ? null : fits.sentence }
+    modelId, hub: from, commit, files: files.length, totalBytes, unused,
+    variant: chosen?.name ?? null, engine: chosen?.engine ?? null, weightsBytes,
+    variants: weights.map(({ name, bytes, engine }) => {
+      const fit = fits(engine, totalBytes - weightsBytes + bytes)
+      return { name, bytes, fits: fit === null ? null : fit.problem === null }
+    }),
+    disk: { node: ctx.node.name, roomBytes, problem: capacity.fits ? null : capacity.sentence },
+    memory: chosen === undefined ? null : fits(chosen.engine, totalBytes)
   } satisfies DownloadPlan
+}
+
+const wordsOf = ({ allow = [], ...query }: PlanQuery): string => new URLSearchParams([
+  ...Object.entries(query), ...allow.map((pattern): [string, string] => ['allow', pattern])
+]).toString()
+
+/** What there is to fetch, and from where. */
+interface Found {
+  from: string, commit: string, files: HubFile[], weights: Weights[], unused: string[]
+}
+
+async function lookUp (
+  manager: ModelManager, modelId: string, { source = 'hub', revision, variant, allow }: PlanQuery,
+  signal: AbortSignal
+): Promise<Found> {
+  const { ctx, hub, options: { nearby } } = manager
+  const wanted = { variant: variant ?? null, allow: allow ?? null }
+  try {
+    const { kind, name = '' } = { name: undefined, ...parseSource(source) }
+    if (kind === 'ollama') {
+      const { files, unused } = await readOllama(nearby.ollama, name)
+      return { from: 'Ollama', commit: 'local', files, weights: weightsIn(files), unused }
+    }
+    if (kind === 'cache') {
+      const { commit, files } = await readSnapshot(nearby.hubCaches, modelId, revision ?? null)
+      const selected = selectFiles<HubFile>(files, wanted)
+      return { from: 'the hub\'s cache', commit, files: selected, weights: weightsIn(files), unused: [] }
+    }
+    if (kind !== 'hub') throw new StoreError('bad_source', `${kind} is copied as it is, without a plan`)
+    if (hub === null) throw ctx.error('hub_disabled')
+    const { selection, weights } = await hub.look(modelId, { ...wanted, revision: revision ?? null, signal })
+    return { from: hub.url, commit: selection.commit, files: selection.files, weights, unused: [] }
+  } catch (error) {
+    if (error instanceof StoreError) {
+      const reason = ({ not_found: 'hub_not_found', unusable_model: 'hub_unusable' } as const)[error.reason]
+      throw ctx.error(reason ?? 'import_refused', `${error.message}.`)
+    }
+    if (!(error instanceof HubError)) throw error
+    throw ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${modelId}: ${error.message}.`)
+  }
 }

@@ -8,7 +8,7 @@ import { weightsIn } from './select-weights.js'
 import { HubError } from './types.js'
 import type { Get, HubHttp, LibraryFetch } from './http.js'
 import type {
-  Found, HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, ResolveOptions, Weights
+  Found, HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
 } from './types.js'
 
 type Bytes = AsyncGenerator<Uint8Array, void, undefined>
@@ -91,7 +91,7 @@ class Client implements HubClient {
   }
 
   async open (
-    selection: HubSelection, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
+    selection: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {
     const { modelId, commit } = selection
     const asked: Asked = {
@@ -106,7 +106,7 @@ class Client implements HubClient {
   }
 
   async #plain (
-    { modelId, commit }: HubSelection, file: HubFile, start: number, asked: Asked
+    { modelId, commit }: Pinned, file: HubFile, start: number, asked: Asked
   ): Promise<AsyncIterable<Uint8Array>> {
     const path = file.path.split('/').map(encodeURIComponent).join('/')
     const url = new URL(`${this.url}/${modelId}/resolve/${commit}/${path}`)
@@ -119,7 +119,7 @@ class Client implements HubClient {
 
   /** The bytes out of Xet's deduplicated storage; undefined where the hub gives the file by itself only. */
   async #xet (
-    { modelId, commit }: HubSelection, { path }: HubFile, start: number, asked: Asked
+    { modelId, commit }: Pinned, { path }: HubFile, start: number, asked: Asked
   ): Promise<AsyncIterable<Uint8Array> | undefined> {
     const { downloadFile, fileDownloadInfo } = await import('@huggingface/hub')
     const via = (await this.#http()).libraryFetch(asked, XET_BYTES)

@@ -4,6 +4,8 @@ import { delay } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import { ChunkedHash } from '../files/hash.js'
 import { EMPTY_SHA256 } from '../files/record.js'
+import { nearSource, settle } from '../nearby/near.js'
+import type { Adopted, FileCheck, NearFile } from '../nearby/near.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { LONG_WAIT_MS } from '../transfer/types.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
@@ -24,9 +26,15 @@ const LIMITS: Partial<TransferLimits> = {
 /** How a selection is brought to a folder; the rest is as in FetchOptions. */
 export interface DownloadOptions extends Pick<FetchOptions,
 'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
-  client: HubClient
-  selection: HubSelection
+  /** Null where every file is near. */
+  client: HubClient | null
+  selection: Pick<HubSelection, 'modelId' | 'commit' | 'files' | 'totalBytes'>
+  /** Files of it that lie on this machine, and those of them that are in the folder already. */
+  near?: readonly NearFile[]
+  adopted?: Adopted
 }
+
+const NONE: Adopted = { files: [], bytes: 0 }
 
 /**
  * Brings exactly the files of a selection to a folder and checks every hash; files there that are not of the
@@ -34,21 +42,36 @@ export interface DownloadOptions extends Pick<FetchOptions,
  * HubError, TransferError, PathError, what `space` throws, or the signal's reason.
  */
 export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
-  const { client, selection, limits, ...rest } = options
+  const { client, selection, near = [], adopted = NONE, limits, onProgress, ...rest } = options
   const { modelId, commit, totalBytes } = selection
-  const files = new WholeFiles(selection.files)
-  const source = hubSource(client, selection)
+  const taken = new Set(adopted.files.map(({ path }) => path))
+  const wanted = selection.files.filter(({ path }) => !taken.has(path))
+  const chunks = new WholeFiles(wanted)
+  const sources = [
+    ...near.length === 0 ? [] : [nearSource(near, (chunk) => chunks.at(chunk).file.path)],
+    ...client === null ? [] : [hubSource(client, selection)]
+  ]
   await fetchModel({
     ...rest,
-    manifest: { modelId, totalBytes, files: selection.files, chunks: files },
-    sources: () => [source],
-    limits: { ...LIMITS, ...limits }
+    manifest: { modelId, totalBytes: totalBytes - adopted.bytes, files: wanted, chunks },
+    sources: () => sources,
+    // A disk of this machine gives the same bytes again.
+    limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits },
+    onProgress: ({ bytes, files }) => {
+      const [all, done] = [selection.files.length, files + taken.size]
+      onProgress?.({ bytes: bytes + adopted.bytes, totalBytes, files: done, totalFiles: all })
+    }
   })
-  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files: files.hashed() }
+  await settle(rest.folder, adopted)
+  const files = [...chunks.hashed(), ...adopted.files].sort((a, b) => a.path < b.path ? -1 : 1)
+  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files }
 }
 
+/** What says whether bytes are those of a file of the hub. */
+export const checkFile = (file: HubFile): FileCheck => new FileHasher(file)
+
 /** The hub as the source of a transfer. */
-function hubSource (client: HubClient, selection: HubSelection): ChunkSource {
+function hubSource (client: HubClient, selection: DownloadOptions['selection']): ChunkSource {
   const files = new Map(selection.files.map((file) => [file.path, file]))
   return {
     id: 'hub', kind: 'store', has: () => true,
@@ -86,15 +109,12 @@ class WholeFiles implements ChunkTable {
     return first === undefined ? { first: 0, count: 0 } : { first, count: 1 }
   }
 
-  /** The files with the hashes found, in the order of manifests. */
-  hashed (): ManifestFile[] {
-    const files = [...this.#hashers.values()].map((hasher) => hasher.file())
-    return files.sort((a, b) => a.path < b.path ? -1 : 1)
-  }
+  /** The files with the hashes found. */
+  hashed (): ManifestFile[] { return [...this.#hashers.values()].map((hasher) => hasher.file()) }
 }
 
 /** Hashes a file while it arrives, as a git blob too where the hub knows no other hash. */
-class FileHasher implements Verifier {
+class FileHasher implements FileCheck {
   readonly #file: HubFile
   readonly #hash = new ChunkedHash()
   readonly #blob: Hash | undefined

@@ -28,6 +28,9 @@ export interface HubSelection {
   languages: string[]
 }
 
+/** A commit of a model. */
+export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
+
 /** One of the weights that a model has: a precision, and what it takes. */
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
@@ -73,7 +76,7 @@ export interface HubClient {
   resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
   /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */
   open (
-    selection: HubSelection, file: HubFile, options: { start: number, signal?: AbortSignal }
+    selection: Pinned, file: HubFile, options: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>>
   /** Ends open connections. */
   close (): Promise<void>

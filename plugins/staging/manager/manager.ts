@@ -13,7 +13,7 @@ import { find } from '../peers/finder.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { Uplink } from '../peers/send-file.js'
 import { StoreAccess } from '../peers/store-access.js'
-import type { Judge } from '../service.js'
+import type { Judge, MemoryPlanner } from '../service.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { Room } from '../space/room.js'
@@ -22,7 +22,7 @@ import { LocalCopies } from '../staged/local-copies.js'
 import type { Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
 import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
-import type { Derive } from '../store/types.js'
+import type { Derive, Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
@@ -39,6 +39,7 @@ export interface ManagerOptions {
   uploadBytesPerSecond: number | null
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
+  nearby: Nearby
 }
 
 /** Everything about models on this node; `opened` resolves when the disks have been looked at. */
@@ -68,6 +69,8 @@ export class ModelManager {
   making: Promise<string | null> | null = null
   /** Set by whoever runs models. */
   judge: Judge | null = null
+  /** Set by whoever places models. */
+  memory: MemoryPlanner | null = null
   /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
   readonly opened: Promise<void>
@@ -265,7 +268,7 @@ export class ModelManager {
     const { fromNode } = this.exchange
     const store = new Store({
       root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
-      fromNode,
+      fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
     })

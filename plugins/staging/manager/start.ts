@@ -15,6 +15,7 @@ import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
 import { ModelGoing } from '../space/uses.js'
+import type { Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { Failure } from '../transfer/job.js'
 import { ModelManager } from './manager.js'
@@ -111,10 +112,26 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     keepRecentBytes: own.keepRecentGib * GIB,
     cleanupOnDeactivate: own.cleanupOnDeactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
+    nearby: nearbyOf(env),
     hub: hub.enabled
       ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
       : null
   }
+}
+
+/** Where the hub's own programs and Ollama keep models on this machine, by their own variables. */
+export function nearbyOf (env: StagingParts['env']): Nearby {
+  const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS } = env
+  const home = (path: string): string | undefined => HOME === undefined ? undefined : join(HOME, path)
+  const cache = XDG_CACHE_HOME ?? home('.cache')
+  const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
+  const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
+  // The last one is where Ollama's service keeps them on Linux.
+  const ollama = OLLAMA_MODELS === undefined
+    ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
+    : [OLLAMA_MODELS]
+  const given = (paths: (string | undefined)[]): string[] => paths.filter((path) => path !== undefined)
+  return { hubCaches: given([hubCache]), ollama: given(ollama) }
 }
 
 const PUBLIC_HUB = 'huggingface.co'
@@ -148,6 +165,10 @@ export function modelsService (manager: ModelManager): Models {
     judge (judge) {
       manager.judge = judge
       return () => { manager.judge = null }
+    },
+    memory (planner) {
+      manager.memory = planner
+      return () => { manager.memory = null }
     },
     virtual (cards) {
       manager.virtual = cards

@@ -17,6 +17,8 @@ export interface Admission {
   totalBytes: number
   /** Of the content, where it is known: bytes of another version in the folder do not count as fetched. */
   digest?: string
+  /** Of these, bytes that are in the folder and took no room on the disk: clones and hard links. */
+  linkedBytes?: number
   /** Throws when so many more bytes do not fit; without it nothing is evicted for them. */
   makeRoom?: (bytes: number) => Promise<void>
 }
@@ -38,14 +40,15 @@ export class Room {
    * `makeRoom` throws (NoSafeFit), PathError, and the reason of the job's signal.
    */
   async admit<T> (
-    { root, job, totalBytes, digest, makeRoom }: Admission, run: (into: Admitted) => Promise<T>
+    { root, job, totalBytes, digest, linkedBytes = 0, makeRoom }: Admission,
+    run: (into: Admitted) => Promise<T>
   ): Promise<T> {
     const { modelId, signal } = job
     const space = makeRoom ?? (async (bytes) => { await this.check(root.root, bytes) })
     root.requireUsable()
     job.sized(totalBytes)
     return await this.alone(root.root, signal, async () => {
-      await space(totalBytes - await this.fetched(root.incoming(modelId), digest))
+      await space(totalBytes - linkedBytes - await this.fetched(root.incoming(modelId), digest))
       const folder = await root.begin(modelId)
       signal.throwIfAborted()
       job.begin()

@@ -7,7 +7,7 @@ import type { Failure, Job } from '../transfer/job.js'
 import type { StoreEntry } from './types.js'
 
 export interface DownloadRequest {
-  /** `hub`, `file:///…` or `node:<installId>`. */
+  /** `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
   source: string
   revision: string | null
   allow: string[] | null
@@ -15,7 +15,12 @@ export interface DownloadRequest {
 }
 
 /** A download into the store; `selection`: the exact files at the hub, once they are chosen. */
-export type Download = Job<{ readonly request: DownloadRequest, selection: HubSelection | null }>
+export type Download = Job<{
+  readonly request: DownloadRequest
+  selection: HubSelection | null
+  /** Whether files may be taken from the hub's cache of this machine: for its operator only. */
+  readonly nearby?: boolean
+}>
 
 export interface DownloadStatus {
   modelId: string

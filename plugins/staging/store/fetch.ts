@@ -2,7 +2,12 @@ import { constants } from 'node:fs'
 import { overlap } from '../files/folders.js'
 import { manifestDigest } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
-import { downloadFromHub, inTurn } from '../hub/download.js'
+import { checkFile, downloadFromHub, inTurn } from '../hub/download.js'
+import { checkSelected } from '../hub/listing.js'
+import { selectFiles } from '../hub/select.js'
+import { cachedFiles, readSnapshot } from '../nearby/hub-cache.js'
+import { adopt } from '../nearby/near.js'
+import { readOllama } from '../nearby/ollama.js'
 import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
@@ -12,7 +17,9 @@ import {
 import { StoreError, parseSource } from './types.js'
 import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient, HubSelection } from '../hub/types.js'
+import type { NearFile } from '../nearby/near.js'
 import type { Job } from '../transfer/job.js'
 import type { HubChoice, ModelManifest } from '../types.js'
 import type { Download } from './download.js'
@@ -72,6 +79,8 @@ async function obtain (parts: FetchParts, job: Download, folder: string): Promis
     case 'hub': return await fromHub(parts, job, folder)
     case 'file': return await fromFolder(parts, job, folder, source.path)
     case 'node': return await fromNode(parts, job, source.installId)
+    case 'cache': return await fromCache(parts, job, folder)
+    case 'ollama': return await fromOllama(parts, job, folder, source.name)
   }
 }
 
@@ -87,7 +96,11 @@ async function fromHub (
   ask.selection = selection
   await writeDownload(folder, job, 'active')
   await keepOnly(folder, new Set(selection.files.map(({ path }) => path)))
-  const manifest = await fetchSelection({ ...options, hub }, job, selection, async () => {
+  const near = ask.nearby === true
+    ? await cachedFiles(options.nearby.hubCaches, modelId, selection.files) : []
+  const adopted = await adopt(folder, near, checkFile, signal)
+  const selected = { ...selection, near, adopted }
+  const manifest = await fetchSelection({ ...options, hub }, job, selected, async () => {
     if (entry !== undefined) await copyUnchanged(entry, selection, folder, signal)
   })
   const { allow, variant } = ask.request
@@ -105,15 +118,54 @@ async function fromHub (
  */
 export async function fetchSelection (
   { root, room, hub, clock, random }:
-  Pick<StoreOptions, 'root' | 'room' | 'clock' | 'random'> & { hub: HubClient },
-  job: Job, selection: HubSelection, before?: () => Promise<void>
+  Pick<StoreOptions, 'root' | 'room' | 'clock' | 'random'> & { hub: HubClient | null },
+  job: Job, { near, adopted, ...selection }: Selected, before?: () => Promise<void>
 ): Promise<ModelManifest> {
   const { totalBytes } = selection
   return await inTurn(clock, job.signal, async () =>
-    await room.admit({ root, job, totalBytes }, async (into) => {
+    await room.admit({ root, job, totalBytes, linkedBytes: adopted?.bytes ?? 0 }, async (into) => {
       await before?.()
-      return await downloadFromHub({ ...into, client: hub, selection, clock, random })
+      return await downloadFromHub({
+        ...into, client: hub, selection, clock, random,
+        ...near === undefined ? {} : { near }, ...adopted === undefined ? {} : { adopted }
+      })
     }))
+}
+
+/** Files to fetch, and what of them is on this machine. */
+type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near' | 'adopted'>
+
+/** Takes files of this machine, whatever the hub says. */
+async function fromNear (
+  { options }: FetchParts, job: Download, folder: string, commit: string, near: readonly NearFile[]
+): Promise<Fetched> {
+  const { modelId, signal } = job
+  const files = [...near]
+  const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
+  await keepOnly(folder, new Set(files.map(({ path }) => path)))
+  try {
+    const adopted = await adopt(folder, files, checkFile, signal)
+    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near, adopted })
+    return { manifest, source: 'file' }
+  } catch (error) {
+    // What is here of them is on this machine anyway.
+    if (!signal.aborted) await keepOnly(folder, new Set())
+    throw error
+  }
+}
+
+/** The hub's cache of this machine; the files that a pull from the hub would take of them. */
+async function fromCache (parts: FetchParts, job: Download, folder: string): Promise<Fetched> {
+  const { allow, variant, revision } = job.ask.request
+  const { commit, files } = await readSnapshot(parts.options.nearby.hubCaches, job.modelId, revision)
+  return await fromNear(parts, job, folder, commit, selectFiles(files, { allow, variant }))
+}
+
+async function fromOllama (
+  parts: FetchParts, job: Download, folder: string, name: string
+): Promise<Fetched> {
+  const { files } = await readOllama(parts.options.nearby.ollama, name)
+  return await fromNear(parts, job, folder, job.ask.request.revision ?? 'local', files)
 }
 
 /** What to say where no hub may be asked. */

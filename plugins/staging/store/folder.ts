@@ -94,7 +94,10 @@ export async function copyFiles (
   }
 }
 
-/** Makes the files read-only: staged copies may be hard links to them. */
+/**
+ * Makes the files read-only: staged copies may be hard links to them. One that has further hard links already
+ * is another program's too, and stays as it is.
+ */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
   for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }
@@ -114,7 +117,7 @@ export async function makeWritable (folder: string): Promise<void> {
 async function setMode (folder: string, path: string, mode: number): Promise<void> {
   const file = await openInside(folder, path, 'read')
   try {
-    await file.chmod(mode)
+    if ((await file.stat()).nlink === 1) await file.chmod(mode)
   } finally {
     await file.close()
   }

@@ -15,7 +15,12 @@ import type { StartOptions, StoreEntry, StoreOptions, StoreProblem } from './typ
 export const KEEP_PARTIAL_MS = 24 * 3600_000
 
 /** What a download begins with; `past` and `selection` are those of an earlier run. */
-interface Setup { request: DownloadRequest, selection?: HubSelection | null, past?: JobParts['past'] }
+interface Setup {
+  request: DownloadRequest
+  selection?: HubSelection | null
+  past?: JobParts['past']
+  nearby?: boolean
+}
 
 /** The store of a node: complete models, and the downloads that bring more. */
 export class Store {
@@ -74,9 +79,10 @@ export class Store {
    * Starts a download, or joins the one that does the same. It is complete at once when the store has the
    * same commit or the same bytes. Without options one that was broken off goes on as it was asked for; what
    * was paused with the very files it began with. Throws StoreError `invalid_model_id`, `bad_source`,
-   * `no_hub`, `download_running` (with other options), `closed`.
+   * `no_hub`, `download_running` (with other options), `closed`. `nearby`: files that the hub's cache of this
+   * machine has are taken from there.
    */
-  start (modelId: string, options: StartOptions = {}): Download {
+  start (modelId: string, options: StartOptions = {}, nearby = false): Download {
     this.#check(modelId)
     const job = this.#jobs.get(modelId)
     const plain = Object.values(options).every((option) => option === undefined)
@@ -94,7 +100,7 @@ export class Store {
       throw new StoreError('download_running', `${modelId} is being downloaded from ` +
         `${job.ask.request.source} with other options; wait for it, or cancel it first`)
     }
-    return this.#begin(modelId, same && job.state === 'paused' ? sequel(job) : { request })
+    return this.#begin(modelId, { ...same && job.state === 'paused' ? sequel(job) : { request }, nearby })
   }
 
   /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
@@ -176,9 +182,9 @@ export class Store {
     return job
   }
 
-  #track (modelId: string, { request, selection = null, past }: Setup): Download {
+  #track (modelId: string, { request, selection = null, past, nearby = false }: Setup): Download {
     const { clock, onChange } = this.#options
-    const job: Download = new Job(modelId, { request, selection },
+    const job: Download = new Job(modelId, { request, selection, nearby },
       { clock, onChange: () => { onChange(modelId) }, ...past === undefined ? {} : { past } })
     this.#jobs.set(modelId, job)
     return job

@@ -23,7 +23,7 @@ export interface StoreEntry extends ModelContent {
 
 /** What to fetch and from where. */
 export interface StartOptions {
-  /** `hub` (the default), `file:///absolute/folder` or `node:<installId>`. */
+  /** `hub` (the default), `file:///absolute/folder`, `node:<installId>`, `cache` or `ollama:NAME`. */
   source?: string
   /** Branch, tag or commit at the hub; for other sources a word to keep with the copy. */
   revision?: string
@@ -45,6 +45,9 @@ export type Derive = (folder: string, about: {
   languages?: string[] | undefined
 }) => Promise<ModelCard>
 
+/** Folders of other programs with models; none of them need be there. */
+export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
+
 /** What the store is made of. */
 export interface StoreOptions {
   root: ModelRoot
@@ -62,6 +65,8 @@ export interface StoreOptions {
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
   >
   log: Logger
+  /** Where other programs keep models on this machine. */
+  nearby: Nearby
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
   onChange: (modelId: string) => void
 }
@@ -82,22 +87,30 @@ export type Source =
   | { kind: 'hub' }
   | { kind: 'file', path: string }
   | { kind: 'node', installId: string }
+  | { kind: 'cache' }
+  | { kind: 'ollama', name: string }
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
+/** Whether a source is what lies on a node's disk, which only the operator may have read. */
+export const isOnDisk = (source: string | undefined): boolean =>
+  source !== undefined && /^(file:|cache$|ollama:)/.test(source)
+
 /**
- * Reads a source as users write it: `hub`, `file:///absolute/folder`, `node:<installId>`. Throws
- * StoreError `bad_source`. Pure.
+ * Reads a source as users write it: `hub`, `file:///absolute/folder`, `node:<installId>`, `cache`,
+ * `ollama:NAME`. Throws StoreError `bad_source`. Pure.
  */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
     return { kind: 'node', installId: text.slice(5) }
   }
+  if (text === 'cache') return { kind: 'cache' }
+  if (text.startsWith('ollama:')) return { kind: 'ollama', name: text.slice('ollama:'.length) }
   const path = text.startsWith('file:///') ? pathOf(text) : undefined
   if (path !== undefined) return { kind: 'file', path }
   throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is no source of models; ` +
-    'give hub, file:///absolute/folder or node:<install id>')
+    'give hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')
 }
 
 /** The path of a file URL; undefined when it is none (bad escapes, a NUL, an escaped slash). */

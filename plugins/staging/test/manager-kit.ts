@@ -36,6 +36,8 @@ export interface NodeOptions {
   staging?: string
   hub?: FakeHub
   headroomBytes?: number
+  /** The machine's variables. */
+  env?: Record<string, string>
   /** More below `model_store`. */
   more?: Record<string, unknown>
   start?: StartOptions
@@ -43,8 +45,8 @@ export interface NodeOptions {
 
 /** The plugin on real folders, by the system's clock. */
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<Rig> {
-  const { store, staging, hub, headroomBytes = 0, more = {}, start = {} } = options
-  const plugin = createStaging({ env: {}, random: () => 0.01, headroomBytes })
+  const { store, staging, hub, headroomBytes = 0, more = {}, start = {}, env = {} } = options
+  const plugin = createStaging({ env, random: () => 0.01, headroomBytes })
   return await startPlugin(t, plugin, {
     clock: systemClock,
     ...start,

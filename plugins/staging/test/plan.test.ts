@@ -1,8 +1,11 @@
+import { join } from 'node:path'
 import t from 'tap'
+import { ModelsService } from '../service.js'
 import { gguf, llama } from './cards-kit.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { startHub } from './hub-kit.js'
-import { call, reasonOf, scratch, startNode } from './manager-kit.js'
+import { call, pull, reasonOf, scratch, startNode } from './manager-kit.js'
+import { ollamaOf } from './nearby-kit.js'
 import type { FakeHub, HubModel } from './hub-kit.js'
 
 const GGUF = gguf(llama)
@@ -56,6 +59,54 @@ t.test('a plan says what a download would fetch, and fetches nothing', async (t)
   t.equal(hub.sent(), 0)
   const offline = await startNode(t, { staging: scratch(t) })
   t.equal(reasonOf(await call(offline, 'GET', '/store/models/acme/llama/download/plan')), 'hub_disabled')
+})
+
+t.test('a plan says which weights fit into memory, as whoever places models says', async (t) => {
+  const larger = Buffer.concat([GGUF, Buffer.alloc(9)])
+  const files = { 'm-Q4_K_M.gguf': GGUF, 'm-Q8_0.gguf': larger, LICENSE: 'free' }
+  const hub = await hubOf(t, { 'acme/llama': { files } })
+  const rig = await startNode(t, { hub, staging: scratch(t) })
+  const plan = async (query = ''): Promise<Record<string, unknown>> =>
+    (await call(rig, 'GET', `/store/models/acme/llama/download/plan${query}`)).body
+  t.match(await plan(), { memory: null, variants: [{ fits: null }, { fits: null }], unused: [] })
+  const asked: unknown[] = []
+  const end = rig.service(ModelsService).memory((format, totalBytes) => {
+    asked.push([format, totalBytes])
+    const problem = totalBytes > GGUF.length + 4 ? 'it is too large' : null
+    const nodes = problem === null ? [{ name: 'attic', neededBytes: 1, usableBytes: 2 }] : []
+    return { neededBytes: totalBytes, nodes, problem, engineMissing: null }
+  })
+  t.match(await plan('?variant=Q8_0'), {
+    memory: { neededBytes: larger.length + 4, problem: 'it is too large', nodes: [] },
+    variants: [{ name: 'Q4_K_M', fits: true }, { name: 'Q8_0', fits: false }]
+  })
+  t.match(await plan(), { memory: { problem: null, nodes: [{ name: 'attic' }] } })
+  t.same(asked[0], ['gguf', GGUF.length + 4], 'with the files beside the weights')
+  t.match(await plan('?allow=m-Q8_0.gguf'), { files: 1, variant: 'Q8_0' }, 'patterns count')
+  end()
+  t.match(await plan(), { memory: null })
+  t.equal((await call(rig, 'GET', '/store/models/acme/llama/download/plan?source=file:///etc')).status, 400)
+  t.equal(hub.sent(), 0)
+})
+
+t.test('a plan of what is on this machine already', async (t) => {
+  const home = scratch(t)
+  const rig = await startNode(t, { staging: scratch(t), store: scratch(t), env: { HOME: home } })
+  const plan = async (id: string, source: string): ReturnType<typeof call> =>
+    await call(rig, 'GET', `/store/models/${id}/download/plan?source=${source}`)
+  t.match(await plan('acme/llama', 'cache'), { status: 404, body: { error: { reason: 'hub_not_found',
+    message: /the hub's cache of this machine has no acme\/llama; looked in .*huggingface\/hub/ } } })
+  t.match(await plan('ollama/x', 'ollama:x'), { status: 404, body: { error: { reason: 'hub_not_found',
+    message: /Ollama has no x on this machine; looked in .*For another folder set OLLAMA_MODELS/ } } })
+  ollamaOf(join(home, '.ollama', 'models'), 'registry.ollama.ai/library/x/latest',
+    [['model', GGUF], ['system', 'be brief']])
+  t.match(await plan('ollama/x', 'ollama:x'), { status: 200, body: {
+    hub: 'Ollama', files: 1, totalBytes: GGUF.length, engine: 'gguf', unused: [/its system prompt/] } })
+  t.match(await pull(rig, 'ollama/x', { source: 'ollama:x' }), { status: 'complete' })
+  const reader = await startNode(t, { staging: scratch(t), store: scratch(t), env: { HOME: home },
+    start: { allow: ['read', 'cluster:write'] } })
+  t.equal(reasonOf(await call(reader, 'GET', '/store/models/ollama/x/download/plan?source=ollama:x')),
+    'missing_grant')
 })
 
 t.test('a plan says why the disk has no room', async (t) => {

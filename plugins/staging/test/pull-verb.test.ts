@@ -41,7 +41,7 @@ t.test('svc pull follows to the end, and names the next command', async (t) => {
     'acme/x  100 %  1000 B/1000 B'
   ], 'a line for each 10 %, never backwards')
   t.equal(pauses.length, steps.length - 1, 'asked once per pause')
-  t.same(node.asked[0]!.body, {})
+  t.same(node.asked[1]!.body, {})
 })
 
 t.test('svc pull on a terminal shows one line', async (t) => {
@@ -110,6 +110,39 @@ t.test('svc pull tells that the node that is asked is the store now', async (t) 
   t.same(JSON.parse(json.out), download({ status: 'complete' }))
 })
 
+t.test('svc pull says before a byte moves whether the model fits, and what would', async (t) => {
+  const GIB = 1024 ** 3
+  const problem = 'attic: needs 9.00 GiB and can use 3.00 GiB.'
+  const plan = {
+    modelId: 'acme/x', hub: 'https://hub', commit: 'c', files: 2, totalBytes: 8 * GIB, variant: 'Q8_0',
+    engine: 'gguf', weightsBytes: 8 * GIB, unused: ['its system prompt'],
+    variants: [{ name: 'Q2_K', bytes: GIB, fits: true }, { name: 'Q8_0', bytes: 8 * GIB, fits: false }],
+    disk: { node: 'attic', roomBytes: 90 * GIB, problem: null },
+    memory: { neededBytes: 9 * GIB, nodes: [], problem, engineMissing: null }
+  }
+  const node = await nodeOf(t, {
+    'GET /store/models/acme/x/download/plan': (response) => { sendJson(response, plan) },
+    'POST /store/models/acme/x/download': (response) => {
+      sendJson(response, download({ status: 'complete' }))
+    }
+  })
+  const ran = await node.run(['pull', 'acme/x:Q8_0'])
+  t.equal(ran.status, 0, 'the store may have what no node can run now')
+  const says = 'acme/x: from https://hub: 2 files, 8.0 GiB (GGUF Q8_0)\n' +
+    'not used of it: its system prompt\ndisk of the store, on attic: 90.0 GiB are free for it\n' +
+    'memory: it takes at least 9.0 GiB, which the cluster has not got now\n' +
+    `warning: ${problem}\n  a smaller one: svc pull acme/x:Q2_K (1.0 GiB)`
+  t.equal(ran.err.split('\nacme/x')[0], says)
+  t.equal(node.asked[0]!.url, '/store/models/acme/x/download/plan?variant=Q8_0')
+  for (const [status, reason, exit] of [[404, 'hub_not_found', 3], [403, 'hub_gated', 5]] as const) {
+    const refusing = await nodeOf(t, {
+      'GET /store/models/acme/x/download/plan': (response) => { sendError(response, status, reason) }
+    })
+    t.match(await refusing.run(['pull', 'acme/x']), { status: exit, err: new RegExp(reason) })
+    t.same(refusing.requests(), ['GET /store/models/acme/x/download/plan'], 'and nothing has begun')
+  }
+})
+
 t.test('a node that is busy in the middle is asked again', async (t) => {
   let asked = 0
   const node = await nodeOf(t, {
@@ -133,7 +166,7 @@ t.test('Ctrl-C leaves the download to the node', async (t) => {
   t.equal(ran.status, 130)
   t.match(ran.err, /the download continues; svc downloads shows it\n$/)
   t.notOk(node.requests().some((one) => one.startsWith('DELETE')))
-  t.equal(node.asked.length, 3, 'nothing was asked after it')
+  t.equal(node.asked.length, 4, 'nothing was asked after it')
 })
 
 t.test('svc pull --background returns at once', async (t) => {
@@ -141,7 +174,7 @@ t.test('svc pull --background returns at once', async (t) => {
   const ran = await node.run(['pull', 'acme/x', '--background'])
   t.same([ran.status, ran.out], [0, 'acme/x: pending\n'])
   t.match(ran.err, /svc downloads shows it/)
-  t.equal(node.asked.length, 1)
+  t.equal(node.asked.length, 2)
   t.same(JSON.parse((await node.run(['pull', 'acme/x', '--background', '--json'])).out),
     download({ status: 'pending' }))
 })
@@ -158,6 +191,19 @@ t.test('what is sent for a model', async (t) => {
     [['hf.co/acme/x:IQ2_XS'], { variant: 'IQ2_XS' }],
     [['https://huggingface.co/acme/x/'], {}],
     [['https://huggingface.co/acme/x/tree/v2'], { revision: 'v2' }],
+    [['https://hf.co/acme/x?library=transformers#files'], {}],
+    [['https://hf.co/acme/x/tree/refs%2Fpr%2F1/onnx'], { revision: 'refs/pr/1', allow: ['onnx/**'] }],
+    [['https://huggingface.co/acme/x/tree/main:Q8_0'], { revision: 'main', variant: 'Q8_0' }],
+    [['https://huggingface.co/acme/x/blob/main/x-Q4_K_M.gguf'], { revision: 'main', variant: 'x-Q4_K_M' }],
+    [['https://huggingface.co/acme/x/resolve/v2/Q8/x-Q8_0-00001-of-00002.gguf?download=true'],
+      { revision: 'v2', variant: 'x-Q8_0' }],
+    [['https://huggingface.co/acme/x/resolve/main/mmproj-f16.gguf'],
+      { revision: 'main', allow: ['mmproj-f16.gguf'] }],
+    [['hf.co/acme/x/blob/main/onnx/model%20(2).onnx'], { revision: 'main', allow: ['onnx/model (2).onnx'] }],
+    [['hf.co/acme/x@v2:q4'], { revision: 'v2', variant: 'q4' }],
+    [['cache:acme/x'], { source: 'cache' }],
+    [['cache:acme/x@v2:Q4_K_M'], { source: 'cache', revision: 'v2', variant: 'Q4_K_M' }],
+    [['ollama:tiny:1b', '--as', 'acme/x'], { source: 'ollama:tiny:1b' }],
     [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
     [['acme/x', '--from', 'attic'], { source: 'node:attic' }]
   ]
@@ -205,6 +251,12 @@ t.test('what is sent for a folder', async (t) => {
       url: `/store/models/${modelId}/download`, body: { source: `file://${cwd}/${folder}` }
     }, words.join(' '))
   }
+  for (const [word, id] of [['ollama:tiny', 'tiny'], ['ollama:tiny:1b', 'tiny-1b'],
+    ['ollama:hf.co/acme/tiny:latest', 'hf.co-acme-tiny']] as const) {
+    await node.run(['pull', word], { cwd })
+    t.match(node.asked.findLast(({ method }) => method === 'POST'),
+      { url: `/store/models/ollama/${id}/download`, body: { source: word } }, word)
+  }
   await node.run(['pull', 'voice', '--revision', 'mine'], { cwd })
   t.match(node.asked.findLast(({ method }) => method === 'POST'), { body: { revision: 'mine' } })
 })
@@ -226,7 +278,15 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['acme/x:q4', '--from', 'attic'], /--variant is not for --from/],
     [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is no model/],
     [['https://example.net/acme/x'], /is no model/],
-    [['acme/x', '--as', 'acme/y'], /--as is for a folder only/],
+    [['https://huggingface.co/spaces/acme/x/tree/main'], /is no model/],
+    [['https://huggingface.co/acme'], /is no model/],
+    [['https://huggingface.co/acme/x/tree/a%zz'], /a%zz cannot be read/],
+    [['ollama:'], /is no model of Ollama's: write ollama:NAME/],
+    [['ollama:../x'], /is no model of Ollama's/],
+    [['ollama:x', '--variant', 'q4'], /--variant is not for a model of Ollama's/],
+    [['cache:acme'], /"acme" is no model/],
+    [['cache:acme/x', '--from', 'attic'], /two sources: cache:acme\/x and --from attic/],
+    [['acme/x', '--as', 'acme/y'], /--as is for a folder or a model of Ollama's only/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant is not for --from/],
     [['./voice', '--variant', 'q4'], /--variant is not for a folder/],
     [['./voice', '--from', 'attic'], /--from is not for a folder/],

@@ -19,7 +19,8 @@ const store = new Store({
     : createHubClient({ url, redirectHosts: [cdnHost ?? ''], clock: systemClock, random }),
   derive,
   room: new Room(0),
-  local: { bundled: () => [] }, fromNode: async () => { throw new Error('there are no other nodes') },
+  local: { bundled: () => [] }, nearby: { hubCaches: [], ollama: [] },
+  fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}
 })

@@ -88,6 +88,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
     local: { bundled: () => [] },
     fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
+    nearby: { hubCaches: [], ollama: [] },
     onChange: () => {},
     ...options
   })

@@ -1,10 +1,10 @@
 // What a pull would fetch, whether that fits, and which of the weights; nothing is fetched before.
 import { useState } from 'preact/hooks'
-import { ask, state } from '../link.js'
+import { ask } from '../link.js'
 import { Badge, Button, Dialog, Trouble, useLoaded } from '../ui/parts.js'
 import { bytes, count } from '../ui/text.js'
 import { storeModel } from './data.js'
-import { nodes, pull } from './live.js'
+import { pull } from './live.js'
 import type { Wanted } from './data.js'
 
 /** The answer of GET …/download/plan. */
@@ -13,6 +13,9 @@ interface Plan {
   variant: string | null, engine: 'gguf' | 'onnx' | null, weightsBytes: number
   variants: { name: string, bytes: number }[]
   disk: { node: string, roomBytes: number, problem: string | null }
+  memory: {
+    neededBytes: number, problem: string | null, engineMissing: string | null, nodes: { name: string }[]
+  } | null
 }
 
 export function PullDialog ({ wanted, onClose }: { wanted: Wanted, onClose: () => void }) {
@@ -56,10 +59,7 @@ export function PullDialog ({ wanted, onClose }: { wanted: Wanted, onClose: () =
 }
 
 function Sums ({ plan }: { plan: Plan }) {
-  const { hub, commit, files, totalBytes, weightsBytes, disk } = plan
-  const free = nodes.value.filter(({ live, memory }) => live && memory !== null)
-    .map(({ name, memory }) => ({ name, bytes: memory!.total - memory!.used }))
-    .sort((a, b) => b.bytes - a.bytes)[0]
+  const { hub, commit, files, totalBytes, weightsBytes, disk, memory } = plan
   return (
     <dl class="facts">
       <div><dt>From</dt><dd>{hub} at {commit.slice(0, 12)}</dd></div>
@@ -74,28 +74,30 @@ function Sums ({ plan }: { plan: Plan }) {
         </dd>
       </div>
       <div>
-        <dt>Memory for its weights</dt>
+        <dt>Memory of the cluster</dt>
         <dd>
-          at least {bytes(weightsBytes)}
-          {free === undefined ? '' : `; ${free.name} has ${bytes(free.bytes)} free`}
+          at least {bytes(memory?.neededBytes ?? weightsBytes)}{' '}
+          {memory !== null && (
+            <Badge level={memory.problem === null ? 'ok' : 'warn'}>
+              {memory.problem === null
+                ? `it fits on ${memory.nodes.map(({ name }) => name).join(', ')}` : 'it does not fit now'}
+            </Badge>
+          )}
         </dd>
       </div>
-      {noProgram(plan) && (
+      {memory?.problem != null && <div class="whole"><dt>Too large</dt><dd>{memory.problem}</dd></div>}
+      {memory?.engineMissing != null && (
         <div class="whole">
           <dt>Not yet runnable</dt>
-          <dd>It runs on llama.cpp, which no node has. <code>svc engine add llama.cpp</code> brings it.</dd>
+          <dd>
+            It runs on {memory.engineMissing}, which no node has.{' '}
+            <code>svc engine add {memory.engineMissing}</code> brings it.
+          </dd>
         </div>
       )}
       {disk.problem !== null && <div class="whole"><dt>Why not</dt><dd>{disk.problem}</dd></div>}
     </dl>
   )
-}
-
-/** Every node says that it has not got the program that the format runs on. */
-function noProgram ({ engine }: Plan): boolean {
-  const told = Object.values(state.value.nodeResources)
-  return engine === 'gguf' && told.length > 0 &&
-    told.every(({ engines }) => engines?.['llama-server'] === null)
 }
 
 interface WeightsProps { plan: Plan, chosen: string | null, onChoose: (name: string) => void }

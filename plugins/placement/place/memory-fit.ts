@@ -1,0 +1,48 @@
+import { needOf } from '../../../kernel/index.js'
+import type { ModelCard } from '../../../kernel/index.js'
+import { planBriefly } from '../planner/index.js'
+import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
+import type { Planning } from './planning.js'
+
+const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
+/** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
+const LAYERS = 32
+
+/**
+ * Whether a model of which only its bytes are known would fit, and on which nodes. Its context comes on top:
+ * what does not fit so does not fit at all. Null where nodes have not told what they have, or no plugin
+ * brings the engine.
+ */
+export function memoryFit (
+  planning: Planning, ...[format, totalBytes]: Parameters<MemoryPlanner>
+): MemoryFit | null {
+  const engine = ENGINES[format]
+  const view = planning.view(planning.facts.now(), '')
+  const traits = view.engines[engine]
+  if (traits === undefined) return null
+  const card = sketch(engine, traits.backends, totalBytes)
+  const request = {
+    card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
+  } as const
+  const now = planBriefly(request, view)
+  // A program can be brought later, memory not.
+  const nodes = view.nodes.map((node) => ({ ...node, lacks: [] }))
+  const result = planBriefly(request, { ...view, nodes })
+  if (!result.ok && result.reason === 'info_pending') return null
+  return {
+    neededBytes: needOf(card, traits).neededBytes,
+    nodes: result.ok
+      ? result.plan.ranks.map(({ nodeId, neededBytes, usableBytes }) =>
+          ({ name: planning.nameOf(nodeId), neededBytes, usableBytes }))
+      : [],
+    problem: result.ok ? null : result.message,
+    engineMissing: !now.ok && now.reason === 'engine_missing' ? traits.builds ?? engine : null
+  }
+}
+
+const sketch = (engine: string, backends: readonly string[], totalBytes: number): ModelCard => ({
+  modelId: 'the model', revision: '', title: '', description: '', tasks: [], family: '', engine,
+  backends: [...backends], files: [], totalBytes, nLayers: LAYERS, hiddenSize: 0, heads: 0, kvHeads: 0,
+  headSize: 0, contextLength: 0, supportsTensor: false, companions: [], licence: '', languages: [],
+  quantization: null, voices: [], defaults: {}, support: {}
+})

@@ -1,0 +1,99 @@
+/** What the hub's own programs have on this machine: `models--ORG--NAME/{refs,snapshots,blobs}`. */
+import { lstat, opendir, readlink, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
+import { inFolder, openInside } from '../files/open.js'
+import { filePathProblem } from '../files/names.js'
+import { MOST_FILES } from '../files/record.js'
+import { StoreError } from '../store/types.js'
+import type { HubFile } from '../hub/types.js'
+import type { NearFile } from './near.js'
+
+const COMMIT = /^[0-9a-f]{40}$/
+/** Where a snapshot's entry leads: the blob is named by its SHA-256, or by its git id. */
+const BLOB = /^(?:\.\.\/)+blobs\/([0-9a-f]{64}|[0-9a-f]{40})$/
+const REF_BYTES = 4096
+
+const folderOf = (modelId: string): string => `models--${modelId.replace('/', '--')}`
+
+/** Which of these files the caches have, by the hash each blob is named by. Nothing is read. */
+export async function cachedFiles (
+  caches: readonly string[], modelId: string, files: readonly HubFile[]
+): Promise<NearFile[]> {
+  const found: NearFile[] = []
+  for (const cache of caches) {
+    const root = await realpath(cache).catch(() => undefined)
+    if (root === undefined) continue
+    for (const file of files) {
+      const inner = `${folderOf(modelId)}/blobs/${file.sha256 ?? file.gitSha1!}`
+      const there = await lstat(join(root, inner)).catch(() => undefined)
+      const known = found.some(({ path }) => path === file.path)
+      if (!known && there?.isFile() === true && there.size === file.size) found.push({ ...file, root, inner })
+    }
+  }
+  return found
+}
+
+/** A revision of a model as a cache has it. */
+export interface Snapshot { commit: string, files: NearFile[] }
+
+/**
+ * A model as the caches have it, with the hashes that its blobs are named by. Throws StoreError `not_found`
+ * with where was looked.
+ */
+export async function readSnapshot (
+  caches: readonly string[], modelId: string, revision: string | null
+): Promise<Snapshot> {
+  for (const cache of caches) {
+    const root = await realpath(cache).catch(() => undefined)
+    const found = root === undefined ? undefined : await snapshotIn(root, modelId, revision ?? 'main')
+    if (found !== undefined) return found
+  }
+  const places = caches.join(', ') || 'no folder: HOME is not set'
+  throw new StoreError('not_found', `the hub's cache of this machine has no ${modelId}` +
+    `${revision === null ? '' : `@${revision}`}; looked in ${places}. \`svc pull ${modelId}\` asks the hub`)
+}
+
+async function snapshotIn (root: string, modelId: string, revision: string): Promise<Snapshot | undefined> {
+  const model = folderOf(modelId)
+  const commit = COMMIT.test(revision) ? revision : await refIn(root, `${model}/refs/${revision}`)
+  if (commit === undefined) return undefined
+  const files: NearFile[] = []
+  const folders = ['']
+  for (const folder of folders) {
+    const steps = [model, 'snapshots', commit, ...folder === '' ? [] : folder.split('/')]
+    const entries = await inFolder(root, steps, false, async (at) => {
+      const found: { name: string, folder: boolean, blob: string | undefined }[] = []
+      for await (const entry of await opendir(at.path)) {
+        const leads = entry.isSymbolicLink() ? await readlink(join(at.path, entry.name)) : ''
+        found.push({ name: entry.name, folder: entry.isDirectory(), blob: BLOB.exec(leads)?.[1] })
+      }
+      return found
+    }).catch(() => undefined)
+    if (entries === undefined) return undefined
+    for (const { name, folder: inner, blob } of entries) {
+      const path = folder === '' ? name : `${folder}/${name}`
+      if (inner && folders.length < MOST_FILES) folders.push(path)
+      if (blob === undefined || filePathProblem(path) !== null) continue
+      const stats = await lstat(join(root, model, 'blobs', blob)).catch(() => undefined)
+      if (stats?.isFile() !== true) continue
+      files.push({
+        path, size: stats.size, root, inner: `${model}/blobs/${blob}`,
+        sha256: blob.length === 64 ? blob : null, gitSha1: blob.length === 40 ? blob : null
+      })
+    }
+    if (files.length > MOST_FILES) return undefined
+  }
+  return files.length === 0 ? undefined : { commit, files }
+}
+
+async function refIn (root: string, path: string): Promise<string | undefined> {
+  if (filePathProblem(path) !== null) return undefined
+  const file = await openInside(root, path, 'read').catch(() => undefined)
+  if (file === undefined) return undefined
+  try {
+    const text = (await file.stat()).size > REF_BYTES ? '' : (await file.readFile('utf8')).trim()
+    return COMMIT.test(text) ? text : undefined
+  } finally {
+    await file.close()
+  }
+}

@@ -1,0 +1,123 @@
+/** Models that Ollama has on this machine: `manifests/HOST/NAMESPACE/NAME/TAG` names blobs by their hash. */
+import { lstat, readdir, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
+import { openInside } from '../files/open.js'
+import { filePathProblem } from '../files/names.js'
+import { StoreError } from '../store/types.js'
+import type { NearFile } from './near.js'
+
+/** A model of Ollama's, as far as it is of use here. */
+export interface OllamaModel {
+  files: NearFile[]
+  /** What belongs to it and does nothing here, in words. */
+  unused: string[]
+}
+
+const HOST = 'registry.ollama.ai'
+const KIND = 'application/vnd.ollama.image.'
+const MANIFEST_BYTES = 4 * 1024 * 1024
+/** Most models that an error names. */
+const MOST_NAMED = 20
+
+/** What becomes of a layer: a file of that name; else it is said what of the model is not used. */
+const FILES: Readonly<Record<string, string>> = {
+  model: 'model.gguf', projector: 'mmproj.gguf', license: 'LICENSE'
+}
+const UNUSED: Readonly<Record<string, string>> = {
+  template: 'its template: the one inside of the GGUF file counts',
+  system: 'its system prompt: give your own, as with svc run --system',
+  params: 'its parameters: give them with the request',
+  messages: 'its example messages'
+}
+
+/** The manifest of a name as Ollama writes it, `[host/][namespace/]name[:tag]`; undefined for no such one. */
+export function manifestPath (name: string): string | undefined {
+  const [, path = '', tag = 'latest'] = /^([^:]+)(?::([^:/]+))?$/.exec(name) ?? []
+  const parts = path.split('/')
+  const before = [[HOST, 'library'], [HOST]][parts.length - 1] ?? []
+  const whole = [...before, ...parts]
+  const inner = ['manifests', ...whole, tag].join('/')
+  return path === '' || whole.length !== 3 || filePathProblem(inner) !== null ? undefined : inner
+}
+
+/** A model of Ollama's. Throws StoreError `bad_source`, `not_found`, `unusable_model`. */
+export async function readOllama (folders: readonly string[], name: string): Promise<OllamaModel> {
+  const inner = manifestPath(name)
+  if (inner === undefined) {
+    throw new StoreError('bad_source', `"${name.slice(0, 100)}" is no name of a model of Ollama's; ` +
+      'write it as `ollama list` does: ollama:NAME or ollama:NAME:TAG')
+  }
+  const real = folders.map(async (folder) => await realpath(folder).catch(() => undefined))
+  const roots = (await Promise.all(real)).filter((root) => root !== undefined)
+  for (const root of roots) {
+    const text = await readText(root, inner)
+    if (text !== undefined) return await modelOf(root, name, text)
+  }
+  const there = (await Promise.all(roots.map(namesIn))).flat().sort()
+  const shown = there.slice(0, MOST_NAMED).join(', ')
+  throw new StoreError('not_found', `Ollama has no ${name} on this machine; looked in ` +
+    `${folders.join(', ') || 'no folder: HOME is not set'}. ` +
+    (there.length === 0 ? 'For another folder set OLLAMA_MODELS for the node' : `It has ${shown}`))
+}
+
+async function readText (root: string, inner: string): Promise<string | undefined> {
+  const file = await openInside(root, inner, 'read').catch(() => undefined)
+  if (file === undefined) return undefined
+  try {
+    return (await file.stat()).size > MANIFEST_BYTES ? undefined : await file.readFile('utf8')
+  } finally {
+    await file.close()
+  }
+}
+
+interface Layer { mediaType?: unknown, digest?: unknown, size?: unknown }
+
+async function modelOf (root: string, name: string, text: string): Promise<OllamaModel> {
+  const broken = (why: string): StoreError => new StoreError('unusable_model',
+    `Ollama's ${name} cannot be used here: ${why}. Pull a GGUF of it from the hub: svc pull ORG/NAME`)
+  let layers: unknown
+  try {
+    layers = (JSON.parse(text) as { layers?: unknown } | null)?.layers
+  } catch { /* told below */ }
+  if (!Array.isArray(layers)) throw broken('its manifest is none')
+  const model: OllamaModel = { files: [], unused: [] }
+  for (const { mediaType, digest, size } of layers as Layer[]) {
+    const kind = String(mediaType).startsWith(KIND) ? String(mediaType).slice(KIND.length) : String(mediaType)
+    const path = Object.hasOwn(FILES, kind) ? FILES[kind] : undefined
+    if (path === undefined) {
+      if (!Object.hasOwn(UNUSED, kind)) throw broken(`it has a part of the kind ${kind.slice(0, 100)}`)
+      model.unused.push(UNUSED[kind]!)
+      continue
+    }
+    const sha256 = /^sha256:([0-9a-f]{64})$/.exec(String(digest))?.[1]
+    if (sha256 === undefined || !Number.isSafeInteger(size)) throw broken('its manifest names no hash')
+    const same = model.files.filter((file) => file.path.split('.')[0] === path.split('.')[0])
+    if (same.length > 0 && path !== 'LICENSE') throw broken(`it has several files ${path}`)
+    const inner = `blobs/sha256-${sha256}`
+    const there = await lstat(join(root, inner)).catch(() => undefined)
+    if (there?.isFile() !== true || there.size !== size) {
+      throw broken(`${join(root, inner)} is not there as its manifest says; \`ollama pull ${name}\` mends it`)
+    }
+    model.files.push({
+      path: same.length === 0 ? path : `${path}.${same.length + 1}`, size: there.size, sha256, gitSha1: null,
+      root, inner
+    })
+  }
+  if (!model.files.some(({ path }) => path === 'model.gguf')) throw broken('it has no GGUF file')
+  return model
+}
+
+/** The names of all models there, as Ollama writes them. */
+async function namesIn (root: string): Promise<string[]> {
+  const found: string[] = []
+  const base = join(root, 'manifests')
+  for (const entry of await readdir(base, { recursive: true, withFileTypes: true }).catch(() => [])) {
+    if (!entry.isFile()) continue
+    const steps = join(entry.parentPath, entry.name).slice(base.length + 1).split('/')
+    const [host, namespace, name, tag] = steps
+    if (steps.length !== 4) continue
+    const space = host !== HOST ? `${host}/${namespace}/` : namespace === 'library' ? '' : `${namespace}/`
+    found.push(`${space}${name}:${tag}`)
+  }
+  return found
+}

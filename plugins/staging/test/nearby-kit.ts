@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { gitBlobSha1 } from './hub-kit-answers.js'
+
+export const sha256 = (bytes: Buffer | string): string => createHash('sha256').update(bytes).digest('hex')
+
+/** Lays a commit out as the hub's own programs do. */
+export function cacheOf (
+  root: string, files: Record<string, Buffer | string>, commit = 'c'.repeat(40)
+): string {
+  const model = join(root, 'models--acme--chat')
+  for (const [path, content] of Object.entries(files)) {
+    const bytes = Buffer.from(content)
+    const blob = path.endsWith('.gguf') ? sha256(bytes) : gitBlobSha1(bytes)
+    const entry = join(model, 'snapshots', commit, path)
+    for (const folder of [join(model, 'blobs'), join(model, 'refs'), dirname(entry)]) {
+      mkdirSync(folder, { recursive: true })
+    }
+    writeFileSync(join(model, 'blobs', blob), bytes)
+    symlinkSync(`${'../'.repeat(path.split('/').length + 1)}blobs/${blob}`, entry)
+  }
+  writeFileSync(join(model, 'refs', 'main'), commit)
+  return root
+}
+
+type Layers = [kind: string, content: Buffer | string][]
+
+/** Lays a model out as Ollama does. */
+export function ollamaOf (root: string, path: string, layers: Layers): string {
+  const manifest = { schemaVersion: 2, layers: layers.map(([kind, content]) => {
+    const digest = sha256(content)
+    mkdirSync(join(root, 'blobs'), { recursive: true })
+    writeFileSync(join(root, 'blobs', `sha256-${digest}`), content)
+    return {
+      mediaType: `application/vnd.ollama.image.${kind}`, digest: `sha256:${digest}`,
+      size: Buffer.from(content).length
+    }
+  }) }
+  const at = join(root, 'manifests', path)
+  mkdirSync(dirname(at), { recursive: true })
+  writeFileSync(at, JSON.stringify(manifest))
+  return root
+}

@@ -1,0 +1,200 @@
+import {
+  chmodSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
+  unlinkSync, writeFileSync
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import t from 'tap'
+import { gguf, llama } from './cards-kit.js'
+import { deriveCard } from '../cards/derive.js'
+import { manifestPath } from '../nearby/ollama.js'
+import { nearbyOf } from '../manager/start.js'
+import { startHub } from './hub-kit.js'
+import { cacheOf, ollamaOf, sha256 } from './nearby-kit.js'
+import { call, reasonOf, scratch, startNode } from './manager-kit.js'
+import { clientOf, done, open } from './store-kit.js'
+import type { FakeHub } from './hub-kit.js'
+import type { Nearby, StoreOptions } from '../store/types.js'
+import type { Store } from '../store/store.js'
+
+const WEIGHTS = gguf(llama)
+const ID = 'acme/chat'
+const LARGER = Buffer.concat([WEIGHTS, WEIGHTS])
+const FILES = { 'config.json': '{"a":1}', 'm-Q4_K_M.gguf': WEIGHTS, 'm-Q8_0.gguf': LARGER }
+const derive: StoreOptions['derive'] = async (folder, about) => await deriveCard(folder, about)
+
+async function storeWith (
+  t: Parameters<typeof open>[0], nearby: Partial<Nearby>, hub?: FakeHub
+): Promise<{ store: Store, folder: string }> {
+  const folder = scratch(t)
+  const store = await open(t, folder, {
+    nearby: { hubCaches: [], ollama: [], ...nearby }, derive,
+    ...hub === undefined ? {} : { hub: clientOf(hub) }
+  })
+  return { store, folder }
+}
+
+async function hubOf (t: Parameters<typeof scratch>[0]): Promise<FakeHub> {
+  const hub = await startHub({ models: { [ID]: { files: FILES } } })
+  t.teardown(async () => { await hub.close() })
+  return hub
+}
+
+/** What lies below a folder: mode, size and inode of each file. */
+function lookAt (root: string): unknown[] {
+  return readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
+    .map((entry) => {
+      const { mode, size, mtimeMs } = statSync(join(entry.parentPath, entry.name))
+      return [entry.name, mode, size, mtimeMs]
+    })
+}
+
+t.test('a pull takes from the hub\'s cache what has the right hash, and changes nothing there', async (t) => {
+  const hub = await hubOf(t)
+  const cache = cacheOf(scratch(t), FILES)
+  const before = lookAt(cache)
+  const { store } = await storeWith(t, { hubCaches: [cache] }, hub)
+  t.match(await done(store.start(ID, {}, true)), { status: 'complete', error: null })
+  t.equal(hub.sent(), 0, 'not a byte from the hub')
+  const entry = store.get(ID)!
+  t.match(entry.source, /^hub:/, 'the hub named its files')
+  t.ok(readFileSync(join(entry.directory, 'm-Q4_K_M.gguf')).equals(WEIGHTS))
+  t.same(lookAt(cache), before)
+  await store.remove(ID)
+  t.same(lookAt(cache), before, 'neither does removing the model')
+  const other = await storeWith(t, { hubCaches: [cache] }, hub)
+  t.match(await done(other.store.start(ID)), { status: 'complete' })
+  t.equal(hub.sent(), WEIGHTS.length + 7, 'not for who is not the operator')
+})
+
+t.test('what is wrong in the cache comes from the hub', async (t) => {
+  const hub = await hubOf(t)
+  const cache = cacheOf(scratch(t), FILES)
+  const blob = join(cache, 'models--acme--chat', 'blobs', sha256(WEIGHTS))
+  const wrong = Buffer.from(WEIGHTS)
+  wrong[wrong.length - 1]! ^= 1
+  writeFileSync(blob, wrong)
+  const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)
+  t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
+  t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
+  t.ok(readFileSync(blob).equals(wrong), 'and nothing is mended there')
+  t.notMatch(readdirSync(folder, { recursive: true }).join(' '), /svc-near/)
+  // A blob that is a link, to what has the right bytes even, is none.
+  unlinkSync(blob)
+  const outside = join(scratch(t), 'w')
+  writeFileSync(outside, WEIGHTS)
+  symlinkSync(outside, blob)
+  hub.reset()
+  const other = await storeWith(t, { hubCaches: [cache] }, hub)
+  t.match(await done(other.store.start(ID, {}, true)), { status: 'complete' })
+  t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
+})
+
+t.test('what cannot be linked is copied', async (t) => {
+  const hub = await hubOf(t)
+  // A disk of its own: neither a clone nor a link goes across.
+  const cache = cacheOf(`/dev/shm/svc-near-${process.pid}`, FILES)
+  t.teardown(() => { rmSync(cache, { recursive: true, force: true }) })
+  const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)
+  if (statSync(cache).dev === statSync(folder).dev) t.comment('one disk: linked')
+  t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
+  t.equal(hub.sent(), 0)
+})
+
+t.test('a hard link is not made writable, nor read-only, for its other owner', async (t) => {
+  const cache = cacheOf(scratch(t), FILES)
+  const blob = join(cache, 'models--acme--chat', 'blobs', sha256(WEIGHTS))
+  chmodSync(blob, 0o644)
+  const { store } = await storeWith(t, { hubCaches: [cache] })
+  t.match(await done(store.start(ID, { source: 'cache' }, true)), { status: 'complete' })
+  const { nlink, mode } = statSync(blob)
+  t.equal(mode & 0o777, 0o644)
+  t.ok(nlink >= 1)
+  const again = store.get(ID)!.directory
+  linkSync(join(again, 'm-Q4_K_M.gguf'), join(dirname(again), 'x'))
+  t.match(await done(store.start(ID, { source: 'cache', variant: 'Q8_0' }, true)), { status: 'complete' })
+  t.equal(statSync(blob).mode & 0o777, 0o644)
+  t.same(readFileSync(blob), WEIGHTS)
+})
+
+t.test('the cache alone is a source, without a hub', async (t) => {
+  const cache = cacheOf(scratch(t), FILES)
+  const { store } = await storeWith(t, { hubCaches: ['/nowhere', cache] })
+  t.match(await done(store.start(ID, { source: 'cache', variant: 'Q8_0' })), { status: 'complete' })
+  const { manifest, source, card } = store.get(ID)!
+  t.same(manifest.files.map(({ path }) => path), ['config.json', 'm-Q8_0.gguf'])
+  t.match({ source, revision: manifest.revision }, { source: 'file', revision: 'c'.repeat(40) })
+  t.equal(card.engine, 'llama-server')
+  const fails: [options: object, reason: string, says: RegExp][] = [
+    [{ revision: 'v9' }, 'not_found', /no acme\/chat@v9; looked in .*`svc pull acme\/chat` asks the hub/],
+    [{ revision: '../../x' }, 'not_found', /has no acme/],
+    [{ variant: 'Q5_0' }, 'not_found', /no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/]
+  ]
+  for (const [options, reason, error] of fails) {
+    t.match(await done(store.start(ID, { source: 'cache', ...options })), { status: 'failed', reason, error })
+  }
+  // A snapshot whose entries lead elsewhere has no files.
+  const model = join(cache, 'models--acme--chat', 'snapshots', 'd'.repeat(40))
+  mkdirSync(model)
+  symlinkSync('/etc/passwd', join(model, 'm.gguf'))
+  symlinkSync('../../../../outside', join(model, 'config.json'))
+  const leads = await done(store.start(ID, { source: 'cache', revision: 'd'.repeat(40) }))
+  t.match(leads, { status: 'failed', reason: 'not_found' })
+})
+
+t.test('a model of Ollama\'s becomes a model of the store', async (t) => {
+  const root = ollamaOf(scratch(t), 'registry.ollama.ai/library/tiny/1b', [
+    ['model', WEIGHTS], ['projector', 'eyes'], ['license', 'free'], ['license', 'really'],
+    ['template', '{{ .Prompt }}'], ['params', '{"stop":["x"]}']
+  ])
+  const before = lookAt(root)
+  const { store } = await storeWith(t, { ollama: [root] })
+  t.match(await done(store.start('ollama/tiny-1b', { source: 'ollama:tiny:1b' })), { status: 'complete' })
+  const { card, directory } = store.get('ollama/tiny-1b')!
+  t.same(card.files.map(({ path, role }) => [path, role]), [
+    ['LICENSE', 'licence'], ['LICENSE.2', 'licence'], ['mmproj.gguf', 'vision_weights'],
+    ['model.gguf', 'weights']
+  ])
+  t.ok(readFileSync(join(directory, 'model.gguf')).equals(WEIGHTS))
+  t.same(lookAt(root), before)
+  const fail = async (name: string): Promise<unknown> =>
+    await done(store.start('ollama/x', { source: `ollama:${name}` }))
+  t.match(await fail('none'), { reason: 'not_found',
+    error: /Ollama has no none on this machine; looked in .*It has tiny:1b/ })
+  t.match(await fail('../../etc'), { reason: 'bad_source', error: /is no name of a model of Ollama/ })
+  ollamaOf(root, 'registry.ollama.ai/library/lora/latest', [['model', WEIGHTS], ['adapter', 'x']])
+  t.match(await fail('lora'), { reason: 'unusable_model',
+    error: /a part of the kind adapter\. Pull a GGUF of it/ })
+  const blob = join(root, 'blobs', `sha256-${sha256(WEIGHTS)}`)
+  const wrong = Buffer.from(WEIGHTS)
+  wrong[0]! ^= 1
+  writeFileSync(blob, wrong)
+  t.match(await fail('tiny:1b'), { status: 'failed', reason: 'hash' })
+  unlinkSync(blob)
+  t.match(await fail('tiny:1b'), { reason: 'unusable_model', error: /`ollama pull tiny:1b` mends it/ })
+  t.notOk(existsSync(join(dirname(directory), '.incoming', 'ollama--x', 'model.gguf')))
+})
+
+t.test('names of Ollama\'s and its manifests', (t) => {
+  const names = ['llama3.2', 'tiny:1b', 'acme/foo', 'hf.co/acme/foo:Q4_K_M', 'a/b/c/d', 'x:', ':1b', 'a:b:c',
+    '../x']
+  t.same(names.map(manifestPath), [
+    'manifests/registry.ollama.ai/library/llama3.2/latest',
+    'manifests/registry.ollama.ai/library/tiny/1b',
+    'manifests/registry.ollama.ai/acme/foo/latest', 'manifests/hf.co/acme/foo/Q4_K_M',
+    undefined, undefined, undefined, undefined, undefined
+  ])
+  t.same(nearbyOf({ HOME: '/h' }), { hubCaches: ['/h/.cache/huggingface/hub'],
+    ollama: ['/h/.ollama/models', '/usr/share/ollama/.ollama/models'] })
+  t.same(nearbyOf({ HOME: '/h', HF_HOME: '/f', OLLAMA_MODELS: '/o' }),
+    { hubCaches: ['/f/hub'], ollama: ['/o'] })
+  t.same(nearbyOf({ HF_HUB_CACHE: '/c' }), { hubCaches: ['/c'], ollama: [] })
+  t.end()
+})
+
+t.test('only the operator may have other programs\' folders read', async (t) => {
+  const rig = await startNode(t, { staging: scratch(t), store: scratch(t),
+    start: { allow: ['read', 'cluster:write'] } })
+  for (const source of ['cache', 'ollama:tiny']) {
+    t.equal(reasonOf(await call(rig, 'POST', `/store/models/${ID}/download`, { source })), 'missing_grant')
+  }
+})
