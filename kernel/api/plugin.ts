@@ -1,3 +1,4 @@
+import type { StreamHead, StreamWriter } from './reply.js'
 import type { Clock } from './clock.js'
 import type { BundledModelDecl, EngineDecl } from './engine.js'
 import type { Logger, NodeInfo } from './node.js'
@@ -5,6 +6,8 @@ import type { FromSchema, JsonSchema } from './schema.js'
 import type { SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
 import type { ErrorBody } from '../http/error-body.js'
+export { Reply } from './reply.js'
+export type { StreamHead, StreamWriter } from './reply.js'
 
 export type { Logger, NodeInfo } from './node.js'
 
@@ -153,6 +156,13 @@ export interface ToolDecl {
   readonly load: () => Promise<{ default: unknown }>
 }
 
+/** A part of the web page that a plugin brings: a script for browsers, run in a frame of its own. */
+export interface PanelDecl {
+  readonly title: string
+  /** The file of the script, an ES module without imports: a URL relative to `import.meta.url`. */
+  readonly module: URL
+}
+
 /** Everything a plugin declares: data without side effects. */
 export interface Manifest {
   /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
@@ -193,6 +203,8 @@ export interface Manifest {
   readonly checks?: Readonly<Record<string, CheckDecl>>
   /** What the steward can look up, by tool name (snake_case, unique over all plugins). */
   readonly tools?: Readonly<Record<string, ToolDecl>>
+  /** Panels of the web page, by name. */
+  readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
   /** Variables the plugin reads that stand for no setting, each with its meaning. */
@@ -230,38 +242,6 @@ export interface RouteRequest<D = unknown> {
   readonly signal: AbortSignal
   /** Takes over the response as a stream; the handler's return value is then ignored. */
   open (head: StreamHead): StreamWriter
-}
-
-/** How a streamed response begins. */
-export interface StreamHead {
-  status?: number
-  contentType: string
-  headers?: Record<string, string>
-  /** How long the reader may take nothing; the server's own limit when absent. */
-  stallMs?: number
-}
-
-/** The one way to write a streamed response: every write waits for the reader. */
-export interface StreamWriter {
-  /** Resolves when the bytes are accepted; rejects when the reader is gone or took nothing for too long. */
-  write (bytes: Uint8Array | string): Promise<void>
-  /** Ends the response cleanly. */
-  end (): Promise<void>
-  /** Cuts the connection: the client sees an incomplete response, never a clean end. */
-  cut (): void
-  readonly closed: boolean
-}
-
-/** An answer with a status or headers of its own (a bare value is a 200); JSON without a `content-type`. */
-export class Reply {
-  readonly status: number
-  readonly body: unknown
-  readonly headers: Record<string, string>
-  constructor (body: unknown, status = 200, headers: Record<string, string> = {}) {
-    this.body = body
-    this.status = status
-    this.headers = headers
-  }
 }
 
 /** Bytes beside a chunk of a capability. */

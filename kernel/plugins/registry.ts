@@ -68,6 +68,13 @@ function badShape (m: Manifest): string[] {
     if (!e.remedy) bad(`error "${id}" needs a remedy: what to do next`)
     if (!(e.status >= 400 && e.status <= 599)) bad(`error "${id}" needs an HTTP status from 400 to 599`)
   }
+  for (const [name, { title, module }] of Object.entries(m.panels ?? {})) {
+    if (!NAME.test(name)) bad(`panel "${name}" must be lower-case words joined by "-"`)
+    if (typeof title !== 'string' || title === '') bad(`panel "${name}" needs a title`)
+    if (!(module instanceof URL) || module.protocol !== 'file:') {
+      bad(`panel "${name}" needs a module: a file's URL, made from import.meta.url`)
+    }
+  }
   for (const [id, c] of Object.entries(m.conflicts ?? {})) {
     if (!c.remediation) bad(`conflict "${id}" needs a remediation`)
   }

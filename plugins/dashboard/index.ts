@@ -1,5 +1,6 @@
-import { definePlugin, kernelError, Reply } from '../../kernel/index.js'
+import { DeclarationService, definePlugin, kernelError, Reply } from '../../kernel/index.js'
 import { encodingFor, pageFiles } from './files.js'
+import { moduleOf, panelDocument, panelsOf } from './panels.js'
 import type { PageFile } from './files.js'
 
 /**
@@ -27,12 +28,29 @@ type Headers = Readonly<Record<string, string | undefined>>
 const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
 
+const strings = { type: 'array', items: { type: 'string' } } as const
+const panelsReply = {
+  type: 'object', additionalProperties: false, required: ['panels'],
+  properties: {
+    panels: {
+      type: 'array',
+      items: {
+        type: 'object', additionalProperties: false, required: ['plugin', 'name', 'title', 'routes'],
+        properties: {
+          plugin: { type: 'string' }, name: { type: 'string' }, title: { type: 'string' }, routes: strings
+        }
+      }
+    }
+  }
+} as const
+
 /** The web page at `/` of a node. */
 export default definePlugin({
   name: 'dashboard',
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Serves the web page of the cluster at / of every node.',
+  consumes: { declarations: DeclarationService },
   errors: {
     page_not_built: {
       status: 503, message: 'The web page was not built.',
@@ -50,6 +68,20 @@ export default definePlugin({
         type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 200 } }
       },
       produces: 'text/javascript', errors: ['page_not_built', 'not_found']
+    },
+    panels: {
+      method: 'GET', url: '/panels', authority: 'read',
+      summary: 'The panels that plugins add to the web page.',
+      reply: panelsReply
+    },
+    panel: {
+      method: 'GET', url: '/panels/:plugin/:name', authority: null,
+      summary: 'The document of a panel, for a frame of the web page.',
+      params: {
+        type: 'object', required: ['plugin', 'name'],
+        properties: { plugin: { type: 'string', maxLength: 200 }, name: { type: 'string', maxLength: 200 } }
+      },
+      produces: 'text/html', errors: ['not_found']
     }
   },
   firstSteps: ['open {url} in a browser: the page of the cluster']
@@ -64,7 +96,17 @@ export default definePlugin({
   return {
     routes: {
       page: ({ headers }) => answer('index.html', headers, ASK_EACH_TIME),
-      file: ({ params, headers }) => answer(params.name, headers, FOR_EVER)
+      file: ({ params, headers }) => answer(params.name, headers, FOR_EVER),
+      panels: () => ({ panels: panelsOf(ctx.deps.declarations.manifests) }),
+      panel: ({ params: { plugin, name } }) => {
+        const module = moduleOf(ctx.deps.declarations.manifests, plugin, name)
+        if (module === undefined) throw kernelError('not_found', 'No plugin that is on brings this panel.')
+        const { html, policy } = panelDocument(module)
+        return new Reply(html, 200, {
+          ...HEADERS, 'content-security-policy': policy, 'content-type': 'text/html; charset=utf-8',
+          'cache-control': ASK_EACH_TIME
+        })
+      }
     }
   }
 })

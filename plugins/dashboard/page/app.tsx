@@ -1,7 +1,7 @@
 // The frame around every page: where one is, how the cluster is, what the connection does.
 import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { agree, arrivals, asking, connect, home, notice, origin, past, state, status, token } from './link.js'
 import { linkTo, route } from './route.js'
 import { nodesOf } from './state.js'
@@ -11,6 +11,7 @@ import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
 import { pages } from './pages.js'
+import { loadPanels, PanelPage, panels } from './panel.js'
 import type { ComponentChildren } from 'preact'
 
 /** One page that fails leaves the others usable. */
@@ -28,9 +29,10 @@ class Guard extends Component<{ children: ComponentChildren }, { error: Error | 
 
 export function App () {
   const { page } = route.value
-  const current = pages[page] ?? { title: 'Nothing here', component: NoPage }
+  const current = pages[page] ?? others[page] ?? { title: 'Nothing here', component: NoPage }
   const Shown = current.component
   const known = arrivals.value > 0
+  useEffect(() => { if (known) void loadPanels() }, [known, origin.value])
   return (
     <>
       <a class="skip" href="#content" onClick={skipToContent}>To the content</a>
@@ -53,6 +55,9 @@ export function App () {
   )
 }
 
+/** Pages that the menu does not name by themselves. */
+const others: typeof pages = { panel: { title: 'Panel', component: PanelPage } }
+
 function NoPage () {
   return <Empty title="There is no such page."><a href={linkTo('cluster')}>The cluster</a></Empty>
 }
@@ -70,6 +75,9 @@ function Header ({ page }: { page: string }) {
       <nav aria-label="Pages">
         {Object.entries(pages).map(([name, { title }]) => (
           <a key={name} href={linkTo(name)} aria-current={name === page ? 'page' : undefined}>{title}</a>
+        ))}
+        {panels.value.map(({ plugin, name, title }) => (
+          <a key={`${plugin} ${name}`} href={linkTo('panel', plugin, name)}>{title}</a>
         ))}
       </nav>
       <Pulse />

@@ -1,0 +1,76 @@
+// The panel of a plugin, in a frame without an origin: it is told the state, and may ask for the routes of
+// its own plugin with the rights of this page.
+import { signal } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
+import { ApiError } from './api.js'
+import { arrivals, ask, home, origin, state } from './link.js'
+import { route } from './route.js'
+import { Empty, Section } from './ui/parts.js'
+import { mayAsk } from './panel-paths.js'
+
+export interface Panel { plugin: string, name: string, title: string, routes: string[] }
+
+/** The panels of the node that the page is at. */
+export const panels = signal<readonly Panel[]>([])
+
+/** Asks for them. At another node than its own the page shows none: it frames nothing from elsewhere. */
+export async function loadPanels (): Promise<void> {
+  try {
+    panels.value = origin.value !== home ? [] : (await ask<{ panels: Panel[] }>('/panels')).panels
+  } catch {
+    panels.value = []
+  }
+}
+
+/** What a frame may send: a question, or how high it is. */
+type FromPanel = { kind: 'get', id: unknown, path: string } | { kind: 'height', px: number }
+
+const MOST_PX = 20_000
+
+export function PanelPage () {
+  const [plugin, name] = route.value.parts
+  const panel = panels.value.find((one) => one.plugin === plugin && one.name === name)
+  const ref = useRef<HTMLIFrameElement>(null)
+  const tell = (message: object): void => { ref.current?.contentWindow?.postMessage(message, '*') }
+  useEffect(() => {
+    const listen = ({ source, data }: MessageEvent): void => {
+      if (source === null || source !== ref.current?.contentWindow || panel === undefined) return
+      const message = data as FromPanel
+      if (message.kind === 'height') setHeight(ref.current, message.px)
+      if (message.kind === 'get') {
+        const { id, path } = message
+        void answer(panel, String(path)).then((got) => { tell({ kind: 'got', id, ...got }) })
+      }
+    }
+    addEventListener('message', listen)
+    return () => { removeEventListener('message', listen) }
+  }, [panel])
+  const shown = arrivals.value
+  useEffect(() => { tell({ kind: 'state', state: state.value }) }, [shown])
+  if (panel === undefined) return <Empty title="No plugin of this node brings this panel." />
+  return (
+    <Section title={panel.title}>
+      <iframe
+        ref={ref} class="panel" title={panel.title} sandbox="allow-scripts"
+        src={`${origin.value}/panels/${encodeURIComponent(panel.plugin)}/${encodeURIComponent(panel.name)}`}
+        onLoad={() => { tell({ kind: 'state', state: state.value }) }}
+      />
+    </Section>
+  )
+}
+
+function setHeight (frame: HTMLIFrameElement, px: unknown): void {
+  if (typeof px === 'number' && px > 0 && px <= MOST_PX) frame.style.height = `${Math.ceil(px)}px`
+}
+
+async function answer (panel: Panel, path: string): Promise<{ status: number, body: unknown }> {
+  if (!mayAsk(panel.routes, path)) {
+    return { status: 403, body: { error: { message: `${panel.plugin} declares no route GET ${path}` } } }
+  }
+  try {
+    return { status: 200, body: await ask<unknown>(path) }
+  } catch (error) {
+    const status = error instanceof ApiError ? error.status : 0
+    return { status, body: { error: { message: (error as Error).message } } }
+  }
+}

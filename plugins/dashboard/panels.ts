@@ -1,0 +1,45 @@
+// Panels that other plugins bring: a script each, in a document of its own that a frame shows.
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Manifest } from '../../kernel/index.js'
+
+/** A panel as GET /panels lists it. */
+export interface Panel {
+  plugin: string
+  name: string
+  title: string
+  /** The plugin's own GET routes, with `:name` for parameters: what the panel may ask the page for. */
+  routes: string[]
+}
+
+/** The panels of the plugins that are on, in their order. */
+export function panelsOf (manifests: readonly Manifest[]): Panel[] {
+  return manifests.flatMap((m) => Object.entries(m.panels ?? {}).map(([name, { title }]) => ({
+    plugin: m.name, name, title,
+    routes: Object.values(m.routes ?? {}).filter(({ method }) => method === 'GET').map(({ url }) => url)
+  })))
+}
+
+/** The address of a panel's script; undefined where there is no such panel. */
+export function moduleOf (manifests: readonly Manifest[], plugin: string, name: string): URL | undefined {
+  const { panels } = manifests.find((m) => m.name === plugin) ?? {}
+  return panels !== undefined && Object.hasOwn(panels, name) ? panels[name]!.module : undefined
+}
+
+/**
+ * The document of a panel and the policy it is sent with. The script is inside of it: a frame without an
+ * origin of its own could not fetch one. It reaches nothing but the page around it, by messages.
+ * Throws what reading the file throws.
+ */
+export function panelDocument (module: URL): { html: string, policy: string } {
+  // Ends no script element early; in a string, a template or a pattern it means the same.
+  const script = readFileSync(module, 'utf8').replace(/<\/(script)/gi, '<\\/$1').replace(/<!--/g, '<\\!--')
+  const hash = createHash('sha256').update(script).digest('base64')
+  const policy = [
+    'sandbox allow-scripts', "default-src 'none'", `script-src 'sha256-${hash}'`, 'img-src data: blob:',
+    'media-src data: blob:', "base-uri 'none'", "form-action 'none'", "frame-ancestors 'self'"
+  ].join('; ')
+  const html = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Panel</title></head>' +
+    `<body><script type="module">${script}</script></body></html>`
+  return { html, policy }
+}
