@@ -279,7 +279,8 @@ t.test('a file in Xet is put together there', async (t) => {
   t.same(hub.fetches('onnx/model.onnx').filter(({ origin }) => origin === 'cdn'), [], 'not by itself')
   const store = hub.requests.filter(({ origin }) => origin === 'cdn')
   t.same(store.map(({ headers }) => headers.authorization),
-    ['Bearer for xet', undefined, 'Bearer for xet', undefined], 'the token stays with the hub')
+    ['Bearer for xet', undefined, undefined, 'Bearer for xet', undefined, undefined],
+    'two xorbs each, and the token stays with the hub')
   for (const [faults, reason] of [
     [{ cutAfter: 1000 }, 'unavailable'], [{ stallAfter: 1000 }, 'stalled'],
     [{ status: 503, only: (r) => r.kind === 'xet' }, 'unavailable'], [{ gated: true }, 'gated']

@@ -65,9 +65,11 @@ export function list (commit: Commit, faults: Pick<HubFaults, 'sizes' | 'hashes'
   })
 }
 
-/** Bytes of a chunk of Xet's: a file is one block of chunks that are not compressed. */
+/** Bytes of a chunk of Xet's. */
 const CHUNK_BYTES = 65_536
-const HEADER_BYTES = 8
+/** Chunks that lie beside each other in one xorb; the next ones lie in the other. */
+const RUN = 3
+const LZ4_FRAME = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82]
 
 /** Headers by which the hub says where in Xet's store a file is. */
 export function xetInfo (
@@ -80,30 +82,87 @@ export function xetInfo (
   }
 }
 
+/** A frame of LZ4's with one block that was not worth compressing. */
+function lz4 (bytes: Buffer): Buffer {
+  const size = Buffer.alloc(4)
+  size.writeUInt32LE((bytes.length | 0x8000_0000) >>> 0)
+  return Buffer.concat([Buffer.from(LZ4_FRAME), size, bytes, Buffer.alloc(4)])
+}
+
+/** The first bytes of all groups of four, then the second ones, and so on. */
+const grouped = (bytes: Buffer): Buffer => Buffer.concat([0, 1, 2, 3].map((nth) =>
+  Buffer.from(bytes.filter((_, at) => at % 4 === nth))))
+
+/** How chunks are kept, by turns: as they are, in LZ4, in LZ4 with their bytes grouped. */
+const KEPT = [(bytes: Buffer) => bytes, lz4, (bytes: Buffer) => lz4(grouped(bytes))]
+
+/** Each chunk after a header of version, compression and lengths. */
+function packed (chunk: Buffer, turn: number): Buffer {
+  const body = KEPT[turn % KEPT.length]!(chunk)
+  const header = Buffer.alloc(8)
+  header.writeUIntLE(body.length, 1, 3)
+  header.writeUInt8(turn % KEPT.length, 4)
+  header.writeUIntLE(chunk.length, 5, 3)
+  return Buffer.concat([header, body])
+}
+
+interface Run { xorb: number, first: number, count: number, length: number, at: number, bytes: number }
+
+/** A file in two xorbs, runs of chunks in the one and the other by turns, and each of them once. */
+export function xorbsOf (file: Buffer): Laid {
+  const there = LAID.get(file) ?? layOut(file)
+  LAID.set(file, there)
+  return there
+}
+
+interface Laid { xorbs: Buffer[], runs: Run[] }
+const LAID = new WeakMap<Buffer, Laid>()
+
+function layOut (file: Buffer): Laid {
+  const parts: Buffer[][] = [[], []]
+  const runs: Run[] = []
+  const known = new Map<string, Run>()
+  for (let from = 0; from < file.length; from += RUN * CHUNK_BYTES) {
+    const bytes = file.subarray(from, from + RUN * CHUNK_BYTES)
+    const there = known.get(sha('sha256', bytes))
+    if (there !== undefined) { runs.push(there); continue }
+    const xorb = known.size % 2
+    const own = parts[xorb]!
+    const at = own.reduce((sum, { length }) => sum + length, 0)
+    const first = own.length
+    for (let i = 0; i < bytes.length; i += CHUNK_BYTES) {
+      own.push(packed(bytes.subarray(i, i + CHUNK_BYTES), own.length))
+    }
+    const count = own.length - first
+    const size = own.slice(first).reduce((sum, { length }) => sum + length, 0)
+    const run = { xorb, first, count, length: bytes.length, at, bytes: size }
+    known.set(sha('sha256', bytes), run)
+    runs.push(run)
+  }
+  return { xorbs: parts.map((own) => Buffer.concat(own)), runs }
+}
+
 /** Of which chunks the bytes of a file from an offset on consist, and where they are. */
 export function reconstruction (
   bytes: Buffer, { sha256, url, from }: { sha256: string, url: string, from: number }
 ): object {
-  const count = Math.ceil(bytes.length / CHUNK_BYTES)
-  const first = Math.floor(from / CHUNK_BYTES)
-  const range = { start: first, end: count }
-  const at = { start: first * (CHUNK_BYTES + HEADER_BYTES), end: bytes.length + HEADER_BYTES * count - 1 }
+  const runs = [...xorbsOf(bytes).runs]
+  const hashOf = ({ xorb }: Run): string => `${sha256}${xorb}`
+  let skipped = 0
+  while (runs.length > 1 && skipped + runs[0]!.length <= from) skipped += runs.shift()!.length
+  const xorbs: Record<string, object[]> = {}
+  for (const run of new Set(runs)) {
+    const [chunks, at] = [{ start: run.first, end: run.first + run.count },
+      { start: run.at, end: run.at + run.bytes - 1 }]
+    const list = xorbs[hashOf(run)] ??= []
+    list.push({ url: `${url}${run.xorb}`, ranges: [{ chunks, bytes: at }] })
+  }
   return {
-    offset_into_first_range: from % CHUNK_BYTES,
-    terms: [{ hash: sha256, unpacked_length: bytes.length - first * CHUNK_BYTES, range }],
-    xorbs: { [sha256]: [{ url, ranges: [{ chunks: range, bytes: at }] }] }
+    offset_into_first_range: from - skipped,
+    terms: runs.map((run) => ({
+      hash: hashOf(run), unpacked_length: run.length,
+      range: { start: run.first, end: run.first + run.count }
+    })),
+    xorbs
   }
-}
-
-/** A file as a block: each chunk after a header of version, compression (0: none) and lengths. */
-export function blockOf (bytes: Buffer): Buffer {
-  const parts: Buffer[] = []
-  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
-    const chunk = bytes.subarray(at, at + CHUNK_BYTES)
-    const header = Buffer.alloc(HEADER_BYTES)
-    header.writeUIntLE(chunk.length, 1, 3)
-    header.writeUIntLE(chunk.length, 5, 3)
-    parts.push(header, chunk)
-  }
-  return Buffer.concat(parts)
 }

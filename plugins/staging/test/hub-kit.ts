@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { blockOf, commitOf, describe, found, list, reconstruction, xetInfo } from './hub-kit-answers.js'
+import { commitOf, describe, found, list, reconstruction, xetInfo, xorbsOf } from './hub-kit-answers.js'
 import type { Commit } from './hub-kit-answers.js'
 
 /** A model as the fake hub serves it. */
@@ -311,13 +311,13 @@ class Hub implements FakeHub {
     return faults.apiBody ?? JSON.stringify(list(commit, faults, this.#options.xet === true))
   }
 
-  /** Xet's store: what a file consists of, and its one block. */
+  /** Xet's store: what a file consists of, and its xorbs, which are named by the file and a digit. */
   async #xet (
     seen: HubRequest, target: string, head: Head, response: ServerResponse, faults: HubFaults
   ): Promise<void> {
     const [, kind, sha256 = ''] = /\/(reconstructions|block)\/([0-9a-f]+)$/.exec(target) ?? []
     const bytes = [...this.#commits.values()].flatMap(({ files }) => [...files.values()])
-      .find((stored) => stored.sha256 === sha256)?.bytes
+      .find((stored) => stored.sha256 === sha256.slice(0, 64))?.bytes
     if (bytes === undefined) { head(404, {}).end(); return }
     const range = /^bytes=(\d+)-(\d+)$/.exec(seen.headers.range ?? '') ?? []
     if (kind === 'reconstructions') {
@@ -327,7 +327,8 @@ class Hub implements FakeHub {
         .end(JSON.stringify(reconstruction(bytes, { sha256, url, from: Number(range[1]) })))
       return
     }
-    const part = blockOf(bytes).subarray(Number(range[1]), Number(range[2]) + 1)
+    const xorb = xorbsOf(bytes).xorbs[Number(sha256.slice(64))]!
+    const part = xorb.subarray(Number(range[1]), Number(range[2]) + 1)
     head(206, { 'content-length': String(part.length) })
     await this.#sendBytes(seen, response, part, part.length,
       { ...faults, ...this.#faultsFor(seen, 'body') })
