@@ -273,7 +273,8 @@ function modelFakes (
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
     silentStore: () => silentStore === undefined ? undefined : nodeView(silentStore, { live: false }),
-    stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {}))
+    stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {})),
+    memory: () => () => {}
   }
   return [
     fake(BundleService, {

@@ -121,7 +121,7 @@ t.test('what it cannot do is refused in the words of the API', async (t) => {
     ['/v1/messages', { messages, max_tokens: 9, tools: [{ name: 'f', input_schema: parameters }] },
       /"type":"error".*tools are not called/],
     ['/ollama/api/chat', { messages, tools }, /"error":"tools are not/],
-    ['/ollama/api/generate', { prompt: 'x', images: ['AA'] }, /has images/],
+    ['/ollama/api/generate', { prompt: 'x', images: ['AA'] }, /images.0 is an image/],
     ['/v1/tokenize', { messages }, /has no tokens/]
   ]
   for (const [url, body, words] of wrong) {
