@@ -73,7 +73,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
   await t.test('a pull says first what it takes; its bar never goes back over a pause', async (t) => {
     hub.faults = { bytesPerSecond: 3 * MIB }
     await page.getByRole('button', { name: `Pull ${SLOW}` }).click()
-    await dialog.getByText('it fits').waitFor()
+    await dialog.getByText('it fits', { exact: true }).waitFor()
     await dialog.getByRole('button', { name: 'Pull 8.0 MiB' }).waitFor()
     await judge(t, page, 'the dialog')
     await dialog.getByRole('radio', { name: /Q8_0/ }).check()
@@ -115,7 +115,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await dialog.getByRole('button', { name: /^Pull \d/ }).click()
     await page.getByText(`${CHAT} is in the store`).waitFor()
     await go(`models/${encodeURIComponent(CHAT)}`)
-    await page.getByText('not placed').waitFor()
+    await page.getByText('not placed').first().waitFor()
     await page.getByRole('button', { name: 'Place', exact: true }).click()
     await dialog.getByRole('button', { name: first!.name }).click()
     await dialog.getByText(`On one node: ${second!.name}`).waitFor()
@@ -137,7 +137,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await page.keyboard.press('Escape')
     await page.getByRole('button', { name: `Stop ${CHAT}` }).click()
     await dialog.getByRole('button', { name: 'Stop it' }).click()
-    await page.getByText('not placed').waitFor()
+    await page.getByText('not placed').first().waitFor()
     await until('the copy to be idle', async () => {
       const answer = await ask(node, '/store/purge-staging', { body: { dryRun: true } })
       return JSON.stringify(answer.json).includes('"inUse":false')

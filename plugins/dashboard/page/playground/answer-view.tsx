@@ -1,6 +1,7 @@
 // An answer of a model: what it thought, said and wants to call, and how fast that went.
 import { useId, useState } from 'preact/hooks'
 import { status } from '../link.js'
+import { copyText } from '../ui/copy.js'
 import { Button } from '../ui/parts.js'
 import { span } from '../ui/text.js'
 import { again, answerCall, stop } from './answering.js'
@@ -86,7 +87,7 @@ function Foot ({ message, answer, index, last }: AnswerProps & { answer: Answer 
                 <Button
                   kind="quiet" label="Copy the answer" disabled={message.content === ''}
                   onClick={async () => {
-                    await navigator.clipboard.writeText(message.content)
+                    await copyText(message.content)
                     setCopied(true)
                   }}
                 >

@@ -3,6 +3,7 @@ import DOMPurify from 'dompurify'
 import { Marked } from 'marked'
 import { memo } from 'preact/compat'
 import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
+import { copyText } from '../ui/copy.js'
 import { failed } from '../ui/toast.js'
 import type { Token } from 'marked'
 
@@ -65,7 +66,7 @@ function copyButton (code: HTMLElement): HTMLButtonElement {
   button.className = 'button quiet copy-code'
   button.textContent = 'Copy'
   button.addEventListener('click', () => {
-    navigator.clipboard.writeText(text).then(() => { button.textContent = 'Copied' }, failed)
+    copyText(text).then(() => { button.textContent = 'Copied' }, failed)
   })
   return button
 }

@@ -1,5 +1,6 @@
 // The small parts that all pages are made of.
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { copyText } from './copy.js'
 import { percent } from './text.js'
 import { failed } from './toast.js'
 import type { ComponentChildren } from 'preact'
@@ -73,7 +74,7 @@ export function Progress ({ label, done, total }: { label: string, done: number,
 export function Copy ({ text, shown }: { text: string, shown?: string }) {
   const [copied, setCopied] = useState(false)
   const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(text)
+    await copyText(text)
     setCopied(true)
     setTimeout(() => { setCopied(false) }, 1500)
   }
@@ -97,7 +98,7 @@ export function Snippet ({ code, label }: { code: string, label: string }) {
       <Button
         kind="quiet" label={`Copy: ${label}`}
         onClick={async () => {
-          await navigator.clipboard.writeText(code)
+          await copyText(code)
           setCopied(true)
         }}
       >

@@ -1,0 +1,15 @@
+/** Puts a text on the clipboard. Throws where the browser does not let the page. */
+export async function copyText (text: string): Promise<void> {
+  // Pages that come over plain HTTP from another machine have no clipboard; the old command works there.
+  const clipboard = navigator.clipboard as Clipboard | undefined
+  if (clipboard !== undefined) return await clipboard.writeText(text)
+  const field = document.createElement('textarea')
+  field.value = text
+  // In an open dialog everything outside of it is inert.
+  const place = document.querySelector('dialog[open]') ?? document.body
+  place.append(field)
+  field.select()
+  const copied = document.execCommand('copy')
+  field.remove()
+  if (!copied) throw new Error('This browser does not let the page copy: select the text instead.')
+}
