@@ -86,8 +86,10 @@ export default definePlugin({
   },
   firstSteps: ['open {url} in a browser: the page of the cluster']
 }, (ctx) => {
-  const files = pageFiles()
+  // Read when a browser first asks: a node that nobody looks at starts without it.
+  let read: ReturnType<typeof pageFiles> | undefined
   const answer = (name: string, headers: Headers, cache: string): Reply => {
+    const files = read ??= pageFiles()
     if (files === null) throw ctx.error('page_not_built')
     const file = files.get(name)
     if (file === undefined) throw kernelError('not_found', `The page has no file ${JSON.stringify(name)}.`)

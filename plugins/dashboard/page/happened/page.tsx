@@ -1,5 +1,6 @@
 // What happened: events, requests, logs, figures, earlier moments, and a question about any of it.
-import { linkTo, route } from '../route.js'
+import { route } from '../route.js'
+import { Tabs } from '../ui/tabs.js'
 import { Ask } from './ask.js'
 import { Events } from './events-view.js'
 import { Logs } from './logs.js'
@@ -23,13 +24,7 @@ export function HappenedPage () {
   const { component: Shown } = TABS[known]!
   return (
     <>
-      <nav class="tabs" aria-label="What happened">
-        {Object.entries(TABS).map(([to, { title }]) => (
-          <a key={to} href={linkTo('happened', to)} aria-current={to === known ? 'page' : undefined}>
-            {title}
-          </a>
-        ))}
-      </nav>
+      <Tabs page="happened" label="What happened" tabs={TABS} shown={known} />
       <Shown />
     </>
   )

@@ -1,5 +1,6 @@
 // The playground: every kind of model tried out here, and each request shown for other programs.
-import { linkTo, route } from '../route.js'
+import { route } from '../route.js'
+import { Tabs } from '../ui/tabs.js'
 import { Chat } from './chat.js'
 import { Completion } from './completion.js'
 import { Embedding } from './embedding.js'
@@ -19,13 +20,7 @@ export function PlaygroundPage () {
   const { component: Shown } = MODES[known]!
   return (
     <>
-      <nav class="tabs" aria-label="What to try">
-        {Object.entries(MODES).map(([to, { title }]) => (
-          <a key={to} href={linkTo('playground', to)} aria-current={to === known ? 'page' : undefined}>
-            {title}
-          </a>
-        ))}
-      </nav>
+      <Tabs page="playground" label="What to try" tabs={MODES} shown={known} />
       <Shown asked={asked} />
     </>
   )

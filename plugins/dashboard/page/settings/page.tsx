@@ -1,6 +1,7 @@
 // What this node is set to, its plugins, its tokens, and the members of the cluster.
-import { linkTo, route } from '../route.js'
+import { route } from '../route.js'
 import { Section } from '../ui/parts.js'
+import { Tabs } from '../ui/tabs.js'
 import { Members } from './members.js'
 import { Plugins } from './plugins.js'
 import { Tokens } from './tokens.js'
@@ -16,16 +17,11 @@ const TABS: Record<string, { title: string, component: ComponentType }> = {
 
 export function SettingsPage () {
   const [name = 'values'] = route.value.parts
-  const { title, component: Shown } = TABS[name] ?? TABS['values']!
+  const known = name in TABS ? name : 'values'
+  const { title, component: Shown } = TABS[known]!
   return (
     <>
-      <nav class="tabs" aria-label="Settings">
-        {Object.entries(TABS).map(([to, { title: word }]) => (
-          <a key={to} href={linkTo('settings', to)} aria-current={word === title ? 'page' : undefined}>
-            {word}
-          </a>
-        ))}
-      </nav>
+      <Tabs page="settings" label="Settings" tabs={TABS} shown={known} />
       <Section title={title}><Shown /></Section>
     </>
   )
