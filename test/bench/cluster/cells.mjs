@@ -2,8 +2,7 @@
  * Many nodes of a cluster in one process: the product's cluster core and gossip of each, over a network in
  * memory that encodes and counts every frame as a link does. No sockets, no TLS, no disk.
  */
-import { randomUUID } from 'node:crypto'
-import { join } from 'node:path'
+import { createHash, randomUUID } from 'node:crypto'
 import { source } from '../lib/paths.mjs'
 
 const { ClusterCore } = await source('kernel/cluster/cluster.ts')
@@ -45,12 +44,12 @@ function memoryMembers (membership) {
   }
 }
 
-const personOf = (n) => ({
-  installId: `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`,
-  fingerprint: String(n).padStart(43, 'k'),
-  name: `cell${n}`,
-  addresses: [`10.0.0.${n}:52416`]
-})
+/** With the digest of a key: a member whose record has another shape counts as none. */
+function personOf (n) {
+  const installId = `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
+  const fingerprint = createHash('sha256').update(installId).digest('base64url')
+  return { installId, fingerprint, name: `cell${n}`, addresses: [`10.0.0.${n}:52416`] }
+}
 
 /** What went over all links. */
 const counts = () => ({ frames: 0, bytes: 0, byKind: {} })
