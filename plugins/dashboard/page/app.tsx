@@ -2,7 +2,7 @@
 import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
-import { agree, arrivals, asking, connect, home, notice, origin, past, state, status, token } from './link.js'
+import { arrivals, home, notice, origin, past, state, status, token } from './link.js'
 import { linkTo, route } from './route.js'
 import { nodesOf } from './state.js'
 import { TokenDialog, TokenForm } from './ui/token.js'
@@ -124,7 +124,7 @@ function Pulse () {
 
 function Banners () {
   const away = origin.value !== home
-  const ask = asking.value
+  const [asksToken, setAsksToken] = useState(false)
   return (
     <div class="banners" aria-live="polite">
       {past.value !== null && (
@@ -145,19 +145,13 @@ function Banners () {
           <Button kind="quiet" label="Dismiss" onClick={() => { notice.value = null }}>✕</Button>
         </div>
       )}
-      {ask !== null && (
-        <div class="banner">
-          <span>Your token was not sent to {ask.name} ({ask.origin}). May it go there?</span>
-          <Button onClick={agree}>Send it there</Button>
-          <Button kind="quiet" onClick={() => { asking.value = null }}>No</Button>
-        </div>
-      )}
-      {status.value === 'refused' && arrivals.value > 0 && ask === null && (
+      {status.value === 'refused' && arrivals.value > 0 && (
         <div class="banner warn">
           <span>{origin.value} wants a token of its own.</span>
-          <Button onClick={connect}>Try again</Button>
+          <Button onClick={() => { setAsksToken(true) }}>Enter it</Button>
         </div>
       )}
+      {asksToken && <TokenDialog onClose={() => { setAsksToken(false) }} />}
     </div>
   )
 }

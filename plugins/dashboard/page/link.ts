@@ -1,4 +1,4 @@
-// The page's connection to the cluster: the node it is at, the token, and where it goes when that node dies.
+// The page's connection to the cluster: the node it is at, its token, and where it goes when that node dies.
 import { batch, computed, signal } from '@preact/signals'
 import { ApiError, send } from './api.js'
 import { followState } from './replica.js'
@@ -11,22 +11,20 @@ const AGAIN_MS = 700
 /** Attempts at the node the page is at before others are tried. */
 const ATTEMPTS = 2
 
-/** `asking`: another node could be used, but the token may not go there yet. */
+/** `refused`: the node wants a token, or another one. */
 export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 
 /** The origin the page came from. */
 export const home = location.origin
 /** The node the page is at. */
 export const origin = signal(home)
-/** The token, in memory only: a reload forgets it. */
-export const token = signal<string | null>(null)
-/** Origins that the token may be sent to: where it was typed in, and where the person agreed. */
-const agreed = signal<ReadonlySet<string>>(new Set())
+/** Tokens by the origin they were typed in for. A node knows its own only, and no other is told of them. */
+const tokens = signal<ReadonlyMap<string, string>>(new Map())
+/** The token for the node the page is at, in memory only: a reload forgets it. */
+export const token = computed(() => tokens.value.get(origin.value) ?? null)
 export const status = signal<LinkStatus>('connecting')
 /** What the page says about its connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
-/** A node the page could go on at, if the person lets the token go there. */
-export const asking = signal<{ origin: string, name: string } | null>(null)
 /** The newest state that has come. */
 export const latest = signal<State>(emptyState)
 /** A past state that is shown instead, with its moment. */
@@ -36,10 +34,8 @@ export const state = computed(() => past.value?.state ?? latest.value)
 /** How often a whole state has come: zero until the page knows anything. */
 export const arrivals = signal(0)
 
-const tokenFor = (to: string): string | null => agreed.value.has(to) ? token.value : null
-
-/** The node the page is at, with the token if it may go there. */
-export const here = computed<Target>(() => ({ origin: origin.value, token: tokenFor(origin.value) }))
+/** The node the page is at, with its token. */
+export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
 /** Sends a request to the node the page is at. */
 export function call (path: string, options: CallOptions = {}): Promise<Response> {
@@ -62,7 +58,7 @@ export function connect (): void {
   clearTimeout(timer)
   closeReplica()
   const at = origin.value
-  closeReplica = followState(at, tokenFor(at), {
+  closeReplica = followState(at, token.value, {
     state (next) {
       batch(() => {
         if (status.value !== 'live') arrived(at)
@@ -99,13 +95,14 @@ async function lost (at: string): Promise<void> {
   const refused = await refusal()
   if (at !== origin.value) return
   if (refused !== null) {
+    if (at !== home && goOn('wants a token of its own')) return
     batch(() => {
       status.value = 'refused'
       notice.value = refused
     })
     return
   }
-  if (attempts >= ATTEMPTS && goOn()) return
+  if (attempts >= ATTEMPTS && goOn('does not answer')) return
   timer = setTimeout(connect, AGAIN_MS)
 }
 
@@ -120,7 +117,7 @@ async function refusal (): Promise<string | null> {
 }
 
 /** Goes to the next live node whose address is known. False: there is none to go to. */
-function goOn (): boolean {
+function goOn (why: string): boolean {
   const last = latest.value
   const here = origin.value
   tried.add(here)
@@ -134,8 +131,10 @@ function goOn (): boolean {
     return false
   }
   tried.add(next.origin)
-  if (token.value !== null && !agreed.value.has(next.origin)) asking.value = next
-  moveTo(next.origin, `${nameAt(last, here)} does not answer. This page goes on at ${next.name}.`)
+  const stays = token.value === null
+    ? ''
+    : ` Your token was not sent there: it is good at ${nameAt(last, here)} only.`
+  moveTo(next.origin, `${nameAt(last, here)} ${why}. This page goes on at ${next.name}.${stays}`)
   return true
 }
 
@@ -152,27 +151,16 @@ function moveTo (to: string, why: string): void {
   timer = setTimeout(connect, 0)
 }
 
-/** Takes a token for the node the page is at; an empty one lets go of the token. */
+/** Takes a token for the node the page is at; an empty one lets go of it. */
 export function useToken (text: string): void {
   const value = text.trim()
+  const next = new Map(tokens.value)
+  if (value === '') next.delete(origin.value)
+  else next.set(origin.value, value)
   batch(() => {
-    token.value = value === '' ? null : value
-    agreed.value = new Set(value === '' ? [] : [origin.value])
+    tokens.value = next
     notice.value = null
-    asking.value = null
     if (status.value === 'refused') status.value = 'connecting'
   })
   connect()
-}
-
-/** Lets the token go to the node that the page asked about. */
-export function agree (): void {
-  const to = asking.value
-  if (to === null) return
-  batch(() => {
-    agreed.value = new Set([...agreed.value, to.origin])
-    asking.value = null
-    if (status.value === 'refused') status.value = 'connecting'
-  })
-  if (origin.value === to.origin) connect()
 }

@@ -54,10 +54,10 @@ function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
     <div class="trouble" role="alert">
       <p>
         {note}
-        {state === 'lost' && ' What had come is kept.'}
+        {state === 'lost' && ' What had come is kept; a new answer comes beside it.'}
         {remedy !== null && <> {remedy}</>}
       </p>
-      <Button onClick={onAgain}>{state === 'lost' ? 'Go on' : 'Try again'}</Button>
+      <Button onClick={onAgain}>{state === 'lost' ? 'Ask again' : 'Try again'}</Button>
     </div>
   )
 }
