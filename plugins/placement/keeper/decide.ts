@@ -22,6 +22,8 @@ export interface Situation {
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   /** Ids of lost nodes. */
   gone: ReadonlySet<string>
+  /** Ids of instances that have lost a link they need, with what is cut. */
+  cut: ReadonlyMap<string, string>
   /** Ids of nodes that announced their stop. */
   leaving: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
@@ -108,9 +110,9 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-/** The step for an instance whose node is lost or stops, or that failed and can move; else none. */
+/** The step for an instance whose node is lost or stops, whose link is cut, or that failed; else none. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
-  const { now, nodes, gone, leaving, failures } = situation
+  const { now, nodes, gone, cut, leaving, failures } = situation
   const id = idOf(instance)
   const modelId = modelOf(instance)
   const intent = intentOf(instance)
@@ -133,8 +135,12 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
     // It drains while another node takes over, where there is one.
     return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
   }
+  if (serves(situation, instance)) return []
+  const severed = cut.get(id)
+  // Also where there is no other place yet: it waits for one, or for the link.
+  if (severed !== undefined) return step('lose', 'link_lost', severed)
   const failure = failures.find(({ instanceId }) => instanceId === id)
-  if (failure === undefined || serves(situation, instance) || intent.failedOn.length >= MOVES_MAX) return []
+  if (failure === undefined || intent.failedOn.length >= MOVES_MAX) return []
   const moved = { ...intent, failedOn: [...intent.failedOn, ...affected(situation, failure, instance)] }
   return judge.fits(modelId, moved) ? step('lose', failure.errorCode, failure.errorMessage, moved) : []
 }

@@ -9,6 +9,8 @@ import { serves } from '../progress/progress.js'
 import type { InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import type { WaitingEntry } from '../waitlist.js'
+import { CutLinks } from './cut-links.js'
+import type { Cuts } from './cut-links.js'
 import { decide } from './decide.js'
 import type { Step } from './decide.js'
 import { LostNodes } from './lost-nodes.js'
@@ -39,6 +41,7 @@ export class Keeper {
   readonly #ctx: PlacementContext
   readonly #placing: Placing
   readonly #lost = new LostNodes()
+  readonly #cuts = new CutLinks()
   readonly #stalls = new Stalls()
   #session = ''
   #sessionSince: number
@@ -144,10 +147,11 @@ export class Keeper {
     const facts = this.#planning.facts.now()
     const nodes = facts.nodes.map(({ view }) => view)
     const reached = reachedByOthers(facts, cluster.self.nodeId)
-    const losses =
-      this.#lost.look(Object.values(facts.instances), nodes, clock.mono(), sessionAge, reached)
-    const steps = this.#decide(facts, losses)
-    if (steps.length > 0 || this.#goesOn(facts, losses)) this.#atRest = false
+    const instances = Object.values(facts.instances)
+    const losses = this.#lost.look(instances, nodes, clock.mono(), sessionAge, reached)
+    const cuts = this.#cuts.look(instances, facts.nodes, clock.mono())
+    const steps = this.#decide(facts, losses, cuts)
+    if (steps.length > 0 || cuts.nextMs !== null || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
       if (!still()) return
       try {
@@ -173,7 +177,7 @@ export class Keeper {
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
-  #decide (facts: Facts, losses: Losses): Step[] {
+  #decide (facts: Facts, losses: Losses, { cut }: Cuts): Step[] {
     const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
     const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
@@ -185,6 +189,7 @@ export class Keeper {
       failures: this.#failures(facts, losses),
       nodes,
       gone: losses.gone,
+      cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
       autoplace: this.#autoplace(),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),

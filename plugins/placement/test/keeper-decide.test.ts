@@ -22,6 +22,11 @@ const table: [string, Partial<Situation>, string[], (() => boolean)?][] = [
   ['a node that is gone', { instances: [A], gone }, ['lose a', 'place a']],
   ['one node of two that is gone', { instances: [instance('a', ['id-n2', 'id-n1'])], gone },
     ['lose a', 'place a']],
+  ['a link that is cut', { instances: [A], cut: new Map([['a', 'The link is cut.']]) },
+    ['lose a', 'place a'], () => false],
+  ['a link that is cut, told late: it serves', {
+    instances: [A], runners: ready(A), cut: new Map([['a', 'The link is cut.']])
+  }, []],
   ['another node that is gone', { instances: [A], gone: new Set(['id-n2']) }, []],
   ['a node that is going to stop', { instances: [A], runners: ready(A), leaving: gone },
     ['move a', 'place a']],

@@ -25,6 +25,14 @@ export function instance (
   return { RingInstance: { ...bodyOf(made), instanceId, placement: intent(), ...over } }
 }
 
+/** The same, spread over a driver, the first of the nodes, and its donors. */
+export function spread (
+  instanceId: string, nodeIds: [string, ...string[]], over: Partial<RingInstance> = {}, modelId?: string
+): Instance {
+  const body = bodyOf(instance(instanceId, nodeIds, over, modelId))
+  return { LlamaRpcInstance: { ...body, driverNode: nodeIds[0], donorEndpoints: {} } }
+}
+
 export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
   modelId: 'acme/chat', intent: intent(), replaces: null, since: new Date(NOW).toISOString(),
   reason: 'node_lost', message: 'Its node is gone.', ...over
@@ -33,7 +41,7 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
 /** A situation with nodes n1 to n3 (ids `id-n1`, install ids `install-n1`); `over` changes fields. */
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
-    now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), leaving: new Set(),
+    now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), cut: new Map(), leaving: new Set(),
     waiting: new Map(), stopped: new Set(), autoplace: [], roles: new Map(),
     nodes: ['n1', 'n2', 'n3'].map((name) => ({ nodeId: `id-${name}`, installId: `install-${name}`, name })),
     ...over
