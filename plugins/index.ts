@@ -5,6 +5,7 @@ import dashboard from './dashboard/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
 import logs from './logs/index.js'
+import mcp from './mcp/index.js'
 import placement from './placement/index.js'
 import runners from './runners/index.js'
 import staging from './staging/index.js'
@@ -15,5 +16,5 @@ import type { Plugin } from '../kernel/index.js'
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
   access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard
+  dashboard, mcp
 ]

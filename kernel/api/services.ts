@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from '../cli/declared.js'
@@ -315,6 +316,8 @@ export interface OwnQuestion {
   readonly method?: 'GET' | 'POST'
   /** Sent as JSON. */
   readonly body?: object
+  /** What the answer is to be, where there is a choice. */
+  readonly accept?: string
   /** In whose name: it is refused whatever its caller is refused. */
   readonly caller: Caller
   readonly signal: AbortSignal
@@ -323,10 +326,19 @@ export interface OwnQuestion {
 /** The answer: whole, as it would be sent. */
 export interface OwnAnswer { readonly status: number, readonly text: string }
 
+/** The answer while it is made: the signal of its question ends it, and with it the work. */
+export interface OwnStream {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly bytes: Readable
+}
+
 /** This node's own API without a socket: every check of a request from outside, but for the credential. */
 export interface OwnApi {
   /** Throws the signal's reason when that ends the wait. */
   ask (question: OwnQuestion): Promise<OwnAnswer>
+  /** Resolves when the answer begins. Throws as `ask` does. */
+  open (question: OwnQuestion): Promise<OwnStream>
 }
 export const OwnApiService = defineService<OwnApi>('kernel.own-api')
 

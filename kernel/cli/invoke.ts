@@ -64,7 +64,9 @@ export async function * invoke (
  * Opens a stream and yields its frames up to and with `completed`. Throws CliError for a refusal, a `failed`
  * or `cancelled` end and a connection that breaks. Leaving the loop early closes it, which cancels.
  */
-export async function * stream (client: Client, signal: AbortSignal, body: object): AsyncGenerator<Frame> {
+export async function * stream (
+  client: Pick<Client, 'open'>, signal: AbortSignal, body: object
+): AsyncGenerator<Frame> {
   const leave = new AbortController()
   const answer = await client.open('/v1/capabilities/stream',
     { method: 'POST', body, accept: 'application/vnd.svc.frames', signal: leave.signal })

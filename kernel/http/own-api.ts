@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
 import { raceAbort } from '../api/clock.js'
 import type { FastifyInstance, FastifyRequest, InjectOptions } from 'fastify'
 import type { Caller } from '../api/plugin.js'
-import type { OwnAnswer, OwnApi, OwnQuestion } from '../api/services.js'
+import type { OwnAnswer, OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
 
 /** Carries the key of a request that this node makes of itself; nobody else can know the key. */
 const OWN_HEADER = 'x-svc-own'
@@ -19,22 +20,47 @@ export class OwnRequests {
 
   /** The service by which plugins make such requests. */
   of (app: FastifyInstance): OwnApi {
-    return { ask: async (question) => await this.#ask(app, question) }
+    return {
+      ask: async (question) => await this.#ask(app, question),
+      open: async (question) => await this.#open(app, question)
+    }
   }
 
-  async #ask (
-    app: FastifyInstance, { path, method = 'GET', body, caller, signal }: OwnQuestion
-  ): Promise<OwnAnswer> {
+  async #ask (app: FastifyInstance, question: OwnQuestion): Promise<OwnAnswer> {
+    return await this.#inject(question, async (request) => {
+      const answer = await raceAbort(app.inject(request), question.signal)
+      return { status: answer.statusCode, text: answer.payload }
+    })
+  }
+
+  async #open (app: FastifyInstance, question: OwnQuestion): Promise<OwnStream> {
+    const { signal } = question
+    return await this.#inject(question, async (request) => {
+      // An aborted request goes on once its body is read: the response is what ends its work.
+      const asked = app.inject({ ...request, payloadAsStream: true })
+      asked.then(({ raw: { res } }) => {
+        if (signal.aborted) res.destroy()
+        else signal.addEventListener('abort', () => { res.destroy() }, { once: true })
+      }, () => {})
+      const answer = await raceAbort(asked, signal)
+      const headers = answer.headers as IncomingHttpHeaders
+      return { status: answer.statusCode, headers, bytes: answer.stream() }
+    })
+  }
+
+  async #inject<T> (
+    { path, method = 'GET', body, accept, caller, signal }: OwnQuestion,
+    inject: (request: InjectOptions) => Promise<T>
+  ): Promise<T> {
     signal.throwIfAborted()
     const key = randomUUID()
     this.#callers.set(key, caller)
-    const request: InjectOptions = {
-      method, url: path, headers: { [OWN_HEADER]: key }, signal,
-      ...body === undefined ? {} : { payload: body }
-    }
     try {
-      const answer = await raceAbort(app.inject(request), signal)
-      return { status: answer.statusCode, text: answer.payload }
+      return await inject({
+        method, url: path, signal,
+        headers: { [OWN_HEADER]: key, ...accept === undefined ? {} : { accept } },
+        ...body === undefined ? {} : { payload: body }
+      })
     } finally {
       this.#callers.delete(key)
     }

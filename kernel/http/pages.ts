@@ -12,12 +12,13 @@ export interface PageSources {
 /** Request headers that a page may set, beside those that any page may. */
 const SENT = [
   'authorization', 'x-api-key', 'content-type', 'accept', 'if-match', 'if-none-match', 'last-event-id',
-  'traceparent', 'x-svc-command-id', 'x-svc-retry'
+  'traceparent', 'x-svc-command-id', 'x-svc-retry',
+  'mcp-protocol-version', 'mcp-session-id', 'mcp-method', 'mcp-name'
 ]
 /** The same for headers that it reads. */
 const READ = [
   'x-svc-request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-retried', 'x-svc-media-types',
-  'x-svc-transfers', 'x-svc-store-delete', 'content-disposition', 'etag', 'retry-after'
+  'x-svc-transfers', 'x-svc-store-delete', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
 ]
 
 /** Pages under `api.allowed_origins` and those of the other members may read answers; nobody else's may. */

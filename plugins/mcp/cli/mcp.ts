@@ -1,0 +1,61 @@
+import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio'
+import { homeManifests, schemaChecker, version } from '../../../kernel/cli/index.js'
+import { delay, systemClock } from '../../../kernel/index.js'
+import { MediaShelf } from '../media.js'
+import { createLooks, createServer, listed } from '../server.js'
+import type { Server } from '@modelcontextprotocol/server'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Client, Shared } from '../server.js'
+
+/** How often it is looked whether the node offers something else, ms. */
+const LOOK_AGAIN_MS = 5000
+
+export default {
+  async run (ctx) {
+    const shared: Shared = {
+      clock: systemClock, version: version(), media: new MediaShelf(systemClock),
+      looks: createLooks(systemClock), checker: schemaChecker,
+      manifests: () => homeManifests(ctx), declared: () => ctx.declared()
+    }
+    const client: Client = { id: 'cli', invokes: true, api: (signal) => bound(ctx, signal) }
+    const servers = new Set<Server>()
+    ctx.err.line(`MCP on stdin and stdout, for the node at ${ctx.client.url}; it ends with its input`)
+    const ended = new Promise<void>((resolve) => {
+      const transport = new StdioServerTransport(ctx.io.stdin, ctx.io.stdout)
+      const handle = serveStdio(() => {
+        const server = createServer(shared, client, true)
+        servers.add(server)
+        server.onclose = () => { servers.delete(server) }
+        return server
+      }, { transport, onerror: (error) => { ctx.err.line(error.message) } })
+      ctx.io.stdin.once('close', resolve).once('end', resolve)
+      ctx.signal.addEventListener('abort', () => { void handle.close().finally(resolve) }, { once: true })
+    })
+    await Promise.race([ended, tellChanges(ctx, shared, client, servers)])
+  }
+} satisfies Verb
+
+/** The node's API until the signal aborts. */
+function bound ({ client }: VerbContext, outer: AbortSignal): ReturnType<Client['api']> {
+  const signalOf = (signal: AbortSignal | undefined): AbortSignal =>
+    signal === undefined ? outer : AbortSignal.any([outer, signal])
+  return {
+    json: (path, ask) => client.json(path, { ...ask, signal: signalOf(ask?.signal) }),
+    open: (path, ask) => client.open(path, { ...ask, signal: signalOf(ask?.signal) })
+  }
+}
+
+/** Tells the client when the node, perhaps another start of it, offers other tools. Never resolves. */
+async function tellChanges (
+  ctx: VerbContext, shared: Shared, client: Client, servers: ReadonlySet<Server>
+): Promise<never> {
+  let before: string | undefined
+  for (;;) {
+    const now = JSON.stringify(await listed(shared, client, ctx.signal).catch(() => []))
+    if (before !== undefined && now !== before) {
+      for (const server of servers) server.sendToolListChanged().catch(() => {})
+    }
+    before = now
+    await delay(systemClock, LOOK_AGAIN_MS)
+  }
+}

@@ -1,0 +1,35 @@
+import { text } from 'node:stream/consumers'
+import { isVerbError, lookedAt } from '../../kernel/cli/index.js'
+import type { Ask, Client } from '../../kernel/cli/index.js'
+import type { Caller, OwnApi, OwnQuestion } from '../../kernel/index.js'
+
+/** What the server needs of a node's API; that of the command line is one. */
+export type Api = Pick<Client, 'json' | 'open'>
+
+/** This node's own API, asked in the name of a caller until the signal aborts. Throws as Client does. */
+export function ownApi (api: OwnApi, caller: Caller, outer: AbortSignal): Api {
+  const question = (path: string, { method, body, accept, signal }: Ask): OwnQuestion => ({
+    path, caller,
+    signal: signal === undefined ? outer : AbortSignal.any([outer, signal]),
+    ...method === 'POST' || body !== undefined ? { method: 'POST' } : {},
+    ...body === undefined ? {} : { body: body as object },
+    ...accept === undefined ? {} : { accept }
+  })
+  return {
+    async json<T> (path: string, ask: Ask = {}) {
+      const { status, text } = await api.ask(question(path, ask))
+      return valueOf<T>(status, text)
+    },
+    async open (path, ask = {}) {
+      const { status, headers, bytes } = await api.open(question(path, ask))
+      if (status >= 200 && status < 300) return { status, headers, bytes }
+      return valueOf<never>(status, await text(bytes))
+    }
+  }
+}
+
+function valueOf<T> (status: number, said: string): T {
+  const value = lookedAt<T>(status, said)
+  if (isVerbError(value)) throw value
+  return value as T
+}

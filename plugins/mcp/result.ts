@@ -1,0 +1,89 @@
+import { isVerbError } from '../../kernel/cli/index.js'
+import type { CallToolResult } from '@modelcontextprotocol/server'
+import type { Frame } from '../../kernel/cli/index.js'
+import type { Kept } from './media.js'
+
+/** Media up to this size are part of the answer, larger ones a link; bytes. */
+const INLINE_BYTES = 1024 * 1024
+/** Most that one call may give: bytes of media, characters of text. */
+const MEDIA_BYTES = 32 * 1024 * 1024
+const TEXT_MOST = 4 * 1024 * 1024
+
+/** What came of a stream so far, for those who wait. */
+export interface Progress { readonly chunks: number, readonly seconds: number }
+
+type Content = CallToolResult['content'][number]
+
+/** An answer of one text. */
+export const said = (text: string, isError = false): CallToolResult =>
+  ({ content: [{ type: 'text', text }], ...isError ? { isError } : {} })
+
+/** What went wrong, for the model that asked: it may mend its next call. */
+export function refused (error: unknown): CallToolResult {
+  if (!isVerbError(error)) throw error
+  return said(error.message, true)
+}
+
+/**
+ * Reads a stream to its end: its media as one piece, and its text. `keep` takes media that are too large for
+ * an answer. Throws VerbError when the stream fails.
+ */
+export async function collected (
+  frames: AsyncIterable<Frame>, keep: (mimeType: string, bytes: Uint8Array) => Kept,
+  onProgress: (progress: Progress) => void
+): Promise<CallToolResult> {
+  const payloads: string[] = []
+  const media: Uint8Array[] = []
+  const size = { text: 0, media: 0 }
+  let about: Frame['header']['media'] = null
+  let seconds = 0
+  for await (const { header, media: bytes } of frames) {
+    if (header.kind !== 'chunk') continue
+    if (bytes === null) {
+      const text = JSON.stringify(header.payload)
+      size.text += text.length
+      payloads.push(text)
+    } else {
+      about ??= header.media
+      size.media += bytes.byteLength
+      seconds += header.media?.duration_seconds ?? 0
+      media.push(bytes)
+    }
+    if (size.text > TEXT_MOST || size.media > MEDIA_BYTES) {
+      return said('The answer is too large for MCP: over ' +
+        (size.media > MEDIA_BYTES ? `${MEDIA_BYTES} bytes of media` : `${TEXT_MOST} characters`) +
+        '. Ask for less, or use POST /v1/capabilities/stream.', true)
+    }
+    onProgress({ chunks: payloads.length + media.length, seconds })
+  }
+  if (about === null) return said(textOf(payloads))
+  const { media_type: mimeType, codec, sample_rate: rate, channels } = about
+  const bytes = Buffer.concat(media)
+  const facts = { media_type: mimeType, codec, sample_rate: rate, channels, bytes: bytes.byteLength,
+    seconds: Math.round(seconds * 1000) / 1000 }
+  return { content: [mediaContent(mimeType, bytes, keep), { type: 'text', text: JSON.stringify(facts) }] }
+}
+
+function mediaContent (
+  mimeType: string, bytes: Buffer, keep: (mimeType: string, bytes: Uint8Array) => Kept
+): Content {
+  const kind = /^(audio|image)\//.exec(mimeType)?.[1] as 'audio' | 'image' | undefined
+  if (kind !== undefined && bytes.byteLength <= INLINE_BYTES) {
+    return { type: kind, mimeType, data: bytes.toString('base64') }
+  }
+  const { uri } = keep(mimeType, bytes)
+  return { type: 'resource_link', uri, name: `${kind ?? 'media'} of ${bytes.byteLength} bytes`, mimeType,
+    size: bytes.byteLength }
+}
+
+interface Delta { content?: string | null, tool_calls?: unknown[] }
+
+/** The text that chat chunks of OpenAI's form spell; anything else as JSON, a line for each chunk. */
+function textOf (payloads: readonly string[]): string {
+  const chunks = payloads.map((text) => JSON.parse(text) as
+    { object?: unknown, choices?: { delta?: Delta }[] } | null)
+  const deltas = chunks.flatMap((chunk) => chunk?.choices?.flatMap(({ delta }) => delta ?? []) ?? [])
+  const chat = chunks.length > 0 && chunks.every((chunk) => chunk?.object === 'chat.completion.chunk') &&
+    deltas.every(({ tool_calls: calls = [] }) => calls.length === 0)
+  return chat ? deltas.map(({ content }) => content ?? '').join('') : payloads.join('\n')
+}
