@@ -19,6 +19,8 @@ export interface State {
   nodeCapabilities: Record<string, string[]>
   nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
   lastSeen?: Record<string, string>
+  /** By install id: the nodes that run no models until an operator lets them again. */
+  drainedNodes?: Record<string, { since: string }>
   topology?: {
     /** Those that are live. */
     nodes?: readonly string[]
@@ -54,6 +56,8 @@ export interface NodeRow {
   /** Seconds since the last sign of life of a node that is not live; null when live or never seen. */
   lostForSeconds: number | null
   memoryTotalBytes: number | null, memoryAvailableBytes: number | null
+  /** It runs no models until an operator lets it again. */
+  drained: boolean
   health: Health, capabilities: string[]
 }
 
@@ -97,6 +101,7 @@ function fromState (nodeId: string, state: State, members: MemberList | null): N
     lostForSeconds: live ? null : age,
     memoryTotalBytes: memory?.ramTotal.inBytes ?? null,
     memoryAvailableBytes: memory?.ramAvailable.inBytes ?? null,
+    drained: Object.hasOwn(state.drainedNodes ?? {}, identity.nodeInstallId ?? ''),
     health: state.nodeHealth[nodeId] ?? { level: 'ok', reasons: [] },
     capabilities: state.nodeCapabilities[nodeId] ?? []
   }
@@ -123,6 +128,7 @@ function neverSeen (member: MemberRow): NodeRow {
     lostForSeconds: null,
     memoryTotalBytes: null,
     memoryAvailableBytes: null,
+    drained: false,
     health: { level: 'ok', reasons: [] },
     capabilities: []
   }

@@ -99,6 +99,7 @@ t.test('nodes: who is master, live or lost, and for how long', async (t) => {
   const { nodes } = JSON.parse((await cli(['nodes', '--json', '--url', url])).out)
   t.match(nodes, [
     { name: 'attic', nodeId: 'n1', installId: 'attic-install', isLocal: true, isMaster: false, live: true,
+      drained: false,
       lostForSeconds: null, memoryTotalBytes: 16 * 2 ** 30, memoryAvailableBytes: 4 * 2 ** 30,
       version: '0.1.0', health: { level: 'ok' } },
     { name: 'barn', live: false, lostForSeconds: 72 },

@@ -17,6 +17,8 @@ export const errors = {
   spread_unsupported: refused('The engine does not spread a model over nodes in that way.',
     'Set min_nodes to 1, or instance_meta to details.engineSpreadsAs where that is not null.'),
   exclusions_removed_all: refused('The exclusions leave no node.', 'Exclude fewer nodes.'),
+  nodes_drained: refused('Every node that could run the model is drained.',
+    '`svc undrain NODE` lets one run models again; `svc nodes` shows which are drained.'),
   tensor_unsupported: refused('The model cannot be cut by tensors.',
     'Place it without: `svc place MODEL --sharding pipeline`.'),
   tensor_indivisible: refused('The model cannot be cut evenly for that many nodes.',

@@ -1,6 +1,7 @@
 import { definePlugin } from '../../kernel/index.js'
 import { bodyOf } from '../runners/service.js'
 import { FactsReader } from './facts.js'
+import { drain, undrain } from './handlers/drain.js'
 import { awaitReady, get, remove } from './handlers/instances.js'
 import { create, place } from './handlers/place.js'
 import { placement, previews } from './handlers/previews.js'
@@ -12,7 +13,7 @@ import { createOnDemand } from './place/on-demand.js'
 import { memoryFit } from './place/memory-fit.js'
 import { Planning } from './place/planning.js'
 import { absenceOf, checkReady } from './progress/follow.js'
-import { commandHandlers, waitingView } from './waitlist.js'
+import { commandHandlers, drainedView, waitingView } from './waitlist.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { instances } = ctx.deps
@@ -35,6 +36,8 @@ export default definePlugin(manifest, (ctx) => {
       previews: async (request) => await previews(planning, request),
       get: async (request) => await get(planning, request),
       remove: async (request) => await remove(planning, request),
+      drain: async (request) => await drain(planning, request),
+      undrain: async (request) => await undrain(planning, request),
       await: async (request) => { await awaitReady(planning, request) }
     },
     commands: commandHandlers({
@@ -46,6 +49,9 @@ export default definePlugin(manifest, (ctx) => {
       }
     }),
     services: { keeping: keepingService(planning, keeper.poke) },
-    state: { waitingInstances: () => waitingView(ctx.sections.waiting) }
+    state: {
+      waitingInstances: () => waitingView(ctx.sections.waiting),
+      drainedNodes: () => drainedView(ctx.sections.drainedNodes)
+    }
   }
 })

@@ -58,7 +58,11 @@ const events = {
   InstanceWaiting: durableEvent(
     'An instance that was lost, or is to be there, waits for a place; it gets one by itself.',
     { instanceId: text, modelId: text, reason: text, message: text }
-  )
+  ),
+  NodeDrained: durableEvent('An operator has a node run no models: what it runs moves to others.',
+    { nodeId: text, name: text, by: text }),
+  NodeUndrained: durableEvent('An operator lets a node run models again.',
+    { nodeId: text, name: text, by: text })
 } as const satisfies Record<string, EventDecl>
 
 /** Everything the plugin declares. */
@@ -76,7 +80,10 @@ export const manifest = {
   consumesOptional: { models: ModelsService },
   provides: { keeping: PlacementService },
   config, sections, commands, routes, errors, events, verbs, tools,
-  state: { waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.' }
+  state: {
+    waitingInstances: 'Instances that are to be placed as soon as that is possible, and why not yet.',
+    drainedNodes: 'Nodes by install id that run no models until an operator lets them again, since when.'
+  }
 } as const satisfies Manifest
 
 /** What the kernel gives to the plugin. */

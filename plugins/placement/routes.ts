@@ -173,6 +173,27 @@ const remove = {
   errors: ['instance_not_found', ...commanding]
 } as const satisfies RouteDecl
 
+const nodeParams = object(['node'], {
+  node: { type: 'string', minLength: 1, maxLength: 128, description: 'node id, install id or name' }
+})
+const drainedReply = object(['message', 'node_id', 'drained', 'changed', 'instances'], {
+  message: text, node_id: text, drained: { type: 'boolean' },
+  changed: { type: 'boolean', description: 'false where it was so already' },
+  instances: { type: 'array', items: text, description: 'what runs there now' }
+})
+
+const drain = {
+  method: 'PUT', url: '/nodes/:node/drain', authority: 'cluster:write',
+  summary: 'Places nothing on a node any more and moves what it runs to others; it stays a member.',
+  params: nodeParams, reply: drainedReply, errors: ['node_not_found', ...commanding]
+} as const satisfies RouteDecl
+
+const undrain = {
+  method: 'DELETE', url: '/nodes/:node/drain', authority: 'cluster:write',
+  summary: 'Lets a drained node run models again.',
+  params: nodeParams, reply: drainedReply, errors: ['node_not_found', ...commanding]
+} as const satisfies RouteDecl
+
 const awaitReady = {
   method: 'GET', url: '/instance/await', authority: 'read', stream: true,
   summary: 'Server-sent events: one when an instance of the model is ready, or when the time is up.',
@@ -182,5 +203,5 @@ const awaitReady = {
 
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
-  place, create, placement, previews, get, remove, await: awaitReady
+  place, create, placement, previews, get, remove, drain, undrain, await: awaitReady
 } as const satisfies Record<string, RouteDecl>

@@ -18,6 +18,9 @@ export type WaitingEntry = {
 /** A model that an operator stopped: it is not placed by itself. */
 export type StoppedEntry = { since: string }
 
+/** A node that an operator drains: nothing is placed there, and what it runs moves away. */
+export type DrainedEntry = { since: string, by: string }
+
 /** Longest message an entry keeps, characters. */
 export const MESSAGE_CHARS_MAX = 500
 
@@ -46,6 +49,14 @@ export const sections = {
     writer: 'master',
     summary: 'Models that an operator stopped, which are not placed by themselves any more.',
     value: { type: 'object', additionalProperties: false, required: ['since'], properties: { since: text } }
+  },
+  drainedNodes: {
+    writer: 'master',
+    summary: 'Nodes by install id that run no models until an operator lets them again.',
+    value: {
+      type: 'object', additionalProperties: false, required: ['since', 'by'],
+      properties: { since: text, by: text }
+    }
   }
 } as const satisfies Record<string, SectionDecl>
 
@@ -55,7 +66,7 @@ const command = <const P extends object>(summary: string, properties: P) => ({
   result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
 } as const satisfies CommandDecl)
 
-/** Changes of the two sections, carried out by the master. Each is idempotent. */
+/** Changes of the sections, carried out by the master. Each is idempotent. */
 export const commands = {
   wait: command('Has an instance wait for a place; one that waits already stays as it is.',
     { id: text, entry: sections.waiting.value }),
@@ -64,13 +75,16 @@ export const commands = {
   unwait: command('Has an instance wait no more; nothing happens when it does not.', { id: text }),
   stop: command('Keeps a model from being placed by itself, and ends its waiting for that.',
     { modelId: text, since: text }),
-  unstop: command('Lets a model be placed by itself again.', { modelId: text })
+  unstop: command('Lets a model be placed by itself again.', { modelId: text }),
+  drain: command('Has a node run no models.', { installId: text, since: text, by: text }),
+  undrain: command('Lets a node run models again.', { installId: text })
 }
 
 /** What the commands work on. */
 export interface CommandParts {
   waiting: Section<WaitingEntry>
   stopped: Section<StoppedEntry>
+  drainedNodes: Section<DrainedEntry>
   /** True when another instance names this one in `placement.replaces`. */
   replaced (id: string): boolean
   /** Called when an entry was added. */
@@ -81,12 +95,14 @@ export interface CommandParts {
 export interface Done { changed: boolean }
 
 /** What the master does with the commands. */
-export function commandHandlers ({ waiting, stopped, replaced, waits }: CommandParts): {
+export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, waits }: CommandParts): {
   wait (args: { id: string, entry: WaitingEntry }): Done
   note (args: { id: string, reason: string, message: string }): Done
   unwait (args: { id: string }): Done
   stop (args: { modelId: string, since: string }): Done
   unstop (args: { modelId: string }): Done
+  drain (args: { installId: string, since: string, by: string }): Done
+  undrain (args: { installId: string }): Done
 } {
   const remove = (section: Section<unknown>, key: string): Done => {
     const changed = section.get(key) !== undefined
@@ -116,7 +132,13 @@ export function commandHandlers ({ waiting, stopped, replaced, waits }: CommandP
       if (changed) stopped.put(modelId, { since })
       return { changed }
     },
-    unstop: ({ modelId }) => remove(stopped, modelId)
+    unstop: ({ modelId }) => remove(stopped, modelId),
+    drain ({ installId, ...entry }) {
+      const changed = drainedNodes.get(installId) === undefined
+      if (changed) drainedNodes.put(installId, entry)
+      return { changed }
+    },
+    undrain: ({ installId }) => remove(drainedNodes, installId)
   }
 }
 
@@ -130,4 +152,9 @@ export interface WaitingInstance extends WaitingEntry {
 export function waitingView (waiting: Section<WaitingEntry>): Record<string, WaitingInstance> {
   return Object.fromEntries([...waiting.entries()].map(({ key, value }) =>
     [key, { instanceId: key, origin: value.intent.origin, ...value }]))
+}
+
+/** The part of /state: the drained nodes by their install ids. */
+export function drainedView (drainedNodes: Section<DrainedEntry>): Record<string, DrainedEntry> {
+  return Object.fromEntries([...drainedNodes.entries()].map(({ key, value }) => [key, value]))
 }

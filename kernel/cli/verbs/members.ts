@@ -73,8 +73,8 @@ export const nodes: Verb = {
   }
 }
 
-function liveness ({ live, lostForSeconds }: NodeRow): string {
-  if (live) return 'live'
+function liveness ({ live, drained, lostForSeconds }: NodeRow): string {
+  if (live) return drained ? 'drained' : 'live'
   return lostForSeconds === null ? 'lost' : `lost ${showSpan(lostForSeconds)}`
 }
 

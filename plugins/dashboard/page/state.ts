@@ -84,6 +84,8 @@ export interface State {
   nodeCapabilities: Record<string, string[]>
   instanceFailures: Failure[]
   waitingInstances?: Record<string, Waiting>
+  /** By install id. */
+  drainedNodes?: Record<string, { since: string, by: string }>
   cluster: {
     term: number, quorum: 'ok' | 'lost', stale: boolean, partition: boolean
     knownNodes: number, liveNodes: number
@@ -148,6 +150,8 @@ export interface ClusterNode {
   live: boolean
   master: boolean
   local: boolean
+  /** Nothing is placed there, and what it runs moves away. */
+  drained: boolean
   health: Health
   memory: { used: number, total: number } | null
   disk: { used: number, total: number } | null
@@ -174,6 +178,7 @@ export function nodesOf (state: State): ClusterNode[] {
       id, identity, health, name: identity?.friendlyName ?? id.slice(0, 8),
       live: !health.reasons.some(({ code }) => code === 'unreachable') && state.topology.nodes.includes(id),
       master: id === state.masterNodeId, local: id === state.localNodeId,
+      drained: Object.hasOwn(state.drainedNodes ?? {}, identity?.nodeInstallId ?? ''),
       memory: part(memory && { total: memory.ramTotal, available: memory.ramAvailable }),
       disk: part(state.nodeDisk[id]), system: state.nodeSystem[id] ?? null,
       backends: state.nodeResources[id]?.backends ?? [],

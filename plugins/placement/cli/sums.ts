@@ -54,6 +54,7 @@ function commandOf (modelId: string, change: Suggestion): string | null {
     case 'min_nodes': return `svc place ${modelId} --min-nodes ${change.minNodes}`
     case 'sharding': return `svc place ${modelId} --sharding ${change.sharding.toLowerCase()}`
     case 'instance_meta': return `svc place ${modelId} --meta ${change.instanceMeta}`
+    case 'undrain': return change.nodeIds.map((id) => `svc undrain ${id}`).join(' && ')
     default: return null
   }
 }

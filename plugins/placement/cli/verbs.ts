@@ -41,6 +41,19 @@ export const verbs = {
     examples: ['svc stop svc/voice-en', 'svc stop 7d0f8a52 --now', 'svc stop -y acme/chat --wait=60'],
     load: () => import('./stop.js')
   },
+  drain: {
+    summary: 'run no models on a node: nothing is placed there, and what it runs moves to others',
+    args: '<node>',
+    options: [['--wait [seconds]', 'come back when it runs nothing; exit 4 when the time is up']],
+    examples: ['svc drain attic', 'svc drain attic --wait=600 && ssh attic sudo reboot'],
+    load: () => import('./drain.js')
+  },
+  undrain: {
+    summary: 'let a drained node run models again',
+    args: '<node>',
+    examples: ['svc undrain attic'],
+    load: () => import('./undrain.js')
+  },
   why: {
     summary: 'show what keeps a model from answering, or what became of a request (command or task id)',
     args: '<model-or-id>',

@@ -37,6 +37,7 @@ export async function remove (
   checkUnkept(planning, instanceId, instance === undefined ? waits?.intent : bodyOf(instance).placement)
   await keepAway(planning, facts, instanceId, instance, waits)
   await endWaiting(planning, instanceId)
+  await endMoving(planning, facts, instanceId)
   const answer = (message: string): object => ({ message, command_id: commandId, instance_id: instanceId })
   if (instance === undefined && waits !== undefined) {
     return answer(`Instance ${instanceId} waits for a place no more.`)
@@ -88,6 +89,18 @@ async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promis
     .find((one) => bodyOf(one).placement?.replaces === instanceId)
   if (successor !== undefined) await instances.remove(idOf(successor), { ended: false }).catch(errorOfGone)
   return true
+}
+
+/** What was to take over from it, because its node is drained, is not wanted either. */
+async function endMoving ({ ctx }: Planning, facts: Facts, instanceId: string): Promise<void> {
+  const { command, deps: { instances }, sections: { waiting } } = ctx
+  for (const { key, value } of [...waiting.entries()]) {
+    if (value.intent.moves === instanceId) await command('unwait', { id: key })
+  }
+  const before = there(facts, instanceId)
+  if (before === undefined || bodyOf(before).drainUntil !== undefined) return
+  const successor = Object.values(facts.instances).find((one) => bodyOf(one).placement?.moves === instanceId)
+  if (successor !== undefined) await instances.remove(idOf(successor), { ended: false }).catch(errorOfGone)
 }
 
 /** The error of an instance that is not there; throws every other. */

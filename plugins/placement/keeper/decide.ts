@@ -26,6 +26,8 @@ export interface Situation {
   cut: ReadonlyMap<string, string>
   /** Ids of nodes that announced their stop. */
   leaving: ReadonlySet<string>
+  /** Ids of nodes that an operator drains. */
+  drained: ReadonlySet<string>
   waiting: ReadonlyMap<string, WaitingEntry>
   /** Models that an operator stopped. */
   stopped: ReadonlySet<string>
@@ -45,11 +47,12 @@ export interface Judge {
 /**
  * A step of the keeper. They are carried out in order, and a master that dies between two of them loses
  * nothing. `lose` adds an entry and then removes the instance, `move` adds it and then drains the instance,
- * `wait` only adds it, `forget` removes an entry.
+ * `drain` only drains it, `wait` only adds an entry, `forget` removes one.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }
   | { do: 'remove', id: string }
+  | { do: 'drain', id: string }
   | { do: 'lose', id: string, entry: WaitingEntry }
   | { do: 'move', id: string, entry: WaitingEntry }
   | { do: 'wait', id: string, entry: WaitingEntry }
@@ -67,10 +70,12 @@ export function decide (situation: Situation, judge: Judge): Step[] {
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
   const beside = instances.filter((one) =>
     stays(one) && (left.has(idOf(one)) || replaced.has(idOf(one))))
-  const unwanted = instances.filter((one) => roles.remove.includes(idOf(one)) && !beside.includes(one))
+  const unwanted = instances.filter((one) => !beside.includes(one) &&
+    (roles.remove.includes(idOf(one)) || movesInVain(situation, intentOf(one))))
   const losses = instances.filter((one) => !beside.includes(one) && !unwanted.includes(one))
     .flatMap((instance) => lossOf(situation, judge, instance))
   const wanted = [
+    ...movesOff(situation, judge, losses),
     ...missing(situation, judge, left, losses),
     ...roles.enter.map(({ modelId, systemRole }) => newEntry(situation, judge, modelId, systemRole))
   ]
@@ -86,7 +91,8 @@ export function decide (situation: Situation, judge: Judge): Step[] {
 }
 
 /** Entries that are done, with why. While the lost instance is there and not draining, its entry stays. */
-function forgettable ({ instances, waiting, stopped }: Situation): [string, string][] {
+function forgettable (situation: Situation): [string, string][] {
+  const { instances, waiting, stopped } = situation
   const there = new Set(instances.filter(stays).map(idOf))
   const replaced = new Set([
     ...instances.map((one) => bodyOf(one).placement?.replaces),
@@ -99,6 +105,8 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
   return oldestFirst.flatMap(([id, { modelId, intent }]): [string, string][] => {
     if (there.has(id)) return []
     if (replaced.has(id)) return [[id, 'it is placed']]
+    if (movesInVain(situation, intent)) return [[id, 'its node is not drained any more']]
+    if (there.has(intent.moves ?? '')) return []
     if (intent.origin !== 'autoplace' || intent.systemRole !== undefined) return []
     if (stopped.has(modelId)) return [[id, 'an operator stopped the model']]
     if (running.has(modelId)) return [[id, 'an instance of the model is there']]
@@ -110,9 +118,41 @@ function forgettable ({ instances, waiting, stopped }: Situation): [string, stri
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
+/** Whether an instance, or an entry, is to take over from one that need not move any more. */
+function movesInVain ({ instances, drained }: Situation, { moves }: PlacementIntent): boolean {
+  const from = moves === undefined ? undefined : instances.find((one) => idOf(one) === moves)
+  return from !== undefined && stays(from) && !nodesOf(from).some((nodeId) => drained.has(nodeId))
+}
+
+/** What is to take over from an instance on a drained node: an entry, or an instance; neither at first. */
+function successorOf ({ instances, waiting }: Situation, id: string): Instance | 'waits' | undefined {
+  const waits = [...waiting.values()].some(({ intent }) => intent.moves === id)
+  return instances.find((one) => stays(one) && intentOf(one).moves === id) ?? (waits ? 'waits' : undefined)
+}
+
+/** An entry for each instance on a drained node that nothing takes over from yet. It goes on until then. */
+function movesOff (situation: Situation, judge: Judge, losses: readonly Step[]): Step[] {
+  const { now, instances, nodes, leaving, drained, waiting } = situation
+  return instances.filter(stays).flatMap((one): Step[] => {
+    const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
+    const on = nodesOf(one).filter((nodeId) => drained.has(nodeId))
+    // Those of a role are one by one, so that their successor comes after them; see `lossOf`.
+    if (on.length === 0 || intent.systemRole !== undefined) return []
+    if (losses.some((step) => step.id === id) || nodesOf(one).some((at) => leaving.has(at))) return []
+    if (successorOf(situation, id) !== undefined || waiting.has(id)) return []
+    const names = on.map((nodeId) => nodes.find((node) => node.nodeId === nodeId)?.name ?? nodeId)
+    const entry = {
+      modelId, intent: { ...intent, failedOn: [], moves: id }, replaces: null,
+      since: new Date(now).toISOString(), reason: 'node_drained',
+      message: `It is to take over from ${id}: ${names.join(', ')} is drained.`
+    }
+    return [{ do: 'wait', id: judge.newId(), entry }]
+  })
+}
+
 /** The step for an instance whose node is lost or stops, whose link is cut, or that failed; else none. */
 function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[] {
-  const { now, nodes, gone, cut, leaving, failures } = situation
+  const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
   const modelId = modelOf(instance)
   const intent = intentOf(instance)
@@ -127,6 +167,11 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
   const lost = nodesOf(instance).filter((nodeId) => gone.has(nodeId))
   // One that was draining can no longer be ended by its node.
   if (!stays(instance)) return lost.length > 0 ? [{ do: 'remove', id }] : []
+  const successor = successorOf(situation, id)
+  if (successor !== undefined) {
+    if (lost.length > 0) return [{ do: 'remove', id }]
+    return successor !== 'waits' && serves(situation, successor) ? [{ do: 'drain', id }] : []
+  }
   if (lost.length > 0) {
     const names = lost.map((lostId) => nodes.find(({ nodeId }) => nodeId === lostId)?.name ?? lostId)
     return step('lose', 'node_lost', `Its node ${names.join(', ')} is gone.`)
@@ -134,6 +179,9 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
   if (nodesOf(instance).some((nodeId) => leaving.has(nodeId))) {
     // It drains while another node takes over, where there is one.
     return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
+  }
+  if (intent.systemRole !== undefined && nodesOf(instance).some((nodeId) => drained.has(nodeId))) {
+    return judge.fits(modelId, intent) ? step('move', 'node_drained', 'Its node is drained.') : []
   }
   if (serves(situation, instance)) return []
   const severed = cut.get(id)

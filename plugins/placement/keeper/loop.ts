@@ -74,6 +74,7 @@ export class Keeper {
     ctx.effect('new session', session.onChange(() => { this.#sessionChanged() }))
     ctx.effect('nodes that come and go', cluster.onPeers(poke))
     ctx.sections.waiting.observe(poke)
+    ctx.sections.drainedNodes.observe(poke)
     for (const kind of TRIGGERS) ctx.on(kind, poke)
     // Not urgent: the next tick looks.
     ctx.effect('changes of what is placed', state.onChange(() => { this.#atRest = false }))
@@ -181,6 +182,7 @@ export class Keeper {
     const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
     const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
+    const drained = this.#planning.drained()
     this.#placing.notice(facts, waiting)
     return decide({
       now: clock.now(),
@@ -191,6 +193,7 @@ export class Keeper {
       gone: losses.gone,
       cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
+      drained: new Set(nodes.filter(({ installId }) => drained.has(installId)).map(({ nodeId }) => nodeId)),
       autoplace: this.#autoplace(),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
       waiting,
@@ -246,6 +249,10 @@ export class Keeper {
         if (!drained && still()) await command('unwait', { id })
         return
       }
+      case 'drain':
+        log.info({ instanceId: id }, 'an instance ends: another one has taken over from its drained node')
+        await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
+        return
       case 'remove':
         await remove()
         return

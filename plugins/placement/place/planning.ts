@@ -85,12 +85,17 @@ export class Planning {
   /** True for a model that an operator stopped. */
   isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
 
+  /** Install ids of the nodes that operators drain. */
+  drained (): Set<string> {
+    return new Set([...this.ctx.sections.drainedNodes.entries()].map(({ key }) => key))
+  }
+
   /** The cluster as the planner sees it. */
   view (facts: Facts, modelId: string): ClusterView {
     const { bundle, models, instances } = this.ctx.deps
     return viewOf({
       engines: bundle.engines(), staged: models?.stagedBytes(modelId) ?? new Map(),
-      releasing: instances.releasing()
+      releasing: instances.releasing(), drained: this.drained()
     }, facts, modelId)
   }
 

@@ -27,6 +27,8 @@ export interface ViewParts {
   staged: ReadonlyMap<string, number>
   /** Instances that are removed and still give their memory back, with the nodes on which they do. */
   releasing: readonly Releasing[]
+  /** Install ids of the nodes that are drained. */
+  drained: ReadonlySet<string>
 }
 
 /** The cluster as the planner sees it; a node that is not live, or is leaving, is no part of it. Pure. */
@@ -34,7 +36,10 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
   const engines = Object.fromEntries(parts.engines.map(({ name, decl }) => [name, traitsOf(decl)]))
   const reports = facts.nodes.filter(({ view }) => view.live && view.leaving !== true)
   const nodes = reports.map((report) =>
-    factsOf(report, engines, new Map([[modelId, parts.staged.get(report.view.nodeId) ?? 0]])))
+    ({
+      ...factsOf(report, engines, new Map([[modelId, parts.staged.get(report.view.nodeId) ?? 0]])),
+      drained: parts.drained.has(report.view.installId)
+    }))
   const there = new Map(nodes.map((node) => [node.nodeId, node]))
   const claimsOf = (instance: Instance, counts: (rank: Rank) => boolean): MemoryClaim[] =>
     ranksOf(instance).filter(counts).flatMap((rank) => claimOf(instance, rank, engines, there))

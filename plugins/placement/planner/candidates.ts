@@ -72,6 +72,8 @@ export interface Survey {
   candidates: CandidateNode[]
   /** Would be candidates, but are excluded. */
   excluded: NodeFacts[]
+  /** Would be candidates, but an operator drains them. */
+  drained: NodeFacts[]
   /** Run models, but have no backend for this one. */
   withoutBackend: NodeFacts[]
   /** Do not run models. */
@@ -90,13 +92,14 @@ export function jobNeed (job: Job, part: Part, devices = 1): Need {
 export function survey (job: Job, view: ClusterView): Survey {
   const { card: { modelId }, excluded: ids } = job.request
   const excluded = new Set(ids)
-  const out: Survey = { candidates: [], excluded: [], withoutBackend: [], management: [] }
+  const out: Survey = { candidates: [], excluded: [], drained: [], withoutBackend: [], management: [] }
   for (const node of [...view.nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))) {
     const pending = node.memory === null || node.backends === null || node.participation === null
     const options = optionsOf(job, node, pending, view)
     const stagedBytes = node.stagedBytes.get(modelId) ?? 0
     if (node.participation === 'management') out.management.push(node)
     else if (options.length === 0) out.withoutBackend.push(node)
+    else if (node.drained === true) out.drained.push(node)
     else if (excluded.has(node.nodeId) || excluded.has(node.installId)) out.excluded.push(node)
     else out.candidates.push({ node, pending, stagedBytes, options })
   }

@@ -82,6 +82,12 @@ export function allExcluded (request: PlanRequest, excluded: readonly NodeFacts[
     { excludedNodes: excluded.map(idOf) })
 }
 
+export function allDrained (request: PlanRequest, drained: readonly NodeFacts[]): Unplanned {
+  return unplanned('nodes_drained', request,
+    `Every node that can run ${request.card.modelId} is drained: ${named(drained)}.`,
+    { drainedNodes: drained.map(idOf) })
+}
+
 export function infoPending (request: PlanRequest, pending: readonly CandidateNode[]): Unplanned {
   const nodes = pending.map(({ node }) => node)
   const missing = (node: NodeFacts): string[] =>

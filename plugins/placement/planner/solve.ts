@@ -5,7 +5,7 @@ import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
 import {
-  allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread, shortOf,
+  allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread, shortOf,
   tensorUnsupported, tooFewLayers
 } from './refusals.js'
 import type { Unplanned } from './refusals.js'
@@ -96,6 +96,7 @@ function problemAmong (
 ): Planned | Unplanned {
   const { request, traits } = job
   if (candidates.length === 0) {
+    if (found.drained.length > 0) return allDrained(request, found.drained)
     return found.excluded.length > 0
       ? allExcluded(request, found.excluded)
       : noBackend(request, traits, found)

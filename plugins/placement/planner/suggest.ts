@@ -21,6 +21,8 @@ export function withChange (
     case 'instance_meta': return { request: { ...request, instanceMeta: change.instanceMeta }, view }
     case 'min_nodes': return { request: { ...request, minNodes: change.minNodes }, view }
     case 'include': return { request: including(request, view, change.nodeIds), view }
+    case 'undrain': return { request, view: { ...view, nodes: view.nodes.map((node) =>
+      change.nodeIds.includes(node.nodeId) ? { ...node, drained: false } : node) } }
     case 'free': return { request, view: { ...view, releasing: [...view.releasing, change] } }
     case 'stop': {
       const stopped = view.instances.find(({ instanceId }) => instanceId === change.instanceId)
@@ -44,7 +46,8 @@ export function suggest (
   const kinds: [Suggestion[], number][] = [
     [otherShape(request, view), 1],
     [fewerNodes(request, view), 1],
-    [fewerExclusions(request, view), 1]
+    [fewerExclusions(request, view), 1],
+    [fewerDrained(view), 1]
   ]
   if (shortage !== undefined) kinds.push([stops(view), TOLD_MAX], [frees(shortage), TOLD_MAX])
   return kinds.flatMap(([changes, most]) => {
@@ -78,16 +81,26 @@ function fewerNodes (request: PlanRequest, view: ClusterView): Suggestion[] {
 }
 
 /** One excluded node each, then all of them. */
-function fewerExclusions ({ excluded }: PlanRequest, view: ClusterView): Suggestion[] {
+function fewerExclusions ({ excluded }: PlanRequest, { nodes }: ClusterView): Suggestion[] {
   const ids = new Set(excluded)
-  const out = view.nodes.filter(({ nodeId, installId }) => ids.has(nodeId) || ids.has(installId))
-    .sort((a, b) => compareText(a.nodeId, b.nodeId))
+  return withNodes('include', 'no longer exclude',
+    nodes.filter(({ nodeId, installId }) => ids.has(nodeId) || ids.has(installId)))
+}
+
+/** One drained node each, then all of them. */
+function fewerDrained ({ nodes }: ClusterView): Suggestion[] {
+  return withNodes('undrain', 'undrain', nodes.filter(({ drained }) => drained === true))
+}
+
+function withNodes (
+  kind: 'include' | 'undrain', words: string, nodes: readonly NodeFacts[]
+): Suggestion[] {
+  const out = [...nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))
   const groups = out.slice(0, TRIED_MAX).map((node) => [node])
   if (out.length > 1) groups.push(out)
-  return groups.map((nodes) => ({
-    kind: 'include',
-    nodeIds: nodes.map(({ nodeId }) => nodeId),
-    text: `no longer exclude ${nodes.map(({ name }) => name).join(', ')}`
+  return groups.map((group) => ({
+    kind, nodeIds: group.map(({ nodeId }) => nodeId),
+    text: `${words} ${group.map(({ name }) => name).join(', ')}`
   }))
 }
 

@@ -38,6 +38,8 @@ export interface NodeFacts {
   participation: 'full' | 'management' | null
   /** False where its operator does not let it share a model with others as LlamaRpc. */
   lends: boolean
+  /** An operator drains it: nothing is placed there. */
+  drained?: boolean
 }
 
 /** What an engine can do. */
@@ -121,8 +123,9 @@ export interface Plan {
  * if the nodes that have not told yet turn out to have enough.
  */
 export const REFUSALS = [
-  'tensor_unsupported', 'too_few_layers', 'no_backend', 'engine_missing', 'exclusions_removed_all',
-  'spread_unsupported', 'tensor_indivisible', 'no_connected_cycle', 'insufficient_memory', 'info_pending'
+  'tensor_unsupported', 'too_few_layers', 'no_backend', 'engine_missing', 'nodes_drained',
+  'exclusions_removed_all', 'spread_unsupported', 'tensor_indivisible', 'no_connected_cycle',
+  'insufficient_memory', 'info_pending'
 ] as const
 export type RefusalReason = typeof REFUSALS[number]
 
@@ -134,6 +137,7 @@ export type Change =
   | { kind: 'free', nodeId: string, backend: string, bytes: number }
   | { kind: 'stop', instanceId: string }
   | { kind: 'include', nodeIds: string[] }
+  | { kind: 'undrain', nodeIds: string[] }
 /** A change and how to say it after "it would be possible to". */
 export type Suggestion = Change & { text: string }
 

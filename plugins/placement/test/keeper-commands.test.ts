@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Section } from '../../../kernel/index.js'
 import { commandHandlers, commands } from '../waitlist.js'
 import { onceFor } from '../keeper/once.js'
-import type { StoppedEntry, WaitingEntry } from '../waitlist.js'
+import type { DrainedEntry, StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 
 /** A section as the master has it inside a command. */
@@ -21,12 +21,18 @@ function section<T> (): Section<T> & { keys (): string[] } {
 t.test('each command may be repeated', (t) => {
   const waiting = section<WaitingEntry>()
   const stopped = section<StoppedEntry>()
+  const drainedNodes = section<DrainedEntry>()
   const said: string[] = []
-  const { wait, note, unwait, stop, unstop } = commandHandlers({
-    waiting, stopped, replaced: (id) => id === 'placed',
+  const { wait, note, unwait, stop, unstop, drain, undrain } = commandHandlers({
+    waiting, stopped, drainedNodes, replaced: (id) => id === 'placed',
     waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
   })
   const check = (done: { changed: boolean }, changed: boolean): void => { t.strictSame(done, { changed }) }
+  check(drain({ installId: 'i', since: '2026-01-01T00:00:00.000Z', by: 'ann' }), true)
+  check(drain({ installId: 'i', since: '2026-01-02T00:00:00.000Z', by: 'bob' }), false)
+  t.strictSame(drainedNodes.get('i'), { since: '2026-01-01T00:00:00.000Z', by: 'ann' })
+  check(undrain({ installId: 'i' }), true)
+  check(undrain({ installId: 'i' }), false)
   const auto = entry({ intent: intent({ origin: 'autoplace' }) })
   check(wait({ id: 'a', entry: entry() }), true)
   check(wait({ id: 'a', entry: auto }), false)
@@ -48,7 +54,8 @@ t.test('each command may be repeated', (t) => {
   check(unwait({ id: 'a' }), true)
   check(unwait({ id: 'a' }), false)
   t.strictSame(said, ['a node_lost', 'b node_lost', 'c node_lost'])
-  t.strictSame(Object.keys(commands).sort(), ['note', 'stop', 'unstop', 'unwait', 'wait'], 'each is declared')
+  t.strictSame(Object.keys(commands).sort(),
+    ['drain', 'note', 'stop', 'undrain', 'unstop', 'unwait', 'wait'], 'each is declared')
   t.end()
 })
 

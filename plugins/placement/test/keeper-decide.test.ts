@@ -13,6 +13,9 @@ const auto = intent({ origin: 'autoplace' })
 const gone = new Set(['id-n1'])
 const failedOn = (...nodes: string[]) => instance('a', ['id-n1'], { placement: intent({ failedOn: nodes }) })
 const drained = instance('a', ['id-n1'], { drainUntil: '2026-01-01T00:00:10.000Z' })
+const drain = new Set(['id-n1'])
+const moving = intent({ moves: 'a' })
+const next = instance('b', ['id-n2'], { placement: moving })
 const waits = (...entries: [string, Parameters<typeof entry>[0]?][]) =>
   new Map(entries.map(([id, over]) => [id, entry(over)]))
 
@@ -43,6 +46,32 @@ const table: [string, Partial<Situation>, string[], (() => boolean)?][] = [
   ['a node that was going to stop and is gone', { instances: [A], leaving: gone, gone },
     ['lose a', 'place a']],
   ['what is being stopped is not placed again', { instances: [drained], gone }, ['remove a']],
+  ['a node that is drained: another one first', { instances: [A], runners: ready(A), drained: drain },
+    ['wait new-0', 'place new-0']],
+  ['what is to take over has no place yet', { instances: [A], drained: drain,
+    waiting: waits(['w', { intent: moving }]) }, ['place w']],
+  ['it starts', { instances: [A, next], runners: ready(A), drained: drain }, []],
+  ['it serves', { instances: [A, next], runners: ready(next), drained: drain }, ['drain a']],
+  ['it serves, and the one before ends', { instances: [drained, next], runners: ready(next), drained: drain },
+    []],
+  ['it failed, and goes elsewhere', {
+    instances: [A, next], drained: drain, failures: [failure({ instanceId: 'b', affectedNodeIds: ['id-n2'] })]
+  }, ['lose b', 'place b']],
+  ['the drained node is lost meanwhile', { instances: [A, next], gone, drained: drain }, ['remove a']],
+  ['the drained node is lost before there was a place', { instances: [A], gone, drained: drain,
+    waiting: waits(['w', { intent: moving }]) }, ['remove a', 'place w']],
+  ['it is drained no more', { instances: [A, next], runners: ready(A) }, ['remove b']],
+  ['it is drained no more, before there was a place', { instances: [A],
+    waiting: waits(['w', { intent: moving }]) }, ['forget w']],
+  ['a model that is placed by itself moves too', {
+    instances: [instance('a', ['id-n1'], { placement: auto })], drained: drain, autoplace: ['acme/chat'],
+    waiting: waits(['w', { intent: { ...auto, moves: 'a' } }])
+  }, ['place w']],
+  ['another node is drained', { instances: [A], drained: new Set(['id-n2']) }, []],
+  ['what is kept for a role is one: it ends first', {
+    instances: [instance('a', ['id-n1'], { placement: intent({ systemRole: 'x' }) })], drained: drain,
+    roles: new Map([['x', { models: ['acme/chat'], waits: false }]])
+  }, ['move a', 'place a']],
   ['a failure, with a place elsewhere', { instances: [A], failures: [failure()] }, ['lose a', 'place a']],
   ['a failure, with none', { instances: [A], failures: [failure()] }, [], () => false],
   ['a failure of long ago: it serves', { instances: [A], runners: ready(A), failures: [failure()] }, []],

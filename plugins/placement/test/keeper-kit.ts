@@ -4,7 +4,8 @@ import { instanceOf } from '../place/instance.js'
 import type { Judge, Situation, Step } from '../keeper/decide.js'
 import { AUTOPLACE } from '../place/instance.js'
 import type { WaitingEntry } from '../waitlist.js'
-import { card, GIB } from './kit.js'
+import { card, GIB, runnersAre, startPlacement } from './kit.js'
+import type { Options, PlacementRig } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
 
@@ -42,7 +43,7 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
     now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), cut: new Map(), leaving: new Set(),
-    waiting: new Map(), stopped: new Set(), autoplace: [], roles: new Map(),
+    drained: new Set(), waiting: new Map(), stopped: new Set(), autoplace: [], roles: new Map(),
     nodes: ['n1', 'n2', 'n3'].map((name) => ({ nodeId: `id-${name}`, installId: `install-${name}`, name })),
     ...over
   }
@@ -61,3 +62,44 @@ export const short = (steps: readonly Step[]): string[] => steps.map((step) => `
 export const ready = (instance: Instance): Situation['runners'] =>
   Object.fromEntries(Object.keys(bodyOf(instance).shardAssignments.runnerToShard)
     .map((id) => [id, { RunnerReady: {} }]))
+
+export type Waiting = Record<string, { instanceId: string, modelId: string, reason: string, message: string,
+  origin: string, since: string }>
+
+const small = card('acme/chat', { totalBytes: GIB, files: [] })
+
+/** The plugin on a master of two nodes with 64 GiB each. */
+export async function startKeeper (
+  t: Parameters<typeof startPlacement>[0], options: Options = {}
+): Promise<PlacementRig> {
+  const rig = await startPlacement(t, {
+    nodes: { n1: 64, n2: 64 }, cards: [small], isMaster: true, config: { autoplace: [] }, ...options
+  })
+  await rig.clock.advance(1100)
+  return rig
+}
+
+/** Lets time pass until it holds; the commands need the cluster's own clock. */
+export async function passes (
+  rig: PlacementRig, what: string, holds: () => boolean, ms = 20_000
+): Promise<number> {
+  const began = rig.clock.mono()
+  while (!holds()) {
+    if (rig.clock.mono() - began > ms) throw new Error(`not within ${ms} ms: ${what}`)
+    await rig.clock.advance(50)
+  }
+  return rig.clock.mono() - began
+}
+
+export const waiting = async (rig: PlacementRig): Promise<Waiting> =>
+  ((await rig.inject({ url: '/state' })).json() as { waitingInstances: Waiting }).waitingInstances
+
+export const put = (rig: PlacementRig, id: string, nodes: string[], over: object = {}): void => {
+  rig.state.instances[id] = instance(id, nodes, over)
+  runnersAre(rig.state, id, { RunnerReady: {} })
+}
+
+export const ids = (rig: PlacementRig): string[] => Object.keys(rig.state.instances)
+export const placedOn = (rig: PlacementRig, i = -1): string[] =>
+  rig.placed.slice(i).slice(0, 1)
+    .flatMap(({ instance }) => Object.keys(bodyOf(instance).shardAssignments.nodeToRunner))

@@ -4,49 +4,14 @@ import { SLOWEST_BYTES_PER_SECOND, STALL_SECONDS, Stalls, WARMUP_SECONDS } from 
 import { onceFor } from '../keeper/once.js'
 import { MISSING_MS, SUSPECT_MS } from '../keeper/lost-nodes.js'
 import { refuse } from '../errors.js'
-import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
-import type { Options, PlacementRig } from './kit.js'
-import { instance, intent } from './keeper-kit.js'
+import { card, GIB, nodeView, runnersAre } from './kit.js'
+import type { Waiting } from './keeper-kit.js'
+import type { PlacementRig } from './kit.js'
+import { ids, instance, intent, passes, placedOn, put, startKeeper, waiting } from './keeper-kit.js'
 import { bodyOf } from '../../runners/service.js'
 
-type Waiting = Record<string, { instanceId: string, modelId: string, reason: string, message: string,
-  origin: string, since: string }>
-
-const small = card('acme/chat', { totalBytes: GIB, files: [] })
-
-async function start (t: Parameters<typeof startPlacement>[0], options: Options = {}): Promise<PlacementRig> {
-  const rig = await startPlacement(t, {
-    nodes: { n1: 64, n2: 64 }, cards: [small], isMaster: true, config: { autoplace: [] }, ...options
-  })
-  await rig.clock.advance(1100)
-  return rig
-}
-
-/** Lets time pass until it holds; the commands need the cluster's own clock. */
-async function passes (rig: PlacementRig, what: string, holds: () => boolean, ms = 20_000): Promise<number> {
-  const began = rig.clock.mono()
-  while (!holds()) {
-    if (rig.clock.mono() - began > ms) throw new Error(`not within ${ms} ms: ${what}`)
-    await rig.clock.advance(50)
-  }
-  return rig.clock.mono() - began
-}
-
-const waiting = async (rig: PlacementRig): Promise<Waiting> =>
-  ((await rig.inject({ url: '/state' })).json() as { waitingInstances: Waiting }).waitingInstances
-
-const put = (rig: PlacementRig, id: string, nodes: string[], over: object = {}): void => {
-  rig.state.instances[id] = instance(id, nodes, over)
-  runnersAre(rig.state, id, { RunnerReady: {} })
-}
-
-const ids = (rig: PlacementRig): string[] => Object.keys(rig.state.instances)
-const placedOn = (rig: PlacementRig, i = -1): string[] =>
-  rig.placed.slice(i).slice(0, 1)
-    .flatMap(({ instance }) => Object.keys(bodyOf(instance).shardAssignments.nodeToRunner))
-
 t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-n2'], { placement: intent({ ttlSeconds: 60, minNodes: 1 }) })
   await rig.clock.advance(5000)
   t.strictSame(ids(rig), ['a'])
@@ -68,7 +33,7 @@ t.test('a node that is lost: its instance is placed elsewhere', async (t) => {
 })
 
 t.test('a node that is away for less than that keeps what it has', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-n2'])
   for (let i = 0; i < 3; i++) {
     rig.views[1] = nodeView('n2', { live: false })
@@ -80,7 +45,7 @@ t.test('a node that is away for less than that keeps what it has', async (t) => 
 })
 
 t.test('a node that only the master has lost keeps its instance for the time of a suspicion', async (t) => {
-  const rig = await start(t, { nodes: { n1: 64, n2: 64, n3: 64 } })
+  const rig = await startKeeper(t, { nodes: { n1: 64, n2: 64, n3: 64 } })
   put(rig, 'a', ['id-n2'])
   await rig.clock.advance(2000)
   rig.reached.add('id-n2')
@@ -99,21 +64,21 @@ t.test('a node that only the master has lost keeps its instance for the time of 
 })
 
 t.test('a node that started anew: at once', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   await passes(rig, 'a new place', () => rig.placed.length === 1, 1200)
   t.strictSame(rig.removed, ['a'])
 })
 
 t.test('who is not master does nothing', async (t) => {
-  const rig = await start(t, { isMaster: false, config: { autoplace: ['acme/chat'] } })
+  const rig = await startKeeper(t, { isMaster: false, config: { autoplace: ['acme/chat'] } })
   put(rig, 'a', ['id-of-before'])
   await rig.clock.advance(20_000)
   t.strictSame([ids(rig), rig.removed, rig.placed], [['a'], [], []])
 })
 
 t.test('nobody has a place: it waits, says why once, and looks again', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
   rig.state.nodeMemory['id-n2']!.ramAvailable.inBytes = GIB
   put(rig, 'a', ['id-of-before'])
@@ -134,7 +99,7 @@ t.test('nobody has a place: it waits, says why once, and looks again', async (t)
 })
 
 t.test('what the master refuses is planned again, less and less often', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   rig.answers.push(...Array.from({ length: 5 }, () => refuse('insufficient_memory', 'No.')))
   put(rig, 'a', ['id-of-before'])
   const times: number[] = []
@@ -148,7 +113,7 @@ t.test('what the master refuses is planned again, less and less often', async (t
 })
 
 t.test('a master without a quorum tries again quietly', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   rig.answers.push(kernelError('no_quorum'), kernelError('session_changed'))
   put(rig, 'a', ['id-of-before'])
   await passes(rig, 'the third try', () => rig.placed.length === 3)
@@ -158,7 +123,7 @@ t.test('a master without a quorum tries again quietly', async (t) => {
 })
 
 t.test('beside an instance of the same model only another node counts', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   put(rig, 'b', ['id-n1'])
   put(rig, 'c', ['id-n2'])
@@ -171,7 +136,7 @@ t.test('beside an instance of the same model only another node counts', async (t
 })
 
 t.test('a failure moves an instance, and where it failed is the last choice', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-n1'])
   runnersAre(rig.state, 'a', { RunnerFailed: { errorMessage: 'x' } })
   rig.state.instanceFailures.push({
@@ -187,7 +152,7 @@ t.test('a failure moves an instance, and where it failed is the last choice', as
 })
 
 t.test('a failure with no other place stays as it is', async (t) => {
-  const rig = await start(t, { nodes: { n1: 64 } })
+  const rig = await startKeeper(t, { nodes: { n1: 64 } })
   put(rig, 'a', ['id-n1'])
   runnersAre(rig.state, 'a', { RunnerFailed: { errorMessage: 'x' } })
   rig.state.instanceFailures.push({
@@ -198,7 +163,7 @@ t.test('a failure with no other place stays as it is', async (t) => {
 })
 
 t.test('nothing moves for too long: that is a failure', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-n1'])
   runnersAre(rig.state, 'a', { RunnerLoading: { layersLoaded: 1, totalLayers: 9 } })
   await rig.clock.advance(100_000)
@@ -211,7 +176,7 @@ t.test('nothing moves for too long: that is a failure', async (t) => {
 })
 
 t.test('one that got on after all has not failed when its runner starts again', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-n1'])
   runnersAre(rig.state, 'a', { RunnerIdle: {} })
   rig.views[1] = nodeView('n2', { live: false })
@@ -236,7 +201,7 @@ const beforeRemoving = (rig: PlacementRig, act: (id: string) => void): void => {
 }
 
 t.test('a session that ends in the middle of a loss leaves the entry to the next master', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   beforeRemoving(rig, (id) => {
     // The next master was faster.
@@ -251,7 +216,7 @@ t.test('a session that ends in the middle of a loss leaves the entry to the next
 })
 
 t.test('what cannot be done for one instance is done for the others', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   put(rig, 'b', ['id-of-before'])
   beforeRemoving(rig, (id) => { if (id === 'a') throw new Error('a defect') })
@@ -260,7 +225,7 @@ t.test('what cannot be done for one instance is done for the others', async (t) 
 })
 
 t.test('a card that cannot be read keeps nothing else from its place', async (t) => {
-  const rig = await start(t, { brokenCard: true, config: {} })
+  const rig = await startKeeper(t, { brokenCard: true, config: {} })
   put(rig, 'a', ['id-of-before'])
   await passes(rig, 'a place', () => rig.placed.length === 1)
   await rig.clock.advance(10_000)
@@ -309,13 +274,13 @@ t.test('a large model is given the time that it takes', (t) => {
 
 t.test('what is placed by itself is spread where no node holds it alone', async (t) => {
   const cards = [card('acme/star', { engine: 'star', totalBytes: 20 * GIB })]
-  const rig = await start(t, { nodes: { n1: 40, n2: 40 }, cards, config: { autoplace: ['acme/star'] } })
+  const rig = await startKeeper(t, { nodes: { n1: 40, n2: 40 }, cards, config: { autoplace: ['acme/star'] } })
   await passes(rig, 'the placement', () => rig.placed.length === 1)
   t.ok('LlamaRpcInstance' in rig.placed[0]!.instance)
 })
 
 t.test('what is placed by itself', async (t) => {
-  const rig = await start(t, { config: { autoplace: ['acme/chat', 'acme/unknown'] } })
+  const rig = await startKeeper(t, { config: { autoplace: ['acme/chat', 'acme/unknown'] } })
   await passes(rig, 'the placement', () => rig.placed.length === 1)
   t.match(bodyOf(rig.placed[0]!.instance).placement, { origin: 'autoplace' })
   await rig.clock.advance(10_000)
@@ -343,21 +308,21 @@ t.test('what is placed by itself', async (t) => {
 interface Check { name: string, detail: string }
 
 t.test('a model that comes with a plugin is placed by itself where nothing else is said', async (t) => {
-  const rig = await start(t, { config: {} })
+  const rig = await startKeeper(t, { config: {} })
   t.strictSame(rig.placed, [], 'none comes here')
   const answer = await rig.inject({ url: '/readyz' })
   t.match(answer.body, /no model is placed by itself/)
 })
 
 t.test('the master enters what takes a place only while it waits for one', async (t) => {
-  const rig = await start(t)
+  const rig = await startKeeper(t)
   const taking = instance('b', ['id-n1'], { placement: intent({ replaces: 'a' }) })
   const entering = (): void => { rig.check({ instance: taking, instances: [] }) }
   t.throws(entering, { reason: 'not_waiting' } as never)
 })
 
 t.test('memory that is being given back counts as free', async (t) => {
-  const rig = await start(t, { nodes: { n1: 64 } })
+  const rig = await startKeeper(t, { nodes: { n1: 64 } })
   rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
   const url = '/instance/placement?model_id=acme/chat'
   t.match((await rig.ask('GET', url)).body.error, { reason: 'insufficient_memory' })
@@ -366,7 +331,7 @@ t.test('memory that is being given back counts as free', async (t) => {
 })
 
 t.test('while all is as it is to be the state is not read', async (t) => {
-  const rig = await start(t, { config: { autoplace: ['acme/chat'] } })
+  const rig = await startKeeper(t, { config: { autoplace: ['acme/chat'] } })
   await passes(rig, 'its place', () => rig.placed.length === 1)
   const id = ids(rig)[0]!
   const reads = async (ms: number): Promise<number> => {

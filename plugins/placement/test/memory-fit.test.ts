@@ -24,7 +24,8 @@ function planningOf (
     bundle: { engines: () => engines ? [{ name: 'llama-server', decl }] : [] }, models: undefined,
     instances: { releasing: () => [] }, cluster: { resolve: (id: string) => ({ name: id.slice(3) }) }
   }
-  return new Planning({ deps } as never, { now: () => facts } as never)
+  const sections = { drainedNodes: { entries: () => [] } }
+  return new Planning({ deps, sections } as never, { now: () => facts } as never)
 }
 
 t.test('what fits one node, what is spread, and what fits nowhere', (t) => {

@@ -175,6 +175,7 @@ function someNode (random: Random, id: string): NodeFacts {
       ? null
       : { lm: oneOf(random, [['cpu'], ['cpu'], ['cpu', 'cuda'], ['cuda'], ['odd', 'cpu'], []]) },
     ...random() < 0.1 ? { lacks: ['lm'] } : {},
+    drained: random() < 0.08,
     stagedBytes: new Map(random() < 0.3 ? [['acme/x', Math.floor(random() * 3) * GIB]] : []),
     participation: random() < 0.9 ? 'full' : oneOf(random, ['management', 'management', null])
   })

@@ -77,6 +77,8 @@ function relaxed (reason: RefusalReason, request: PlanRequest, view: ClusterView
       const [spare] = [node('spare', 0, { backends: { [model.engine]: model.backends } })]
       return { request, view: { ...view, engines, nodes: [...view.nodes, spare] } }
     }
+    case 'nodes_drained':
+      return { request, view: { ...view, nodes: view.nodes.map((one) => ({ ...one, drained: false })) } }
     case 'exclusions_removed_all': return { request: { ...request, excluded: [] }, view }
     case 'info_pending': return { request, view: allTold(request, view) }
     case 'tensor_indivisible':
@@ -154,7 +156,8 @@ t.test('every suggestion works', async (t) => {
       if (!plan(changed.request, changed.view).ok) t.fail(`seed ${seed}: ${suggestion.text}`)
     }
   }
-  t.same([...kinds.keys()].sort(), ['free', 'include', 'instance_meta', 'min_nodes', 'sharding', 'stop'])
+  t.same([...kinds.keys()].sort(),
+    ['free', 'include', 'instance_meta', 'min_nodes', 'sharding', 'stop', 'undrain'])
 })
 
 t.test('a refusal is full sentences and plain JSON', async (t) => {

@@ -89,6 +89,18 @@ const rows: Row[] = [{
   reason: 'exclusions_removed_all',
   message: /: b\./
 }, {
+  what: 'everyone that could is drained',
+  view: view(three.map((one) => ({ ...one, drained: true }))),
+  reason: 'nodes_drained',
+  message: /can run acme\/x is drained: a, b, c\. It can be placed if you undrain a\./,
+  suggestions: ['undrain a']
+}, {
+  what: 'one that is not drained has too little memory',
+  view: view([node('a', 1), node('b', 50, { drained: true })]),
+  reason: 'insufficient_memory',
+  message: /undrain b\.$/,
+  suggestions: ['undrain b', 'free 12.26 GiB of memory on a']
+}, {
   what: 'a node that has not told its memory could do it',
   view: view([node('a', 1), node('b', 0, { memory: null })]),
   reason: 'info_pending',

@@ -39,6 +39,7 @@ export function eligible (request: PlanRequest, view: ClusterView): Eligible[] {
   return view.nodes
     .filter((node) => node.participation === 'full' && node.memory !== null && node.backends !== null)
     .filter((node) => !request.excluded.includes(node.nodeId) && !request.excluded.includes(node.installId))
+    .filter(({ drained }) => drained !== true)
     .filter(({ lacks = [] }) => !lacks.includes(request.card.engine))
     .map((node) => ({
       node,

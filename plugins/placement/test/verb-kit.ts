@@ -2,6 +2,7 @@ import { Readable, Writable } from 'node:stream'
 import { runCli } from '../../../kernel/cli/program.js'
 import { definePlugin } from '../../../kernel/index.js'
 import { standIn } from '../../../kernel/test/cli-helpers.js'
+import { createDrain } from '../cli/drain.js'
 import { createPlace } from '../cli/place.js'
 import { createStop } from '../cli/stop.js'
 import { verbs } from '../cli/verbs.js'
@@ -63,6 +64,7 @@ async function svc (words: readonly string[], options: RunOptions): Promise<Ran>
   const paced = {
     ...verbs,
     place: { ...verbs.place, load: async () => ({ default: createPlace(pace) }) },
+    drain: { ...verbs.drain, load: async () => ({ default: createDrain(pace) }) },
     stop: { ...verbs.stop, load: async () => ({ default: createStop(pace) }) }
   }
   const plugin = definePlugin({

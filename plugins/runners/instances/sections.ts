@@ -24,7 +24,9 @@ export const placement = exactly({
   /** What the cluster keeps it for, by a plugin's wish; absent for all else. */
   systemRole: text,
   /** Tokens of context that were asked for; absent for the usual number. */
-  contextLength: count
+  contextLength: count,
+  /** The instance that ends once this one serves, because its node is drained; absent for all else. */
+  moves: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
 

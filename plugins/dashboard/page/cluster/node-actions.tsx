@@ -1,10 +1,34 @@
 // What can be done with a node as a whole.
-import { call } from '../link.js'
+import { ask, call } from '../link.js'
 import { Confirm } from '../ui/parts.js'
+import { count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import type { ClusterNode } from '../state.js'
 
 interface NodeDialogProps { node: ClusterNode, onClose: () => void }
+
+const drainPath = ({ id }: ClusterNode): string => `/nodes/${encodeURIComponent(id)}/drain`
+
+export function DrainDialog ({ node, running, onClose }: NodeDialogProps & { running: number }) {
+  const drain = async (): Promise<void> => {
+    done((await ask<{ message: string }>(drainPath(node), { method: 'PUT' })).message)
+  }
+  return (
+    <Confirm title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain} onClose={onClose}>
+      <p>Nothing is placed there any more, and it stays a member.</p>
+      <p>
+        {running === 0
+          ? 'It runs nothing now.'
+          : `It runs ${count(running, 'instance')}: each ends when another node serves in its place. ` +
+            'What fits nowhere else goes on here.'}
+      </p>
+    </Confirm>
+  )
+}
+
+export async function undrain (node: ClusterNode): Promise<void> {
+  done((await ask<{ message: string }>(drainPath(node), { method: 'DELETE' })).message)
+}
 
 export function RestartDialog ({ node, onClose }: NodeDialogProps) {
   const restart = async (): Promise<void> => {

@@ -5,14 +5,14 @@ import { state } from '../link.js'
 import { Badge, Button, Copy, Empty, Meter, Section, useNow } from '../ui/parts.js'
 import { ago, bytes, percent, rate } from '../ui/text.js'
 import { InstanceRow } from './instance.js'
-import { RemoveDialog, RestartDialog } from './node-actions.js'
+import { DrainDialog, RemoveDialog, RestartDialog, undrain } from './node-actions.js'
 import { Remedy } from './remedy.js'
 import type { ClusterNode, Instance } from '../state.js'
 
 interface NodePageProps { id: string, nodes: readonly ClusterNode[], instances: readonly Instance[] }
 
 export function NodePage ({ id, nodes, instances }: NodePageProps) {
-  const [dialog, setDialog] = useState<'restart' | 'remove' | null>(null)
+  const [dialog, setDialog] = useState<'drain' | 'restart' | 'remove' | null>(null)
   const now = useNow()
   // Its id changes when it starts anew; the install id and the name stay.
   const node = nodes.find((one) => one.id === id || one.identity?.nodeInstallId === id || one.name === id)
@@ -32,6 +32,9 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
         title={node.name}
         aside={(
           <>
+            {node.drained
+              ? <Button onClick={async () => { await undrain(node) }}>Let it run models again</Button>
+              : <Button onClick={() => { setDialog('drain') }}>Drain</Button>}
             <Button onClick={() => { setDialog('restart') }}>Restart</Button>
             <Button kind="danger" onClick={() => { setDialog('remove') }}>Remove</Button>
           </>
@@ -40,6 +43,7 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
         <p class="row-title">
           <Badge level={node.live ? node.health.level : 'error'}>{node.live ? 'live' : 'lost'}</Badge>
           {node.master && <Badge>master</Badge>}
+          {node.drained && <Badge level="warn">drained</Badge>}
           {node.tags.map((tag) => <Badge key={tag}>{tag}</Badge>)}
         </p>
         <Facts node={node} now={now} />
@@ -63,6 +67,7 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
             )}
       </Section>
       <Links node={node} names={names} />
+      {dialog === 'drain' && <DrainDialog node={node} running={own.length} onClose={close} />}
       {dialog === 'restart' && <RestartDialog node={node} onClose={close} />}
       {dialog === 'remove' && <RemoveDialog node={node} onClose={close} />}
     </>

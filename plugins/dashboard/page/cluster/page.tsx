@@ -96,6 +96,7 @@ function NodeRow ({ node }: { node: ClusterNode }) {
           <a href={linkTo('cluster', node.id)}>{node.name}</a>
           {node.master && <Badge>master</Badge>}
           {node.local && <Badge>this page</Badge>}
+          {node.drained && <Badge level="warn">drained</Badge>}
           {node.participation === 'management' && <Badge>no models</Badge>}
           <Badge level={level}>{node.live ? level === 'ok' ? 'healthy' : level : 'lost'}</Badge>
         </p>

@@ -34,8 +34,8 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
     if (suggestion.kind === 'include') {
       const back = new Set(nodes.value.filter(({ id }) => suggestion.nodeIds.includes(id)).map(refOf))
       setExcluded(excluded.filter((ref) => !back.has(ref)))
-    } else if (suggestion.kind === 'stop') {
-      await call(`/instance/${suggestion.instanceId}`, { method: 'DELETE' })
+    } else if (suggestion.kind === 'undrain' || suggestion.kind === 'stop') {
+      await changeCluster(suggestion)
       again()
     } else setChosen(keyAfter(from, suggestion))
   }
@@ -80,6 +80,14 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
       </div>
     </Dialog>
   )
+}
+
+/** Stops an instance, or lets drained nodes run models again. */
+async function changeCluster (change: Suggestion & { kind: 'undrain' | 'stop' }): Promise<void> {
+  const paths = change.kind === 'stop'
+    ? [`/instance/${change.instanceId}`]
+    : change.nodeIds.map((id) => `/nodes/${encodeURIComponent(id)}/drain`)
+  await Promise.all(paths.map((path) => call(path, { method: 'DELETE' })))
 }
 
 /** The way that a suggestion leads to from another one. */

@@ -14,6 +14,7 @@ export type Suggestion = { text: string } & (
   | { kind: 'instance_meta', instanceMeta: string }
   | { kind: 'min_nodes', minNodes: number }
   | { kind: 'include', nodeIds: string[] }
+  | { kind: 'undrain', nodeIds: string[] }
   | { kind: 'free', nodeId: string, bytes: number }
   | { kind: 'stop', instanceId: string }
 )
