@@ -99,7 +99,7 @@ export const routes = {
     body: speechBody,
     produces: 'audio/mpeg',
     errors: [
-      'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing',
+      'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
       'format_unsupported', 'overloaded', 'instance_lost', 'timeout'
     ]
   },
@@ -141,8 +141,12 @@ export const errors = {
     remedy: 'Send words in a script the voice speaks; `svc capabilities tts@1.0.0` shows the models.'
   },
   phonemizer_missing: {
-    status: 400, retryable: false, message: 'This voice needs a phonemiser that is not installed.',
+    status: 400, retryable: false, message: 'This language needs a phonemiser that is not installed.',
     remedy: 'Run `npm install piper-phonemize` in the svc folder and restart the node.'
+  },
+  language_unsupported: {
+    status: 400, retryable: false, message: 'There are no rules here to read this voice\'s language.',
+    remedy: 'Place a voice of another language; `svc search piper` looks for some.'
   },
   model_invalid: {
     status: 502, retryable: false, message: 'The model files do not fit together.',

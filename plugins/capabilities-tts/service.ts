@@ -1,4 +1,26 @@
+import { isEnglish, PHONEMIZER_COMMAND } from './languages.js'
+
 export { Mp3Time } from './engine/mp3-frames.js'
+export {
+  isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES, PHONEMIZER, PHONEMIZER_COMMAND
+} from './languages.js'
+export {
+  archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW
+} from './style-packs.js'
+export { standIns } from './text/symbols.js'
+export { SYMBOLS, vocabularyOf } from './vocabulary.js'
+
+/** What a person needs beside the model so that it speaks all that its card lists; undefined: nothing. */
+export function phonemizerHint (
+  card: { engine?: string, family?: string, languages?: string[] }
+): string | undefined {
+  if (card.engine !== 'onnx-tts' || card.family === 'flite') return undefined
+  const codes = card.family === 'kokoro' ? card.languages ?? [] : (card.languages ?? []).slice(0, 1)
+  const others = codes.filter((code) => !isEnglish(code))
+  if (others.length === 0) return undefined
+  return `for ${others.join(', ')} it needs a package on the node that speaks: \`${PHONEMIZER_COMMAND}\` ` +
+    '(GPL-3.0) in the svc folder, then a restart'
+}
 
 /** What every family does with the fields of a request: shown to users as it is, in cards and docs. */
 const COMMON = {
@@ -30,7 +52,8 @@ const TABLES: Record<string, Record<string, string>> = {
   },
   piper: {
     ...VITS,
-    lang_code: 'the voice\'s own language, or ipa for text that is phonemes already',
+    lang_code: 'the voice\'s own language, or ipa for text that is phonemes already; languages other than ' +
+      'English need the package piper-phonemize',
     seed: 'seeds rhythm and tone: same seed, same bytes on the same machine; without a seed every answer ' +
       'differs a little'
   },
@@ -40,7 +63,8 @@ const TABLES: Record<string, Record<string, string>> = {
     speed: 'multiple of the voice\'s own tempo, 0.5 to 2 (1 or 2 where the graph takes whole numbers only)',
     temperature: 'no effect: this family has no noise level',
     lang_code: 'en-us, en-gb, es, fr-fr, hi, it, pt-br (or the letter a, b, e, f, h, i, p), or ipa for ' +
-      'text that is phonemes already; by default the language of the voice\'s first letter',
+      'text that is phonemes already; by default the language of the voice\'s first letter; those other ' +
+      'than English need the package piper-phonemize',
     seed: 'seeds the noise of the graph if it draws any: same seed, same bytes on the same machine'
   }
 }

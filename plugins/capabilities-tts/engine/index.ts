@@ -29,8 +29,15 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
         interval: 1
       }
       let bytes = 0
-      // Once: more runs make no sound come sooner, and delay the return of a runner that was lost.
-      for await (const chunk of speak(family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
+      try {
+        // Once: more runs make no sound come sooner, and delay the return of a runner that was lost.
+        for await (const chunk of speak(family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
+      } catch (error) {
+        if (error instanceof EngineError) throw error
+        // Such as symbols for which the graph has no row.
+        throw new EngineError('model_invalid', `${modelId} cannot run; its files do not belong together: ` +
+          (error as Error).message.slice(0, 300))
+      }
       if (bytes === 0) throw new EngineError('model_invalid', `${modelId} made no sound in its first run`)
     },
 

@@ -1,37 +1,25 @@
 /**
  * Kokoro-82M v1.0: one graph, 24 kHz, no local tail (its norms look at the whole sentence), so whole units
- * are spoken. Style packs are files of float32 [510][256], one row per length of the phoneme string.
+ * are spoken. Style packs are float32 [510][256], one row per length of the phoneme string (style-packs.ts).
  */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type CardVoice } from '../../../kernel/api/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import {
-  capSymbols, espeakFront, phonemizerMissing, plainFront, builtinFront, type Espeak, type Front
+  capSymbols, englishFront, espeakFront, phonemizerMissing, plainFront, type Espeak, type Front
 } from './phonemes.js'
+import { isEnglish, KOKORO_LANGUAGES, languageCode } from '../languages.js'
+import { STYLE_WIDTH } from '../style-packs.js'
+import { kokoroPhonemes } from './kokoro-phonemes.js'
 import { warmUp } from '../text/front-end.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
-import { languageCode } from './voice-config.js'
 
-/** Dimensions of one style row, tokens of one run, and the sampling rate in Hz. */
-const STYLE_WIDTH = 256
+/** Tokens of one run, and the sampling rate in Hz. */
 const MAX_TOKENS = 510
 const KOKORO_RATE = 24_000
 
 // More than about 450 tokens sound rushed; the first unit is short because a unit is spoken whole.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
-
-/** First letter of a voice's id: its language, and what espeak calls it (none where espeak is of no use). */
-const LANGUAGES: Record<string, { code: string, espeak?: string }> = {
-  a: { code: 'en-us', espeak: 'en-us' },
-  b: { code: 'en-gb', espeak: 'en-gb' },
-  e: { code: 'es', espeak: 'es' },
-  f: { code: 'fr-fr', espeak: 'fr' },
-  h: { code: 'hi', espeak: 'hi' },
-  i: { code: 'it', espeak: 'it' },
-  j: { code: 'ja' },
-  p: { code: 'pt-br', espeak: 'pt-br' },
-  z: { code: 'zh' }
-}
 
 /** What a Kokoro model is made of. */
 export interface KokoroParts {
@@ -46,7 +34,7 @@ export interface KokoroParts {
   voices: CardVoice[]
   defaultVoice: string
   espeak: Espeak | undefined
-  /** True where the card says that the English front end of this package may be used. */
+  /** English is read by the front end of this package; false where the card names espeak instead. */
   builtin: boolean
   modelId: string
 }
@@ -63,26 +51,13 @@ export function styleRow (packs: Float32Array[], length: number): Float32Array {
   return row
 }
 
-/** Reads a style pack. @throws EngineError model_invalid for a size that is not whole rows. */
-export function readStylePack (bytes: Uint8Array, name: string): Float32Array {
-  const row = STYLE_WIDTH * 4
-  if (bytes.length === 0 || bytes.length % row !== 0) {
-    throw new EngineError(
-      'model_invalid', `style pack ${name} has ${bytes.length} bytes, not a multiple of ${row}`
-    )
-  }
-  return new Float32Array(Uint8Array.from(bytes).buffer)
-}
-
-/** espeak's spelling of a few sounds, as Kokoro was trained on them. */
-const FIXES: Array<[RegExp, string]> = [[/ʲ/g, 'j'], [/r/g, 'ɹ'], [/x/g, 'k'], [/ɬ/g, 'l']]
-
+/** The way from text to IPA in a language. @throws EngineError phonemizer_missing, language_unsupported */
 function frontOf (parts: KokoroParts, code: string): Front {
-  const language = Object.values(LANGUAGES).find((l) => l.code === code)
-  if (code === 'ipa' || language === undefined) return plainFront
-  if (parts.builtin && code.startsWith('en-')) return builtinFront
-  if (parts.espeak === undefined) throw phonemizerMissing(parts.modelId)
-  return espeakFront(parts.espeak, language.espeak ?? code)
+  const espeak = Object.values(KOKORO_LANGUAGES).find((language) => language.code === code)?.espeak
+  if (espeak === undefined) return plainFront
+  if (parts.builtin && isEnglish(code)) return englishFront(code)
+  if (parts.espeak === undefined) throw phonemizerMissing(parts.modelId, code)
+  return espeakFront(parts.espeak, espeak)
 }
 
 /** Names of the inputs, and the type of `speed`, differ between exports. */
@@ -99,7 +74,7 @@ function signatureOf (session: InferenceSession): { tokens: string, integerSpeed
 /** Puts a loaded model behind the common interface. @throws EngineError model_invalid */
 export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
   const { tokens, integerSpeed } = signatureOf(parts.session)
-  const offered = Object.values(LANGUAGES).filter((l) => l.espeak !== undefined).map((l) => l.code)
+  const offered = Object.values(KOKORO_LANGUAGES).filter((l) => l.espeak !== undefined).map((l) => l.code)
   const known = (id: string): boolean => id.split(',').every((name) => parts.packs.has(name.trim()))
   return {
     sampleRate: KOKORO_RATE,
@@ -141,7 +116,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
 }
 
 function findLanguage (code: string, offered: string[]): string | undefined {
-  const wanted = LANGUAGES[code]?.code ?? languageCode(code)
+  const wanted = KOKORO_LANGUAGES[code]?.code ?? languageCode(code)
   if (wanted === 'ipa') return wanted
   return offered.find((c) => c === wanted) ?? offered.find((c) => c.split('-')[0] === wanted)
 }
@@ -150,9 +125,7 @@ function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): G
   const front = frontOf(parts, request.language)
   let index = 0
   for (const { phonemes, sentenceEnd } of capSymbols(front(text, SIZES), request.maxSymbols)) {
-    const fixes = request.language === 'ipa' ? [] : FIXES
-    const sounds = fixes.reduce((s, [from, to]) => s.replace(from, to), phonemes)
-    const symbols = [...sounds]
+    const symbols = [...kokoroPhonemes(phonemes, request.language)]
     const ids = symbols.map((symbol) => parts.vocab.get(symbol)).filter((id) => id !== undefined)
     yield { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length, sentenceEnd, index: index++ }
   }

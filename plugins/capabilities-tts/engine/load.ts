@@ -5,14 +5,17 @@ import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../
 import { decodeModel, encodeModel, indexGraph } from '../../onnx/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
-import { kokoroFamily, readStylePack } from './kokoro.js'
+import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from '../languages.js'
+import { archivePack, archiveVoices, isArchive, packOf } from '../style-packs.js'
+import { kokoroVocabulary, vocabularyOf } from '../vocabulary.js'
+import { kokoroFamily } from './kokoro.js'
 import {
-  builtinFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
+  builtinFront, englishFront, espeakFront, findEspeak, phonemizerMissing, plainFront, type Espeak, type Front
 } from './phonemes.js'
 import { seedNoise, tableNoise } from './seeded-noise.js'
 import { Sessions } from './sessions.js'
 import { openFlite, openPiper, vitsFamily } from './vits.js'
-import { readVoiceConfig, type VoiceConfig } from './voice-config.js'
+import { readVoiceConfig, withEnglish, type VoiceConfig } from './voice-config.js'
 
 /** What loading needs beside the spec. */
 interface LoadTools { env: EngineEnv, sessions: Sessions, findEspeak: () => Promise<Espeak | undefined> }
@@ -24,7 +27,7 @@ const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Fam
 
 /**
  * Loads the family that the card names; `espeak` finds the optional package.
- * @throws EngineError model_invalid, model_incomplete, no_backend
+ * @throws EngineError model_invalid, model_incomplete, no_backend, phonemizer_missing, language_unsupported
  */
 export async function loadFamily (
   spec: ModelSpec, env: EngineEnv, espeak: LoadTools['findEspeak'] = findEspeak
@@ -78,21 +81,21 @@ function decode (bytes: Uint8Array, path: string): ReturnType<typeof decodeModel
 async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const { env, sessions } = tools
   const path = fileOf(spec, 'weights', '.onnx')
-  const config = readVoiceConfig(await readJson(fileOf(spec, 'config', '.onnx.json')))
+  const told = readVoiceConfig(await readJson(fileOf(spec, 'config', '.onnx.json')))
+  const { front, english } = await vitsFront(spec, told, tools)
+  const bundled = spec.card.family === 'flite'
+  const config = english && !bundled ? withEnglish(told) : told
   const bytes = await read(path)
   env.progress(1, 3)
-  const bundled = spec.card.family === 'flite'
   const model = decode(bytes, path)
   const graph = bundled
     ? await openFlite(model, config, sessions)
     : await openPiper(model, path, config, sessions)
-  env.progress(2, 3)
-  const front = await vitsFront(spec, config, tools)
   env.progress(3, 3)
   const voices = vitsVoices(spec, config)
   return vitsFamily({
     graph, config, front, voices,
-    warmFront: front === builtinFront ? warmUp : () => {},
+    warmFront: english ? warmUp : () => {},
     // The bundled voice makes the silence between sentences itself, and drops pads.
     pads: !bundled,
     pauseSeconds: bundled ? 0 : 0.2,
@@ -109,26 +112,37 @@ function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   return [...config.speakers.keys()].map(named)
 }
 
-async function vitsFront ({ card }: ModelSpec, config: VoiceConfig, tools: LoadTools): Promise<Front> {
-  if (config.phonemeType === 'text') return plainFront
-  const builtin = card.family === 'flite' || (card.defaults['phonemizer'] ?? config.phonemizer) === 'builtin'
-  if (builtin && config.languages.some((code) => code.startsWith('en'))) return builtinFront
-  if (config.phonemeType !== 'espeak') {
-    throw new EngineError(
-      'model_invalid', `phoneme type "${config.phonemeType}" is not supported: espeak and text are`
-    )
+/** A voice's way from text to phonemes; `english` says that it is the front end of this package. */
+async function vitsFront (
+  { card }: ModelSpec, config: VoiceConfig, tools: LoadTools
+): Promise<{ front: Front, english: boolean }> {
+  if (config.phonemeType === 'text') return { front: plainFront, english: false }
+  if (card.family === 'flite') return { front: builtinFront, english: true }
+  if (!PHONEME_TYPES.includes(config.phonemeType)) {
+    throw new EngineError('language_unsupported', `phonemes of type "${config.phonemeType}" are not made ` +
+      `here: ${PHONEME_TYPES.join(' and ')} are. Place another voice: \`svc search piper\` looks for some`)
+  }
+  const language = config.languages[0] ?? config.espeakVoice
+  const chosen = card.defaults['phonemizer'] ?? config.phonemizer
+  if (isEnglish(language) && chosen !== 'espeak') {
+    return { front: englishFront(accentOf(config)), english: true }
   }
   const espeak = await tools.findEspeak()
-  if (espeak === undefined) return () => { throw phonemizerMissing(card.modelId) }
-  return espeakFront(espeak, config.espeakVoice)
+  if (espeak === undefined) throw phonemizerMissing(card.modelId, language)
+  return { front: espeakFront(espeak, config.espeakVoice), english: false }
 }
+
+/** The most telling of the codes: `en` with the language en_GB is British. */
+const accentOf = ({ languages }: VoiceConfig): string => languages.find((code) => code.includes('-')) ?? 'en'
 
 async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const { card } = spec
   const { env, sessions } = tools
   const packs = await readPacks(spec)
   env.progress(1, 3)
-  const vocab = readVocab(await readJson(fileOf(spec, 'config', 'config.json')))
+  const vocab = await readVocabulary(spec)
+  const espeak = await tools.findEspeak()
+  const voices = kokoroVoices(spec, packs.keys(), espeak !== undefined, env)
   const path = fileOf(spec, 'weights', '.onnx')
   const original = indexGraph(decode(await read(path), path))
   const { model, seeded, fed } = original.external
@@ -138,37 +152,62 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   // A graph that stays as it is is read by onnxruntime itself, which needs less memory.
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
-  const voices = [...packs.keys()].map(
-    (id) => card.voices.find((v) => v.id === id) ?? { id, name: id, language: id.slice(0, 1) }
-  )
-  const espeak = await tools.findEspeak()
   return kokoroFamily({
     session, vocab, packs, voices, espeak, seeded,
     noise: fed ? tableNoise() : () => ({}),
     defaultVoice: String(card.defaults['voice'] ?? voices[0]?.id),
-    builtin: card.defaults['phonemizer'] === 'builtin',
+    builtin: card.defaults['phonemizer'] !== 'espeak',
     modelId: card.modelId
   }, sessions)
 }
 
-async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, Float32Array>> {
-  const files = card.files.filter((file) => file.role === 'voice' || file.path.endsWith('.bin'))
-  if (files.length === 0) {
-    throw new EngineError('model_incomplete', `the card of ${card.modelId} lists no style pack (.bin)`)
+/**
+ * The voices, named as the card names them. Tells in the log which cannot speak without espeak.
+ * @throws EngineError phonemizer_missing where none of them can
+ */
+function kokoroVoices (
+  { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv
+): CardVoice[] {
+  const voices = [...ids].map((id) =>
+    card.voices.find((v) => v.id === id) ?? { id, name: id, language: kokoroLanguage(id)?.code ?? '' })
+  const silent = espeak ? [] : voices.filter(({ language }) => language !== '' && !isEnglish(language))
+  if (silent.length > 0) {
+    const languages = [...new Set(silent.map(({ language }) => languageCode(language)))].join(', ')
+    const error = phonemizerMissing(card.modelId, languages)
+    if (silent.length === voices.length) throw error
+    env.log('warn', error.message, { voices: silent.length })
   }
+  return voices
+}
+
+async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, Float32Array>> {
+  const named = card.files.filter(({ role }) => role === 'voice' || role === 'voices')
+  const files = named.length > 0 ? named : card.files.filter(({ path }) => path.endsWith('.bin'))
   const packs = new Map<string, Float32Array>()
   for (const { path } of files) {
-    packs.set(basename(path, '.bin'), readStylePack(await read(join(directory, path)), basename(path)))
+    const bytes = await read(join(directory, path))
+    try {
+      if (!isArchive(bytes)) packs.set(basename(path, '.bin'), packOf(bytes, basename(path)))
+      else for (const entry of archiveVoices(bytes, 0)) packs.set(entry.voice, archivePack(bytes, entry))
+    } catch (error) {
+      throw new EngineError('model_invalid', `${basename(path)}: ${(error as Error).message}`)
+    }
+  }
+  const missing = card.voices.filter(({ id }) => !packs.has(id)).map(({ id }) => id)
+  if (packs.size === 0 || missing.length > 0) {
+    const what = missing.length === 0 ? 'any voice' : missing.slice(0, 10).join(', ')
+    throw new EngineError('model_incomplete', `${card.modelId} has no style pack of ${what} among its ` +
+      `files. Run \`svc pull ${card.modelId}\` again, with its voices`)
   }
   return packs
 }
 
-function readVocab (json: unknown): Map<string, number> {
-  const vocab = (json as { vocab?: unknown } | null)?.vocab
-  if (typeof vocab === 'object' && vocab !== null && Object.values(vocab).every(Number.isInteger)) {
-    return new Map(Object.entries(vocab as Record<string, number>))
+/** The vocabulary of the first file that has one; Kokoro-82M v1.0's own where none does. */
+async function readVocabulary ({ card, directory }: ModelSpec): Promise<Map<string, number>> {
+  for (const { path } of card.files) {
+    if (!/^(config|tokenizer)\.json$/.test(basename(path))) continue
+    const found = vocabularyOf(await readJson(join(directory, path)))
+    if (found !== undefined) return found
   }
-  throw new EngineError(
-    'model_invalid', 'config.json of a Kokoro model must have a vocab of characters to integers'
-  )
+  return kokoroVocabulary()
 }

@@ -5,6 +5,8 @@
 import { EngineError } from '../../../kernel/api/engine.js'
 import { skippedScripts } from '../text/fold.js'
 import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
+import { isEnglish, PHONEMIZER, PHONEMIZER_COMMAND } from '../languages.js'
+import { american, british } from '../text/accents.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
@@ -92,16 +94,35 @@ export const builtinFront: Front = function * (text, sizes) {
   if (units === 0) throw unspeakable(skippedScripts(text))
 }
 
-/** Phonemes from espeak in the language `voice`. */
-export const espeakFront = (espeak: Espeak, voice: string): Front => (text, sizes) =>
-  unitsOf(espeakSentences(espeak, voice, text), sizes)
+/** The English front end in the accent of a language code: American where it says en-us or only en. */
+export function englishFront (code: string): Front {
+  const accent = /^en(-us)?$/.test(code) ? american : british
+  return function * (text, sizes) {
+    for (const unit of builtinFront(text, sizes)) yield { ...unit, phonemes: accent(unit.phonemes) }
+  }
+}
+
+/** What the package calls some of espeak's languages. */
+const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
+
+/**
+ * Phonemes from espeak in the language `voice`, or in that without a region where it has no such one.
+ * @throws EngineError language_unsupported at once where it has neither
+ */
+export function espeakFront (espeak: Espeak, voice: string): Front {
+  const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
+  const found = names.find((name) => name !== '' && espeak('a', name) !== null)
+  if (found === undefined) {
+    throw new EngineError('language_unsupported', `${PHONEMIZER} has no language "${voice}", which this ` +
+      'voice was trained with. Place a voice of another language: `svc search piper` looks for some')
+  }
+  return (text, sizes) => unitsOf(espeakSentences(espeak, found, text), sizes)
+}
 
 function * espeakSentences (espeak: Espeak, voice: string, text: string): Generator<string> {
-  for (const sentence of voice.startsWith('en') ? englishWords(text) : sentences(text, voice)) {
-    const spoken = espeak(sentence, voice)
-    if (spoken === null) throw new EngineError('model_invalid', `espeak has no language "${voice}"`)
+  for (const sentence of isEnglish(voice) ? englishWords(text) : sentences(text, voice)) {
     // Marks such as (en) say that espeak switched languages; they are not sounds.
-    for (const phonemes of spoken) yield phonemes.replace(/\([a-z-]+\)/g, '')
+    for (const phonemes of espeak(sentence, voice) ?? []) yield phonemes.replace(/\([a-z-]+\)/g, '')
   }
 }
 
@@ -151,17 +172,15 @@ export async function findEspeak (load: () => Promise<unknown> = importPackage):
 // Loaders differ in the code they give the error; the message names the package.
 function isMissing (error: unknown): boolean {
   const { code, message } = error as NodeJS.ErrnoException
-  return code === 'ERR_MODULE_NOT_FOUND' || message.includes(`Cannot find package '${ESPEAK_PACKAGE}'`)
+  return code === 'ERR_MODULE_NOT_FOUND' || message.includes(`Cannot find package '${PHONEMIZER}'`)
 }
 
-// Typed as a string so that the compiler does not look for it: the package is a peer that may be absent.
-const ESPEAK_PACKAGE: string = 'piper-phonemize'
-const importPackage = async (): Promise<unknown> => await import(ESPEAK_PACKAGE)
+// The compiler does not look for it by this: the package is a peer that may be absent.
+const importPackage = async (): Promise<unknown> => await import(PHONEMIZER as string)
 
-/** The refusal of a voice that needs espeak where it is missing. */
-export function phonemizerMissing (model: string): EngineError {
-  const command = 'npm install piper-phonemize'
-  const message = `${model} needs phonemes from espeak, which is not installed. Run "${command}" (GPL-3.0) ` +
-    'and restart the node, or send phonemes with lang_code "ipa".'
-  return new EngineError('phonemizer_missing', message, { command })
+/** The refusal of a language that needs espeak where it is missing. */
+export function phonemizerMissing (model: string, language: string): EngineError {
+  const message = `${model} needs the package ${PHONEMIZER} to read ${language}, and it is not installed. ` +
+    `Run "${PHONEMIZER_COMMAND}" (GPL-3.0) in the svc folder of this node and restart it`
+  return new EngineError('phonemizer_missing', message, { command: PHONEMIZER_COMMAND, language })
 }

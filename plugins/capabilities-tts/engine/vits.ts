@@ -11,8 +11,9 @@ import { decodeLocal, findLocalTail } from './local-tail.js'
 import type { UnitSizes } from '../text/front-end.js'
 import { capSymbols, plainFront, type Front } from './phonemes.js'
 import { seedNoise, tableNoise } from './seeded-noise.js'
+import { languageCode } from '../languages.js'
 import { columns, float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
-import { languageCode, phonemeIds, type VoiceConfig } from './voice-config.js'
+import { phonemeIds, type VoiceConfig } from './voice-config.js'
 
 /** The part of a cut graph that runs piece by piece. */
 interface VitsTail {

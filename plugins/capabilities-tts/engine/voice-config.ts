@@ -1,5 +1,7 @@
 /** The `.onnx.json` beside a Piper voice, checked and brought into one shape. */
 import { EngineError } from '../../../kernel/api/engine.js'
+import { languageCode } from '../languages.js'
+import { standIns } from '../text/symbols.js'
 
 /** What the engine needs of a Piper configuration. */
 export interface VoiceConfig {
@@ -9,7 +11,7 @@ export interface VoiceConfig {
   phonemeMap: Map<string, string[]>
   phonemeType: string
   espeakVoice: string
-  /** `builtin`: the English front end of this package may stand in for espeak. */
+  /** `espeak`: the package is used for English as well. */
   phonemizer: string | undefined
   noiseScale: number
   lengthScale: number
@@ -65,9 +67,6 @@ function speakers (json: Json): Map<string, number> {
   return new Map(Array.from({ length: count }, (_, i) => [String(i), i]))
 }
 
-/** Language codes compare in lower case and with hyphens: en_US is en-us. */
-export const languageCode = (code: string): string => code.toLowerCase().replaceAll('_', '-')
-
 /** @throws EngineError model_invalid naming the key that is wrong. */
 export function readVoiceConfig (json: unknown): VoiceConfig {
   if (!isObject(json)) throw invalid('must be a JSON object')
@@ -107,4 +106,17 @@ export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean
     }
   }
   return [...ids, ...id('$')]
+}
+
+/**
+ * The configuration with stand-ins for the English symbols that the voice has no ids for.
+ * @throws EngineError model_invalid where nothing can stand in for some
+ */
+export function withEnglish (config: VoiceConfig): VoiceConfig {
+  const { found, missing } = standIns(new Set(config.idMap.keys()))
+  if (missing.length > 0) {
+    throw invalid(`phoneme_id_map has no ${missing.join(' ')}: it is not that of an English voice`)
+  }
+  const phonemeMap = new Map([...found].map(([symbol, other]) => [symbol, [...other]]))
+  return { ...config, phonemeMap: new Map([...phonemeMap, ...config.phonemeMap]) }
 }

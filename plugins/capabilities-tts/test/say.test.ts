@@ -20,8 +20,8 @@ t.test('where the sound goes', async (t) => {
     'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
     'POST /v1/capabilities/stream': (response) => { response.end(sound) }
   })
-  const cwd = t.testdir({ bin: { mpv: script }, none: {} })
-  chmodSync(join(cwd, 'bin/mpv'), 0o755)
+  const cwd = t.testdir({ bin: { ffplay: script }, none: {} })
+  chmodSync(join(cwd, 'bin/ffplay'), 0o755)
   const say = async (words: string[], given: Given = {}): ReturnType<typeof cli> =>
     await cli(['say', ...words, '--url', node.url], { plugins: [tts], cwd, ...given })
   const file = await say(['Hello', '-o', 'hello.mp3', '--voice', 'slt', '--speed', '1.5'])

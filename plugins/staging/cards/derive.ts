@@ -17,7 +17,7 @@ const CARD_BYTES = 32 * 1024
 /** The formats of models, in the order in which they are looked for: what its files are, and who finds it. */
 const FORMATS: ReadonlyArray<{ files: string, find: (folder: Folder) => Promise<Found | undefined> }> = [
   { files: 'a Piper voice (*.onnx with *.onnx.json)', find: findPiper },
-  { files: 'Kokoro (config.json with vocab, voices/*.bin, *.onnx)', find: findKokoro },
+  { files: 'Kokoro (*.onnx with voices/*.bin or voices-v1.0.bin)', find: findKokoro },
   { files: 'genai_config.json', find: findGenai },
   { files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findOptimum },
   { files: '*.gguf', find: findGguf }

@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 import { readGguf, type GgufHeader } from './gguf.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { readOnnxHeader } from './onnx-facts.js'
-import { CardError, openRegular } from './reader.js'
+import { CardError, openRegular, withReader } from './reader.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
 
@@ -65,6 +65,16 @@ export class Folder {
     }
     if (!isObject(value)) throw new CardError(`${path} is not a JSON object`)
     return value
+  }
+
+  /** The first 4 bytes of a file and up to `bytes` of its end, which begins at `from`. @throws CardError */
+  async ends (path: string, bytes: number): Promise<{ head: Buffer, tail: Buffer, from: number }> {
+    return await withReader(join(this.#root, path), async (r) => {
+      const head = await r.bytes(Math.min(4, r.size))
+      const from = Math.max(0, r.size - bytes)
+      r.seek(from)
+      return { head, tail: await r.bytes(r.size - from), from }
+    })
   }
 
   /** @throws CardError, also when external weights are missing or shorter than the graph needs */

@@ -1,9 +1,12 @@
 /** Text-to-speech models: Piper voices and Kokoro. */
 import type { CardVoice } from '../../../kernel/index.js'
-import { supportOf } from '../../capabilities-tts/service.js'
+import {
+  archiveVoices, ARCHIVE_TAIL, isArchive, isEnglish, kokoroLanguage, languageCode, PACK_ARCHIVE, PACK_FILE,
+  PHONEME_TYPES, standIns, STYLE_ROW, supportOf, SYMBOLS, vocabularyOf
+} from '../../capabilities-tts/service.js'
+import type { OnnxHeader } from '../../onnx/service.js'
 import { child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
-import type { OnnxHeader } from '../../onnx/service.js'
 import { chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'
 
@@ -11,18 +14,13 @@ const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** Bytes of a row of a style pack. */
-const STYLE_ROW = 1024
-
 /** What all speech models have in common. */
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
-/** Languages by the first letter of a Kokoro voice. */
-const KOKORO_LANGUAGES: Readonly<Record<string, string>> = {
-  a: 'en-us', b: 'en-gb', e: 'es', f: 'fr-fr', h: 'hi', i: 'it', j: 'ja', p: 'pt-br', z: 'zh'
-}
-
-const languageCode = (code: string): string => code.toLowerCase().replaceAll('_', '-')
+/** Element types of TensorProto. */
+const FLOAT = 1
+const INT32 = 6
+const INT64 = 7
 
 function needs (path: string, header: OnnxHeader, names: readonly string[]): void {
   const has = header.inputs.map((input) => input.name)
@@ -53,6 +51,12 @@ export async function findPiper (folder: Folder): Promise<Found | undefined> {
 async function piperFacts (folder: Folder, path: string, json: Json): Promise<Found> {
   const header = await folder.onnx(path)
   needs(path, header, ['input', 'input_lengths', 'scales'])
+  const speakers = count(json, 'num_speakers') ?? 1
+  const many = header.inputs.some(({ name }) => name === 'sid')
+  if (many !== speakers > 1) {
+    throw new CardError(`${path} and ${path}.json do not belong together: the graph has ` +
+      `${many ? 'several speakers' : 'one speaker'} (input sid), the configuration says ${speakers}`)
+  }
   // The voice that ships with svc names its origin; its graph has Piper's inputs.
   const family = /^flite\b/.test(text(json, 'dataset') ?? '') ? 'flite' : 'piper'
   const { code, family: wide } = child(json, 'language')
@@ -60,6 +64,7 @@ async function piperFacts (folder: Folder, path: string, json: Json): Promise<Fo
     .filter((name): name is string => typeof name === 'string' && name.length > 0 && name.length <= 40)
     .map(languageCode)
   const language = codes[0] ?? ''
+  readable(`${path}.json`, json, language)
   const voices = piperVoices(json, language)
   const rate = count(child(json, 'audio'), 'sample_rate')
   return {
@@ -77,6 +82,23 @@ async function piperFacts (folder: Folder, path: string, json: Json): Promise<Fo
   }
 }
 
+/** Whether text can become the symbols of a Piper voice. @throws CardError where no way is known */
+function readable (path: string, json: Json, language: string): void {
+  const type = text(json, 'phoneme_type') ?? 'espeak'
+  if (!PHONEME_TYPES.includes(type)) {
+    throw new CardError(`${path}: phonemes of type "${type}" are not made here, only ` +
+      `${PHONEME_TYPES.join(' and ')}: pull another voice (\`svc search piper\`)`)
+  }
+  const symbols = new Set(Object.keys(child(json, 'phoneme_id_map')))
+  const marks = ['_', '^', '$'].filter((mark) => !symbols.has(mark))
+  if (marks.length > 0) throw new CardError(`${path}: phoneme_id_map has no ${marks.join(' ')}`)
+  const { missing } = standIns(symbols)
+  if (type === 'espeak' && isEnglish(language) && missing.length > 0) {
+    throw new CardError(`${path}: phoneme_id_map has no ${missing.slice(0, 10).join(' ')}: it is not ` +
+      'that of an English voice. Pull the voice again with the .onnx.json that belongs to it')
+  }
+}
+
 function piperVoices (json: Json, language: string): CardVoice[] {
   const speakers = count(json, 'num_speakers') ?? 1
   const named = Object.keys(child(json, 'speaker_id_map'))
@@ -87,45 +109,135 @@ function piperVoices (json: Json, language: string): CardVoice[] {
   return ids.map((id) => ({ id, name: id, language }))
 }
 
-/** Kokoro: a graph, style packs and a vocabulary. Undefined: the folder holds none. @throws CardError */
-export async function findKokoro (folder: Folder): Promise<Found | undefined> {
-  const packs = folder.matching(/(^|\/)voices\/[^/]+\.bin$/)
-  const graphs = folder.matching(/\.onnx$/)
-  const config = await folder.json('config.json')
-  if (packs.length === 0 || graphs.length === 0 || config === undefined) return undefined
-  const kokoro = 'n_token' in config || 'istftnet' in config
-  if (!kokoro && text(config, 'model_type') !== 'style_text_to_speech_2') return undefined
-  if (!isObject(config['vocab'])) {
-    throw new CardError('it looks like Kokoro (voices/*.bin), but config.json has no "vocab": ' +
-      'put the config.json of the original model (hexgrad/Kokoro-82M) in its place')
-  }
-  return await kokoroFacts(folder, chooseGraph(folder, graphs)!, packs)
+/** Graphs in fewer bits. Eight of them make speech slower on a CPU, so the smallest is not the best. */
+const REDUCED = /[._-](fp16|u?int8|q\d\w*|quantized|bnb4)\.onnx$/
+
+/** Names of Kokoro's inputs; exporters call the symbols one way or the other. */
+const TOKENS = ['input_ids', 'tokens']
+const isKokoro = (header: OnnxHeader): boolean => {
+  const has = new Set(header.inputs.map(({ name }) => name))
+  return has.has('style') && has.has('speed') && TOKENS.some((name) => has.has(name))
 }
 
-async function kokoroFacts (folder: Folder, path: string, packs: string[]): Promise<Found> {
-  const header = await folder.onnx(path)
-  const tokens = header.inputs.some(({ name }) => name === 'tokens') ? 'tokens' : 'input_ids'
-  needs(path, header, [tokens, 'style', 'speed'])
-  for (const pack of packs) {
+/**
+ * Kokoro: a graph and style packs, with a vocabulary in config.json or tokenizer.json, or with none: then
+ * that of v1.0 holds. Undefined: the folder holds none. @throws CardError
+ */
+export async function findKokoro (folder: Folder): Promise<Found | undefined> {
+  const graphs = folder.matching(/\.onnx$/)
+  const whole = graphs.filter((path) => !REDUCED.test(path))
+  const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)
+  if (graph === undefined) return undefined
+  const config = await folder.json('config.json') ?? {}
+  const named = 'n_token' in config || 'istftnet' in config ||
+    text(config, 'model_type') === 'style_text_to_speech_2'
+  const packs = folder.matching(PACK_FILE)
+  const archives = folder.matching(PACK_ARCHIVE).filter((path) => !packs.includes(path))
+  if (!named && packs.length === 0 && archives.length === 0 && graphs.length > 1) return undefined
+  const header = await folder.onnx(graph)
+  if (!named && !isKokoro(header)) return undefined
+  const [tokens] = TOKENS.filter((name) => header.inputs.some((input) => input.name === name))
+  needs(graph, header, [tokens ?? 'input_ids', 'style', 'speed'])
+  checkTypes(graph, header)
+  const voices = [...singlePacks(folder, packs), ...await archivedPacks(folder, archives)].slice(0, VOICES)
+  if (voices.length === 0) {
+    throw new CardError(`${graph} is Kokoro, but there is no style pack (voices/*.bin, or ` +
+      'voices-v1.0.bin) beside it: pull them with it, for instance with --allow \'voices/*\' as well')
+  }
+  const spoken = withRules(voices)
+  return { ...await kokoroFacts(folder, config, spoken), ...placesOf(folder, graph, header, packs, archives) }
+}
+
+/** Element types of the inputs; other exports keep floats in float32 too, whatever their weights are in. */
+const TYPES: Readonly<Record<string, readonly number[]>> = {
+  input_ids: [INT64], tokens: [INT64], style: [FLOAT], speed: [FLOAT, INT32]
+}
+
+/** Numbers as the public exports take and give them. @throws CardError for others */
+function checkTypes (path: string, { inputs, outputs }: OnnxHeader): void {
+  const ports = [...inputs.map((port) => ({ ...port, types: TYPES[port.name] })),
+    ...outputs.slice(0, 1).map((port) => ({ ...port, types: [FLOAT] }))]
+  const other = ports.find(({ elemType, types }) => types !== undefined && !types.includes(elemType))
+  if (other !== undefined) {
+    throw new CardError(`${path}: ${other.name} has element type ${other.elemType}, and ` +
+      `${other.types!.join(' or ')} is served (numbers of TensorProto): pull others with --variant`)
+  }
+  const width = inputs.find(({ name }) => name === 'style')?.dims.at(-1)
+  if (typeof width === 'number' && width * 4 !== STYLE_ROW) {
+    throw new CardError(`${path}: style has ${width} values, and Kokoro's packs have rows of ` +
+      `${STYLE_ROW / 4}: these weights are of another model`)
+  }
+}
+
+/** Voices of packs that are files of their own. @throws CardError for a size that is not whole rows */
+function singlePacks (folder: Folder, packs: readonly string[]): string[] {
+  return packs.map((pack) => {
     // Only their length is looked at: files of this ending may be something else.
     const bytes = folder.size(pack)
     if (bytes === 0 || bytes % STYLE_ROW !== 0) {
       throw new CardError(`style pack ${pack} has ${bytes} bytes, not a multiple of ${STYLE_ROW}`)
     }
+    return pack.slice(pack.lastIndexOf('/') + 1, -'.bin'.length)
+  })
+}
+
+/** Voices inside archives, from their lists; the arrays stay unread. @throws CardError for a broken one */
+async function archivedPacks (folder: Folder, archives: readonly string[]): Promise<string[]> {
+  const voices: string[] = []
+  for (const path of archives) {
+    const { head, tail, from } = await folder.ends(path, ARCHIVE_TAIL)
+    try {
+      if (!isArchive(head)) throw new RangeError('it is no archive of NumPy (a pickle is never opened)')
+      voices.push(...archiveVoices(tail, from).map(({ voice }) => voice))
+    } catch (error) {
+      throw new CardError(`style packs ${path}: ${(error as Error).message}`, { cause: error })
+    }
   }
-  const voices = packs.map(kokoroVoice).slice(0, VOICES)
-  const languages = [...new Set(voices.map(({ language }) => language).filter((code) => code !== ''))]
+  return voices
+}
+
+/** Voices in languages that can be read. @throws CardError where there are none */
+function withRules (voices: readonly string[]): string[] {
+  const spoken = voices.filter((voice) => {
+    const language = kokoroLanguage(voice)
+    return language === undefined || language.espeak !== undefined
+  })
+  if (spoken.length > 0) return spoken
+  const languages = [...new Set(voices.map((voice) => kokoroLanguage(voice)?.code))].join(', ')
+  throw new CardError(`all its voices speak ${languages}, for which there are no rules here: pull ` +
+    'voices of another language with it, such as --allow \'voices/af_*\'')
+}
+
+const placesOf = (
+  folder: Folder, graph: string, header: OnnxHeader, packs: readonly string[], archives: readonly string[]
+): Pick<Found, 'roles' | 'quantization'> => ({
+  roles: new Map([
+    ...weightsOf(graph, header),
+    ...folder.has('config.json') ? [['config.json', 'config'] as const] : [],
+    ...packs.map((pack): [string, string] => [pack, 'voice']),
+    ...archives.map((path): [string, string] => [path, 'voices'])
+  ]),
+  quantization: suffixOf(header, graph)
+})
+
+async function kokoroFacts (
+  folder: Folder, config: Json, ids: readonly string[]
+): Promise<Omit<Found, 'roles' | 'quantization'>> {
+  const tokenizer = await folder.json('tokenizer.json')
+  const vocabulary = vocabularyOf(config) ?? vocabularyOf(tokenizer)
+  const most = count(config, 'n_token') ?? SYMBOLS
+  const beyond = [...vocabulary ?? []].find(([, id]) => id >= most)
+  if (beyond !== undefined) {
+    throw new CardError(`the vocabulary has "${beyond[0]}" as ${beyond[1]}, and Kokoro's graph has ` +
+      `${most} symbols: the vocabulary is of another model`)
+  }
+  const voices = ids.map(kokoroVoice)
   return {
     ...speech,
     description: `Kokoro with ${voices.length} voices, 24,000 Hz.`,
     family: 'kokoro',
-    roles: new Map([
-      ...weightsOf(path, header), ['config.json', 'config'],
-      ...packs.map((pack): [string, string] => [pack, 'voice'])
-    ]),
     contextLength: KOKORO_TOKENS,
-    quantization: suffixOf(header, path),
-    languages,
+    languages: [...new Set(voices.map(({ language }) => language).filter((code) => code !== ''))],
     voices,
     defaults: {
       voice: voices.find(({ id }) => id === 'af_heart')?.id ?? voices[0]!.id, speed: 1, streaming_interval: 1
@@ -135,10 +247,10 @@ async function kokoroFacts (folder: Folder, path: string, packs: string[]): Prom
 }
 
 /** `af_heart` is Heart, a female voice of American English. */
-function kokoroVoice (path: string): CardVoice {
-  const id = path.slice(path.lastIndexOf('/') + 1, -'.bin'.length)
-  const [, letter, sex, name] = /^([a-z])([fm])_(.+)$/.exec(id) ?? []
-  if (letter === undefined || name === undefined) return { id, name: id, language: '' }
+function kokoroVoice (id: string): CardVoice {
+  const [, sex, name] = /^[a-z]([fm])_(.+)$/.exec(id) ?? []
+  const language = kokoroLanguage(id)?.code ?? ''
+  if (sex === undefined || name === undefined) return { id, name: id, language }
   const shown = `${name.slice(0, 1).toUpperCase()}${name.slice(1)} (${sex === 'f' ? 'female' : 'male'})`
-  return { id, name: shown, language: KOKORO_LANGUAGES[letter] ?? '' }
+  return { id, name: shown, language }
 }

@@ -1,6 +1,7 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
 import { isVerbError, modelInPath, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { phonemizerHint } from '../../capabilities-tts/service.js'
 import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
@@ -124,18 +125,34 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   checkEnd(ctx, status)
   if (ctx.out.json) return
   ctx.out.line(`${modelId} is in the store${totalBytes === 0 ? '' : `: ${showBytes(totalBytes)}`}`)
-  const ready = !await lacksEngine(ctx, modelId) || await offerEngine(ctx, yes)
+  const card = await seenCard(ctx, modelId)
+  const hint = phonemizerHint(card ?? {})
+  if (hint !== undefined) ctx.err.line(plain(hint))
+  const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
   ctx.err.line(`next: npx svc place ${modelId}`)
 }
 
+interface SeenCard { engine: string, family: string, languages: string[] }
+
+/** The card of a model; undefined where it cannot be asked for. */
+async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {
+  return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
+}
+
 /** Whether no node has the program that the model runs on; false where that cannot be asked. */
-async function lacksEngine ({ client }: VerbContext, modelId: string): Promise<boolean> {
+async function lacksEngine ({ client }: VerbContext, card: SeenCard | undefined): Promise<boolean> {
+  if (card?.engine !== GGUF_ENGINE) return false
+  const state = await asked(client.json<SeenPrograms>('/state'))
+  return state !== undefined && nobodyRunsGguf(state)
+}
+
+/** An answer; undefined where the node refuses it or stays away. */
+async function asked<T> (answer: Promise<T>): Promise<T | undefined> {
   try {
-    const { card } = await client.json<{ card: { engine: string } }>(`/models/${modelInPath(modelId)}/card`)
-    return card.engine === GGUF_ENGINE && nobodyRunsGguf(await client.json<SeenPrograms>('/state'))
+    return await answer
   } catch (error) {
-    if (isVerbError(error)) return false
+    if (isVerbError(error)) return undefined
     throw error
   }
 }

@@ -6,9 +6,9 @@ import type { Wanted } from './types.js'
 const MOST_PATTERNS = 64
 const LONGEST_PATTERN = 512
 
-/** Formats that run code when they are loaded; voice packs named .bin hold plain floats. */
+/** Formats that run code when they are loaded; style packs named .bin hold plain floats. */
 const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
-const VOICE_PACK = /(^|\/)voices\/[^/]+\.bin$/
+const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 /** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
 /** Configuration, tokenizer, template. */
@@ -80,7 +80,7 @@ function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
 /** Files that weights need beside them. */
 function isCompanion (path: string): boolean {
   const name = path.slice(path.lastIndexOf('/') + 1)
-  return SMALL.test(name) || LEGAL.test(name) || /(^|\/)voices\//.test(path)
+  return SMALL.test(name) || LEGAL.test(name) || /(^|\/)voices(\/|[^/]*\.(bin|npz)$)/.test(path)
 }
 
 /**

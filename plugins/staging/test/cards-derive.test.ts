@@ -11,6 +11,7 @@ import {
 } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { DeriveOptions } from '../cards/found.js'
+import type { OnnxParts } from './cards-kit.js'
 
 type Files = Record<string, string | Uint8Array | object>
 
@@ -36,13 +37,17 @@ const refused = (message: RegExp): { name: string, message: RegExp } => ({ name:
 
 const tokenizer = { 'tokenizer.json': '{}', 'tokenizer_config.json': { chat_template: '{{ messages }}' } }
 const language: Files = { 'config.json': config, 'onnx/model.onnx': onnx(decoder), ...tokenizer }
-const piperGraph = onnx({
+const piperParts = {
   inputs: [['input', 7, ['b', 'p']], ['input_lengths', 7, ['b']], ['scales', 1, [3]]],
   outputs: [['output', 1, ['b', 1, 't']]],
   initializers: [tensor('w', 5)]
-})
+} satisfies OnnxParts
+const piperGraph = onnx(piperParts)
+const manyGraph = onnx({ ...piperParts, inputs: [...piperParts.inputs, ['sid', 7, ['b']]] })
+const symbols = ['_', '^', '$', ...' abdefhijklmnoprstuvwzæðŋɑɔəɛɡɪɹʃʊʌʒθ']
 const piper = {
-  audio: { sample_rate: 22050 }, phoneme_id_map: { _: [0] }, espeak: { voice: 'en-gb' },
+  audio: { sample_rate: 22050 },
+  phoneme_id_map: Object.fromEntries(symbols.map((symbol, id) => [symbol, [id]])), espeak: { voice: 'en-gb' },
   language: { code: 'en_GB', family: 'en' }, dataset: 'alan', num_speakers: 1
 }
 const kokoroGraph = onnx({
@@ -175,12 +180,15 @@ t.test('Piper', async (t) => {
   const many = { ...piper, num_speakers: 2, speaker_id_map: { anna: 0, ben: 1 } }
   const voice = (json: unknown, graph = piperGraph): Files =>
     ({ 'a.onnx': graph, 'a.onnx.json': json as object })
-  t.same((await made(voice(many))).voices.map(({ id }) => id), ['anna', 'ben'])
-  t.same((await made(voice({ ...many, speaker_id_map: {} }))).voices.map(({ id }) => id), ['0', '1'])
+  t.same((await made(voice(many, manyGraph))).voices.map(({ id }) => id), ['anna', 'ben'])
+  const numbered = await made(voice({ ...many, speaker_id_map: {} }, manyGraph))
+  t.same(numbered.voices.map(({ id }) => id), ['0', '1'])
   const bad: Array<[Files, RegExp]> = [
     [voice('{'), /a.onnx.json is not JSON/],
     [voice(piper, kokoroGraph), /no input input, input_lengths, scales: it has input_ids/],
-    [voice({ ...piper, num_speakers: 1e9 }), /1000000000 speakers/],
+    [voice({ ...piper, num_speakers: 1e9 }, manyGraph), /1000000000 speakers/],
+    [voice(many), /a.onnx and a.onnx.json do not belong together: .* one speaker .* says 2/],
+    [voice(piper, manyGraph), /several speakers .* says 1/],
     [{ ...voice(piper), 'b.onnx': piperGraph, 'b.onnx.json': piper }, /2 voices \(a.onnx, b.onnx\)/],
     [voice({ ...piper, phoneme_id_map: 3 }), /cannot tell what this is/],
     [{ 'a.onnx': piperGraph }, /cannot tell what this is.*found 2 files: README.md, a.onnx/]
@@ -203,7 +211,6 @@ t.test('Kokoro', async (t) => {
   })
   const bad: Array<[Files, RegExp]> = [
     [{ ...kokoro, 'voices/af_heart.bin': 'pickle' }, /style pack voices\/af_heart.bin has 6 bytes/],
-    [{ ...kokoro, 'config.json': { model_type: 'style_text_to_speech_2' } }, /no "vocab"/],
     [{ ...kokoro, 'onnx/model_quantized.onnx': piperGraph }, /no input input_ids, style, speed/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))

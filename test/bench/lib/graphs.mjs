@@ -61,7 +61,8 @@ export const mediumCard = {
   languages: ['en-us'],
   quantization: null,
   voices: [],
-  defaults: {},
+  // As sherpa-onnx does it, so that both say the same.
+  defaults: { phonemizer: 'espeak' },
   support: {},
   files: ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
 }
