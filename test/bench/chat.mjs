@@ -5,7 +5,9 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/chat.mjs',
-  names: ['decode', 'streams', 'overhead', 'prefill', 'session', 'llama'],
+  names: ['decode', 'streams', 'overhead', 'prefill', 'session', 'llama', 'q4', 'q4-large'],
   hint: 'fewer rounds',
-  load: (name) => import(`./chat/${name}.mjs`)
+  load: async (name) => name === 'q4-large'
+    ? (await import('./chat/q4.mjs')).large
+    : await import(`./chat/${name}.mjs`)
 })

@@ -1,4 +1,4 @@
-/** The same shape as a GGUF file for llama.cpp: random weights, as float32 or in 8 bits. */
+/** The same shape as a GGUF file for llama.cpp: random weights, as float32, or in 8 or 4 bits. */
 import { closeSync, existsSync, openSync, renameSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { SMOL } from './graph.mjs'
@@ -32,18 +32,19 @@ function tokens (size) {
   })
 }
 
-function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, positions }) {
+function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, positions, headNorms = false }) {
+  const name = headNorms ? 'qwen3' : 'llama'
   const words = tokens(vocabulary)
   const counts = {
     context_length: positions, embedding_length: width, block_count: layers, feed_forward_length: hidden,
     'attention.head_count': heads, 'attention.head_count_kv': kvHeads, 'rope.dimension_count': head,
-    vocab_size: vocabulary
+    vocab_size: vocabulary, 'attention.key_length': head, 'attention.value_length': head
   }
   return [
-    entry('general.architecture', 'string', 'llama'),
-    ...Object.entries(counts).map(([key, value]) => entry(`llama.${key}`, 'u32', value)),
-    entry('llama.attention.layer_norm_rms_epsilon', 'f32', 1e-5),
-    entry('llama.rope.freq_base', 'f32', 10_000),
+    entry('general.architecture', 'string', name),
+    ...Object.entries(counts).map(([key, value]) => entry(`${name}.${key}`, 'u32', value)),
+    entry(`${name}.attention.layer_norm_rms_epsilon`, 'f32', 1e-5),
+    entry(`${name}.rope.freq_base`, 'f32', 10_000),
     entry('tokenizer.ggml.model', 'string', 'llama'),
     entry('tokenizer.ggml.tokens', 'string', words.map(([word]) => word)),
     entry('tokenizer.ggml.scores', 'f32', words.map((_, id) => -id)),
@@ -53,11 +54,12 @@ function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, posit
 }
 
 /** Names and shapes; the head is the embedding. */
-function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
+function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary, headNorms = false }) {
   const layer = (i) => Object.entries({
     attn_norm: [width], attn_q: [heads * head, width], attn_k: [kvHeads * head, width],
     attn_v: [kvHeads * head, width], attn_output: [width, heads * head], ffn_norm: [width],
-    ffn_gate: [hidden, width], ffn_down: [width, hidden], ffn_up: [hidden, width]
+    ffn_gate: [hidden, width], ffn_down: [width, hidden], ffn_up: [hidden, width],
+    ...headNorms ? { attn_q_norm: [head], attn_k_norm: [head] } : {}
   }).map(([name, dims]) => [`blk.${i}.${name}.weight`, dims])
   return [['token_embd.weight', [vocabulary, width]], ['output_norm.weight', [width]],
     ...Array.from({ length: layers }, (_, i) => layer(i)).flat()]
@@ -79,6 +81,18 @@ const WEIGHTS = {
       const values = new Float32Array(Math.ceil(size / 8) * 8)
       for (let i = 0; i < size; i++) values[i] = (next() - 0.5) * 0.07
       return Buffer.from(values.buffer)
+    }
+  },
+  // Blocks of 32 with one scale: 2^-8 * 1.1 as a float16, then 4 bits for each weight, from -8 to 7.
+  q4_0: {
+    type: 2,
+    bytes: (size, next) => {
+      const bytes = Buffer.alloc(Math.ceil(size / 32 * 18 / ALIGN) * ALIGN)
+      for (let at = 0; at < size / 32 * 18; at += 18) {
+        bytes.writeUInt16LE(0x1c66, at)
+        for (let i = 2; i < 18; i++) bytes[at + i] = 256 * next()
+      }
+      return bytes
     }
   },
   // Blocks of 32 with one scale: 2^-12 * 1.13 as a float16, so that values go to 0.035.

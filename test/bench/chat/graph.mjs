@@ -9,7 +9,7 @@ const bytesField = (number, value) =>
 const varintField = (number, value) => tagged(number, 0).int64(value).finish()
 
 // Field numbers and types of onnx.proto.
-const TYPES = { float32: 1, int32: 6, int64: 7, bool: 9 }
+const TYPES = { float32: 1, uint8: 2, int32: 6, int64: 7, bool: 9 }
 const WIDTH = { float32: 4, int64: 8 }
 const ALIGN = 4096
 
@@ -17,6 +17,13 @@ const ALIGN = 4096
 export const SMOL = {
   width: 576, hidden: 1536, layers: 30, heads: 9, kvHeads: 3, head: 64, vocabulary: 49152, positions: 8192
 }
+/** Qwen3-0.6B's shape: 596 million parameters; queries and keys are normed per head. */
+export const QWEN = {
+  width: 1024, hidden: 3072, layers: 28, heads: 16, kvHeads: 8, head: 128, vocabulary: 151936,
+  positions: 8192, headNorms: true
+}
+/** Weights that share a scale, in the files with 4 bits per weight. */
+const BLOCK = 32
 
 function random (seed) {
   let state = seed >>> 0
@@ -40,8 +47,10 @@ function attribute (name, value) {
 
 /** Collects a graph. Methods answer the name of the tensor they made; weights go to the file at once. */
 class Graph {
-  constructor (file) {
+  /** `quantized`: products with weights of 4 bits, as the public files named q4 have them. */
+  constructor (file, quantized) {
     this.file = file
+    this.quantized = quantized
     this.data = openSync(`${file}_data`, 'w')
     this.at = 0
     this.count = 0
@@ -81,6 +90,25 @@ class Graph {
     for (let i = 0; i < size; i++) values[i] = (this.next() - 0.5) * 0.04 * Math.sqrt(3)
     this.parameters += size
     return this.tensor('float32', dims, values)
+  }
+
+  /** Random weights of 4 bits, symmetric around 8, with one scale for each block: deviation 0.02. */
+  weight4 (inputs, outputs) {
+    const blocks = outputs * inputs / BLOCK
+    const words = new Uint32Array(blocks * BLOCK / 8)
+    // The high bits of the generator are the random ones.
+    for (let i = 0; i < words.length; i++) words[i] = this.next() * 2 ** 32
+    const scales = Float32Array.from({ length: blocks }, () => 0.0033 + 0.002 * this.next())
+    this.parameters += inputs * outputs
+    return [this.tensor('uint8', [outputs, inputs / BLOCK, BLOCK / 2], words),
+      this.tensor('float32', [blocks], scales)]
+  }
+
+  /** The product of `x` with random weights `[inputs, outputs]`. */
+  product (x, inputs, outputs, options = {}) {
+    if (!this.quantized) return this.op('MatMul', [x, this.weight([inputs, outputs])], options)
+    return this.op('MatMulNBits', [x, ...this.weight4(inputs, outputs)],
+      { domain: 'com.microsoft', K: inputs, N: outputs, bits: 4, block_size: BLOCK, ...options })
   }
 
   ones (size) {
@@ -137,6 +165,19 @@ class Graph {
 const norm = (g, x, shape) => g.op('SimplifiedLayerNormalization', [x, g.ones(shape.width)],
   { axis: 2, epsilon: { float: 1e-5 } })
 
+function addedThenNormed (g, x, more, shape) {
+  const sum = g.op('Add', [x, more])
+  return [norm(g, sum, shape), sum]
+}
+
+/** The same in one operator, as the public files named q4 have it. */
+function addedAndNormed (g, x, more, shape) {
+  const outputs = [`t${g.count++}`, '', '', `t${g.count++}`]
+  g.op('SkipSimplifiedLayerNormalization', [x, more, g.ones(shape.width)],
+    { domain: 'com.microsoft', epsilon: { float: 1e-5 }, outputs })
+  return [outputs[0], outputs[3]]
+}
+
 /** Cosines and sines of every position, [positions, head / 2]. */
 function rotations (g, { head, positions }) {
   const half = head / 2
@@ -173,7 +214,7 @@ function rotated (g, x, { cos, sin }, { head }) {
 function plainAttention (g, x, layer, shape, parts) {
   const { width, heads, kvHeads, head } = shape
   const split = (count) => {
-    const wide = g.op('MatMul', [x, g.weight([width, count * head])])
+    const wide = g.product(x, width, count * head)
     return g.op('Transpose', [g.op('Reshape', [wide, g.ints(0, 0, count, head)])], { perm: [0, 2, 1, 3] })
   }
   const q = rotated(g, split(heads), parts, shape)
@@ -203,47 +244,65 @@ function gqaParts (g, mask, shape) {
   return [...whole, ...rotations(g, shape)]
 }
 
+/** Queries, keys and values: one product, or one for each where each head has a norm. */
+function gqaInputs (g, x, { width, heads, kvHeads, head, headNorms = false }) {
+  if (!headNorms) return [g.product(x, width, (heads + 2 * kvHeads) * head), '', '']
+  const normed = (count) => {
+    const each = g.op('Reshape', [g.product(x, width, count * head), g.ints(0, -1, count, head)])
+    const same = g.op('SimplifiedLayerNormalization', [each, g.ones(head)],
+      { axis: 3, epsilon: { float: 1e-5 } })
+    return g.op('Reshape', [same, g.ints(0, -1, count * head)])
+  }
+  return [normed(heads), normed(kvHeads), g.product(x, width, kvHeads * head)]
+}
+
 /** Attention of onnxruntime-genai's builder: one operator. */
-function gqaAttention (g, x, layer, { width, heads, kvHeads, head }, parts) {
-  const qkv = g.op('MatMul', [x, g.weight([width, (heads + 2 * kvHeads) * head])])
+function gqaAttention (g, x, layer, shape, parts) {
+  const { heads, kvHeads, head } = shape
+  const inputs = gqaInputs(g, x, shape)
   const dims = (tokens) => ['batch_size', kvHeads, tokens, head]
   const names = ['key', 'value'].map((what) => {
     g.output(`present.${layer}.${what}`, 'float32', dims('total_sequence_length'))
     return g.input(`past_key_values.${layer}.${what}`, 'float32', dims('past_sequence_length'))
   })
-  return g.op('GroupQueryAttention', [qkv, '', '', ...names, ...parts], {
+  return g.op('GroupQueryAttention', [...inputs, ...names, ...parts], {
     domain: 'com.microsoft', num_heads: heads, kv_num_heads: kvHeads, do_rotary: 1,
     outputs: [`a${layer}`, `present.${layer}.key`, `present.${layer}.value`]
   })
 }
 
 function feedForward (g, x, { width, hidden }) {
-  const gate = g.op('MatMul', [x, g.weight([width, hidden])])
-  const up = g.op('MatMul', [x, g.weight([width, hidden])])
+  const gate = g.product(x, width, hidden)
+  const up = g.product(x, width, hidden)
   const both = g.op('Mul', [g.op('Mul', [gate, g.op('Sigmoid', [gate])]), up])
-  return g.op('MatMul', [both, g.weight([hidden, width])])
+  return g.product(both, hidden, width)
 }
 
 /**
  * Writes `file` and `<file>_data`; answers the number of parameters. `layout`: `optimum` (plain operators,
- * position_ids) or `genai` (GroupQueryAttention).
+ * position_ids), `genai` (GroupQueryAttention) or `q4` (the same with 4 bits per weight in products).
  */
 export function writeDecoder (file, layout = 'optimum', shape = SMOL) {
-  const g = new Graph(join(dirname(file), basename(file)))
+  const g = new Graph(join(dirname(file), basename(file)), layout === 'q4')
   const ids = g.input('input_ids', 'int64', ['batch_size', 'sequence_length'])
   const mask = g.input('attention_mask', 'int64', ['batch_size', 'total_sequence_length'])
   const embedding = g.weight([shape.vocabulary, shape.width])
-  const [parts, attention] = layout === 'genai'
+  const [parts, attention] = layout !== 'optimum'
     ? [gqaParts(g, mask, shape), gqaAttention]
     : [plainParts(g, ids, mask, shape), plainAttention]
   let x = g.op('Gather', [embedding, ids])
-  for (let layer = 0; layer < shape.layers; layer++) {
-    const mixed = attention(g, norm(g, x, shape), layer, shape, parts)
-    x = g.op('Add', [x, g.op('MatMul', [mixed, g.weight([shape.heads * shape.head, shape.width])])])
-    x = g.op('Add', [x, feedForward(g, norm(g, x, shape), shape)])
+  let normed = norm(g, x, shape)
+  const add = (more) => {
+    [normed, x] = layout === 'q4' ? addedAndNormed(g, x, more, shape) : addedThenNormed(g, x, more, shape)
   }
-  const head = g.op('Transpose', [embedding], { perm: [1, 0] })
-  g.op('MatMul', [norm(g, x, shape), head], { outputs: ['logits'] })
+  for (let layer = 0; layer < shape.layers; layer++) {
+    const mixed = attention(g, normed, layer, shape, parts)
+    add(g.product(mixed, shape.heads * shape.head, shape.width))
+    add(feedForward(g, normed, shape))
+  }
+  const outputs = ['logits']
+  if (g.quantized) g.product(normed, shape.width, shape.vocabulary, { outputs })
+  else g.op('MatMul', [normed, g.op('Transpose', [embedding], { perm: [1, 0] })], { outputs })
   g.output('logits', 'float32', ['batch_size', 'sequence_length', shape.vocabulary])
   g.end()
   return g.parameters

@@ -1,11 +1,9 @@
-/** The model that is measured: SmolLM-135M's shape with random weights, written once and kept. */
+/** The models that are measured: known shapes with random weights, written once and kept. */
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, statfsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { cache, here } from '../lib/paths.mjs'
-import { SMOL, writeDecoder } from './graph.mjs'
-
-const BYTES = 600e6
+import { QWEN, SMOL, writeDecoder } from './graph.mjs'
 
 /** Made-up words: every token is text of its own, so that every one is seen in a stream at once. */
 function tokenizer (size) {
@@ -21,51 +19,64 @@ function tokenizer (size) {
 }
 
 /** As transformers.js and llama.cpp's converters read it; no token ends an answer. */
-const CONFIG = {
-  model_type: 'llama', architectures: ['LlamaForCausalLM'], hidden_size: SMOL.width,
-  intermediate_size: SMOL.hidden, num_hidden_layers: SMOL.layers, num_attention_heads: SMOL.heads,
-  num_key_value_heads: SMOL.kvHeads, head_dim: SMOL.head, vocab_size: SMOL.vocabulary,
-  max_position_embeddings: SMOL.positions, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: true,
-  'transformers.js_config': { use_external_data_format: { 'model.onnx': 1 } }
+const configOf = ({ shape, graph }) => ({
+  model_type: 'llama', architectures: ['LlamaForCausalLM'], hidden_size: shape.width,
+  intermediate_size: shape.hidden, num_hidden_layers: shape.layers, num_attention_heads: shape.heads,
+  num_key_value_heads: shape.kvHeads, head_dim: shape.head, vocab_size: shape.vocabulary,
+  max_position_embeddings: shape.positions, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: true,
+  'transformers.js_config': { use_external_data_format: { [graph]: 1 } }
+})
+
+/** The models by name: their layout (graph.mjs), shape, the name of the graph, bytes of the files about. */
+const MODELS = {
+  optimum: { layout: 'optimum', shape: SMOL, graph: 'model.onnx', bytes: 540e6 },
+  genai: { layout: 'genai', shape: SMOL, graph: 'model.onnx', bytes: 540e6 },
+  'q4 135M': { layout: 'q4', shape: SMOL, graph: 'model_q4.onnx', bytes: 200e6 },
+  'q4 0.6B': { layout: 'q4', shape: QWEN, graph: 'model_q4.onnx', bytes: 1000e6 }
 }
+export const shapeOf = (name) => MODELS[name].shape
 
 const TEMPLATE = '{% for m in messages %}{{ m.content }}{% endfor %}'
 
-/** Folder of the model in transformers.js' layout; written at the first call, 540 MB. */
-export function benchModel (layout = 'optimum') {
+/** Folder of a model in transformers.js' layout; written at the first call. */
+export function benchModel (name = 'optimum') {
+  const { layout, shape, graph, bytes } = MODELS[name]
   const hash = createHash('sha256')
-  for (const name of ['graph.mjs', 'model.mjs']) hash.update(readFileSync(join(here, 'chat', name)))
-  const folder = join(cache, `llama-${layout}-${hash.digest('hex').slice(0, 12)}`)
-  const at = (name) => join(folder, name)
+  for (const source of ['graph.mjs', 'model.mjs']) hash.update(readFileSync(join(here, 'chat', source)))
+  const folder = join(cache, `llama-${name.replace(' ', '-')}-${hash.digest('hex').slice(0, 12)}`)
+  const at = (file) => join(folder, file)
   if (!existsSync(at('config.json'))) {
     mkdirSync(at('onnx'), { recursive: true })
     const { bavail, bsize } = statfsSync(folder)
-    if (bavail * bsize < 2 * BYTES) throw new Error(`${folder} needs ${2 * BYTES / 1e6} MB of free disk`)
-    const parameters = writeDecoder(at('onnx/model.onnx'), layout)
+    if (bavail * bsize < 2 * bytes) throw new Error(`${folder} needs ${2 * bytes / 1e6} MB of free disk`)
+    const parameters = writeDecoder(at(`onnx/${graph}`), layout, shape)
     const json = {
-      'tokenizer.json': tokenizer(SMOL.vocabulary),
+      'tokenizer.json': tokenizer(shape.vocabulary),
       'tokenizer_config.json': { tokenizer_class: 'PreTrainedTokenizer', chat_template: TEMPLATE },
       'generation_config.json': { do_sample: false },
       'info.json': { parameters }
     }
-    for (const [name, value] of Object.entries(json)) writeFileSync(at(name), JSON.stringify(value))
+    for (const [file, value] of Object.entries(json)) writeFileSync(at(file), JSON.stringify(value))
     // The last one: a folder without it is written again.
-    writeFileSync(at('config.part'), JSON.stringify(CONFIG))
+    writeFileSync(at('config.part'), JSON.stringify(configOf(MODELS[name])))
     renameSync(at('config.part'), at('config.json'))
   }
   return { folder, ...JSON.parse(readFileSync(at('info.json'), 'utf8')) }
 }
 
 /** The card that our engine and a store know the model by. */
-export const benchCard = (layout = 'optimum') => ({
-  modelId: `bench/llama-${layout}`, revision: '1', title: '', description: '', tasks: ['chat', 'completions'],
-  family: 'llama', engine: 'onnx-lm', backends: ['cpu'], totalBytes: 540_000_000, nLayers: SMOL.layers,
-  hiddenSize: SMOL.width, heads: SMOL.heads, kvHeads: SMOL.kvHeads, headSize: SMOL.head,
-  contextLength: SMOL.positions, supportsTensor: false, companions: [], licence: 'none', languages: ['en'],
-  quantization: null, voices: [], defaults: {}, support: {},
-  files: ['onnx/model.onnx', 'onnx/model.onnx_data', 'config.json', 'generation_config.json',
-    'tokenizer.json', 'tokenizer_config.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
-})
+export function benchCard (name = 'optimum') {
+  const { shape, graph, bytes } = MODELS[name]
+  return {
+    modelId: `bench/llama-${name.replace(' ', '-')}`, revision: '1', title: '', description: '',
+    tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm', backends: ['cpu'], totalBytes: bytes,
+    nLayers: shape.layers, hiddenSize: shape.width, heads: shape.heads, kvHeads: shape.kvHeads,
+    headSize: shape.head, contextLength: shape.positions, supportsTensor: false, companions: [],
+    licence: 'none', languages: ['en'], quantization: null, voices: [], defaults: {}, support: {},
+    files: [`onnx/${graph}`, `onnx/${graph}_data`, 'config.json', 'generation_config.json',
+      'tokenizer.json', 'tokenizer_config.json'].map((path) => ({ path, role: 'file', bytes: 0 }))
+  }
+}
 
 /** Token ids that mean nothing; another `seed` shares no beginning with this one. */
 export function promptOf (length, seed = 1) {

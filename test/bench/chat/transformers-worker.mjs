@@ -7,11 +7,11 @@ import { stopwatch } from './times.mjs'
 
 env.allowRemoteModels = false
 
-/** options: { folder, threads } */
-await serveWorker(async ({ folder, threads }) => {
+/** options: { folder, threads, dtype } */
+await serveWorker(async ({ folder, threads, dtype = 'fp32' }) => {
   env.localModelPath = `${dirname(folder)}/`
   const model = await AutoModelForCausalLM.from_pretrained(basename(folder), {
-    dtype: 'fp32', device: 'cpu', local_files_only: true,
+    dtype, device: 'cpu', local_files_only: true,
     session_options: { intraOpNumThreads: threads, interOpNumThreads: 1, logSeverityLevel: 3 }
   })
 
