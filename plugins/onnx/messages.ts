@@ -40,6 +40,7 @@ export interface OnnxAttribute {
   name: string
   type: number
   f: number
+  i: number
   ints: number[]
   g: OnnxGraph | null
   graphs: OnnxGraph[]

@@ -4,6 +4,9 @@ import { EngineError, type ModelSpec } from '../../kernel/api/engine.js'
 
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
 
+/** How long a thread waits awake for the next part of a run, microseconds. */
+const SPIN_US = '50'
+
 /** What messages call the engine and the graph, and where weights lie that are not in the graph's bytes. */
 export interface SessionNames { engine: string, label: string, weightsIn?: string | undefined }
 
@@ -29,10 +32,12 @@ export async function openSession (
     // Every sentence and every step has its own shape: planning memory per shape costs more than it saves.
     enableMemPattern: false,
     logSeverityLevel: 3,
-    // Idle threads must sleep: the node and other runners share the cores.
+    // A step has hundreds of short parts, and waking a sleeping thread for each takes longer than the part.
+    // But threads that wait longer must sleep: the node and other runners share the cores.
     extra: {
       session: {
-        intra_op: { allow_spinning: '0' },
+        force_spinning_stop: '1',
+        intra_op: { allow_spinning: '1', spin_duration_us: SPIN_US },
         ...weightsIn === undefined ? {} : { model_external_initializers_file_folder_path: weightsIn }
       }
     }

@@ -40,7 +40,7 @@ export interface Binding {
   positions: WholePort | null
   /** Input that says of how many last tokens logits are wanted. */
   keep: WholePort | null
-  /** Of a graph changed to give back new entries only (new-entries.ts): where they are. */
+  /** Of a graph changed to give back new entries only (graph-changes.ts): where they are. */
   places: WholePort | null
   logits: { name: string, type: Real }
   tensors: CacheTensor[]
@@ -64,9 +64,8 @@ const DEFAULT_NAMES: Names = {
   ids: 'input_ids', mask: 'attention_mask', positions: 'position_ids', logits: 'logits', pairs: []
 }
 const KEEP = 'num_logits_to_keep'
-/** Names in a graph that was changed to give back new entries only: an input, and what outputs begin with. */
+/** An input of a graph that was changed to give back new entries only. */
 export const PLACES = 'svc_places'
-export const NEW = 'svc_new.'
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
@@ -166,8 +165,7 @@ export function bind (
   inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes, names: Names = DEFAULT_NAMES
 ): Binding {
   const given = new Map(inputs.map((port) => [port.name, port]))
-  const made = new Map(outputs.map((port) =>
-    [port.name.startsWith(NEW) ? port.name.slice(NEW.length) : port.name, port]))
+  const made = new Map(outputs.map((port) => [port.name, port]))
   const ids = whole(given.get(names.ids), 2)
   const logits = made.get(names.logits)
   if (ids === null) throw fail(`the graph has no input "${names.ids}": it has ${listed(inputs)}`)
@@ -198,6 +196,19 @@ export function bind (
     tensors,
     single: inputs.some(({ name, shape }) => name !== KEEP && shape[0] === 1)
   }
+}
+
+/** New entries of tensors of one shape, which a changed graph gives back in one output, one after another. */
+export interface NewEntries { output: string, tensors: CacheTensor[] }
+
+/** The outputs of a graph that gives back new entries only: one for each shape that keys and values have. */
+export function newEntriesOf (tensors: readonly CacheTensor[]): NewEntries[] {
+  const shapes = new Map<string, CacheTensor[]>()
+  for (const tensor of tensors.filter(({ grows }) => grows)) {
+    const shape = `${tensor.type} ${tensor.lead} ${tensor.heads} ${tensor.width}`
+    shapes.set(shape, [...shapes.get(shape) ?? [], tensor])
+  }
+  return [...shapes.values()].map((members, i) => ({ output: `svc_new_${i}`, tensors: members }))
 }
 
 const MAX_NAMES = 12

@@ -1,14 +1,15 @@
 /**
  * What is changed in the graph of a decoder before it is opened. Its head works on the last token only, so
- * that a prompt does not pay for the logits of all its tokens. And it gives back the new entries of keys and
+ * that a prompt does not pay for the logits of all its tokens. It gives back the new entries of keys and
  * values only: onnxruntime-node copies every output into fresh memory, and the whole KV cache is most of what
- * a decoder gives back.
+ * a decoder gives back. And products with weights of 4 or 8 bits are computed in 8 bits where the file leaves
+ * that open.
  */
 import {
-  ELEMENT, decodeModel, encodeModel, indexGraph, int64Tensor, nodeOf, opsetOf, portOf, tensorInfo, tensorName,
-  valueName, type GraphIndex, type OnnxModel, type OnnxNode
+  ATTRIBUTE, ELEMENT, attributesOf, decodeModel, encodeMessage, encodeModel, indexGraph, int64Tensor, nodeOf,
+  opsetOf, portOf, tensorInfo, tensorName, valueName, type GraphIndex, type OnnxModel, type OnnxNode
 } from '../../onnx/engine.js'
-import { NEW, PLACES, bind, type Names, type Port, type Sizes, type CacheTensor } from './bind.js'
+import { PLACES, bind, newEntriesOf, type CacheTensor, type Names, type Port, type Sizes } from './bind.js'
 
 /** Since then the bounds of a Slice are inputs. */
 const SLICE_OPSET = 10
@@ -75,46 +76,82 @@ const shapeOf = ({ lead, heads, width }: CacheTensor): number[] =>
 const indexOf = (tensor: CacheTensor): string => `svc_index_${shapeOf(tensor).join('x')}`
 
 /**
- * Changes a model to give new entries as outputs instead of the whole KV cache; the input `svc_places` (int64
- * `[rows, 1, added, 1]`) says where in it they are. Answers false, and changes nothing, below opset 11.
+ * Changes a model to give new entries as outputs (bind.ts: newEntriesOf) instead of the whole KV cache; the
+ * input `svc_places` (int64 `[rows, 1, added, 1]`) says where in it they are. Answers the outputs before
+ * that; undefined, and nothing changed, below opset 11.
  * @throws EngineError for a graph that cannot be bound
  */
-export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): boolean {
-  if (opsetOf(model) < MIN_OPSET) return false
+export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): Port[] | undefined {
+  if (opsetOf(model) < MIN_OPSET) return undefined
   const { graph } = model
   // Older files list weights among the inputs.
   const weights = new Set(graph.initializer.map((bytes) => tensorName(bytes).name))
   const inputs = graph.input.map(sessionPort).filter(({ name }) => !weights.has(name))
-  const binding = bind(inputs, graph.output.map(sessionPort), sizes, names)
-  const tensors = binding.tensors.filter(({ grows }) => grows)
+  const outputs = graph.output.map(sessionPort)
+  const tensors = bind(inputs, outputs, sizes, names).tensors.filter(({ grows }) => grows)
   for (const [name, shape] of new Map(tensors.map((tensor) => [indexOf(tensor), shapeOf(tensor)]))) {
     graph.initializer.push(int64Tensor(`${name}_shape`, shape))
     graph.node.push(nodeOf('Expand', [PLACES, `${name}_shape`], name))
   }
   const gone = new Set(tensors.map(({ output }) => output))
   graph.output = graph.output.filter((bytes) => !gone.has(valueName(bytes)))
-  for (const tensor of tensors) {
-    const lead = tensor.lead === 1 ? [] : [tensor.lead]
-    const name = NEW + tensor.output
-    const picked = nodeOf('GatherElements', [tensor.output, indexOf(tensor)], name, { axis: lead.length + 2 })
-    graph.node.push(picked)
-    graph.output.push(
-      tensorInfo(name, ELEMENT[tensor.type], [...lead, 'rows', tensor.heads, 'added', tensor.width]))
+  for (const { output, tensors: members } of newEntriesOf(tensors)) {
+    const [{ lead, heads, width, type }] = members as [CacheTensor]
+    const axis = lead === 1 ? 2 : 3
+    const picked = members.map((tensor) => {
+      const name = `${output}.${tensor.output}`
+      graph.node.push(nodeOf('GatherElements', [tensor.output, indexOf(tensor)], name, { axis }))
+      return name
+    })
+    // One output costs onnxruntime-node less than one for each tensor.
+    graph.node.push(nodeOf('Concat', picked, output, { axis: 0 }))
+    const rest = lead === 1 ? [] : ['rows']
+    graph.output.push(tensorInfo(output, ELEMENT[type], ['all', ...rest, heads, 'added', width]))
   }
   graph.input.push(tensorInfo(PLACES, ELEMENT.int64, ['rows', 1, 'added', 1]))
-  return true
+  return outputs
 }
 
+/** Of MatMulNBits: in how many bits it computes at least, and the value for 8. */
+const ACCURACY = 'accuracy_level'
+const IN_8_BITS = 4
+
 /**
- * The bytes of a graph with both changes, as far as they can be made, and whether its head was `sliced`;
- * undefined where neither can. `entries`: whether new entries are wanted.
+ * Lets products with weights of few bits be computed in 8 bits, with a scale for each block of activations,
+ * as llama.cpp does. Where a file says nothing of that, onnxruntime makes floats of the weights. Answers
+ * whether there were such products.
+ */
+export function computeIn8Bits ({ graph }: OnnxModel): boolean {
+  const open = graph.node.filter((node) =>
+    node.opType === 'MatMulNBits' && (attributesOf(node).get(ACCURACY)?.i ?? 0) === 0)
+  for (const node of open) {
+    const names = [...attributesOf(node).keys()]
+    node.attribute = [...node.attribute.filter((_, i) => names[i] !== ACCURACY),
+      encodeMessage('AttributeProto', { name: ACCURACY, i: IN_8_BITS, type: ATTRIBUTE.int })]
+  }
+  return open.length > 0
+}
+
+/** What is to be changed: new entries as outputs, products in 8 bits. */
+export interface Wanted { entries: boolean, in8Bits: boolean }
+
+/**
+ * A changed graph: its bytes, and whether its head was `sliced`. `outputs` are those before the change, where
+ * it gives back new entries.
+ */
+export interface ChangedGraph { bytes: Uint8Array, sliced: boolean, outputs: Port[] | undefined }
+
+/**
+ * A graph with the changes that are wanted, as far as they can be made; undefined where none can.
  * @throws EngineError for a graph that cannot be bound
  */
 export function changedGraph (
-  file: Uint8Array, entries: boolean, sizes: Sizes, names: Names
-): { bytes: Uint8Array, sliced: boolean } | undefined {
+  file: Uint8Array, { entries, in8Bits }: Wanted, sizes: Sizes, names: Names
+): ChangedGraph | undefined {
   const model = decodeModel(file)
   const sliced = sliceBeforeHead(model, names.logits)
-  const changed = (entries && giveNewEntries(model, sizes, names)) || sliced
-  return changed ? { bytes: encodeModel(model), sliced } : undefined
+  const outputs = entries ? giveNewEntries(model, sizes, names) : undefined
+  const lowered = in8Bits && computeIn8Bits(model)
+  const changed = sliced || outputs !== undefined || lowered
+  return changed ? { bytes: encodeModel(model), sliced, outputs } : undefined
 }

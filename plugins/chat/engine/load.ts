@@ -82,11 +82,13 @@ async function openChanged (
   if ((await stat(files.graph)).size > MAX_CHANGED_BYTES) return undefined
   try {
     // On other devices states may stay in their memory: what is faster there was not measured.
-    const entries = spec.backend === 'cpu'
-    const made = changedGraph(await readFile(files.graph), entries, spec.card, namesOf(files.genai))
+    const cpu = spec.backend === 'cpu'
+    const wanted = { entries: cpu, in8Bits: cpu && spec.options['exact_products'] !== true }
+    const made = changedGraph(await readFile(files.graph), wanted, spec.card, namesOf(files.genai))
     if (made === undefined) return undefined
     const opened = await open(made.bytes, spec, dirname(files.graph))
-    return { ...await decoderOf(opened, files, spec, env), sliced: made.sliced }
+    const outputs = made.outputs ?? opened.outputs
+    return { ...await decoderOf({ ...opened, outputs }, files, spec, env), sliced: made.sliced }
   } catch (error) {
     env.log('info', 'the graph is used as it is', { error: (error as Error).message })
     return undefined

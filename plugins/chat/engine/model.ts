@@ -1,7 +1,9 @@
 /** A decoder on onnxruntime: runs a bound session, and keeps the KV cache that comes back. */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
-import type { Binding, WholePort } from './bind.js'
+import {
+  newEntriesOf, type Binding, type CacheTensor, type NewEntries, type WholePort
+} from './bind.js'
 import {
   continued, dimsOf, emptyBatch, fullBatch, hasRoom, offsetOf, packRows, sizeOf, stateBytes,
   tokenBytes, viewOf, type Decoder, type Forward, type KvBatch, type Padding, type RowSource
@@ -12,10 +14,16 @@ import { floatsOf, realTensor, wholeTensor, type Feeds, type Part } from './tens
 export interface BatchSupport { padding: Padding, ragged: boolean, chunked: boolean, maxRows: number }
 
 /**
- * Spare entries of each row, so that a batch is copied once per so many tokens. Every step reads them as
- * padding, and copying an entry takes three times as long as reading it: this number costs the least.
+ * How many times longer it takes to copy an entry into a new batch than to pass it by as padding in a step:
+ * padding in front is worked on like any entry, padding behind is only cleared.
  */
-const spareOf = (span: number): number => Math.ceil(Math.sqrt(3 * span))
+const COPY_COST = { left: 1.5, right: 12 } as const
+/**
+ * Spare entries of each row, so that a batch is copied once per so many tokens: of n, half are padding in a
+ * step on average, and each step has the n-th part of a copy. This number costs the least.
+ */
+const spareOf = (span: number, padding: Padding): number =>
+  Math.ceil(Math.sqrt(2 * COPY_COST[padding] * span))
 
 /** Entries of a row that the mask is about: padding behind is left out. */
 const totalOf = ({ span, room }: KvBatch, added: number, padding: Padding): number =>
@@ -55,6 +63,9 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   readonly binding: Binding
   private readonly session: InferenceSession
   private readonly env: EngineEnv
+  /** Outputs of new entries; none where the graph gives back whole states. */
+  private readonly entries: NewEntries[]
+  /** Outputs of all that goes in again. */
   private readonly states: string[]
 
   constructor (session: InferenceSession, binding: Binding, weightBytes: number, env: EngineEnv) {
@@ -65,7 +76,9 @@ export class OnnxDecoder implements Decoder<KvBatch> {
     this.tokenBytes = tokenBytes(binding.tensors)
     this.stateBytes = stateBytes(binding.tensors)
     this.rewinds = binding.tensors.every(({ grows }) => grows)
-    this.states = binding.tensors.map(({ output }) => output)
+    this.entries = binding.places === null ? [] : newEntriesOf(binding.tensors)
+    const apart = binding.tensors.filter(({ grows }) => binding.places === null || !grows)
+    this.states = [...this.entries, ...apart].map(({ output }) => output)
     this.batching = { padding: 'left', ragged: false, chunked: true, maxRows: Infinity }
   }
 
@@ -83,7 +96,7 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   private packed (rows: readonly RowSource[], added: number): KvBatch {
     const { binding, batching } = this
     const span = added + Math.max(...rows.map(({ length }) => length))
-    const spare = binding.places !== null && batching.ragged ? spareOf(span) : 0
+    const spare = binding.places !== null && batching.ragged ? spareOf(span, batching.padding) : 0
     return packRows(binding.tensors, rows, batching.padding, added + spare)
   }
 
@@ -106,13 +119,23 @@ export class OnnxDecoder implements Decoder<KvBatch> {
   private following (batch: KvBatch, made: Feeds, added: number): KvBatch {
     const { binding: { tensors, places }, batching: { padding } } = this
     const { lengths, room } = batch
-    const entries = places === null ? room + added : added
-    const parts = tensors.map((tensor) =>
-      this.partOf(made, tensor.output, sizeOf(tensor, lengths.length, entries)))
-    if (places === null) return fullBatch(lengths.map((length) => length + added), entries, parts)
+    const parts = this.partsOf(made, lengths.length, places === null ? room + added : added)
+    if (places === null) return fullBatch(lengths.map((length) => length + added), room + added, parts)
     const rows = (): RowSource[] => lengths.map((length, row) => ({ batch, row, length }))
     const roomy = hasRoom(batch, added) ? batch : this.packed(rows(), added)
     return continued(tensors, roomy, parts, added, padding)
+  }
+
+  /** What came back, by tensor, with so many entries per row. */
+  private partsOf (made: Feeds, rows: number, entries: number): Part[] {
+    const fresh = new Map<CacheTensor, Part>()
+    for (const { output, tensors } of this.entries) {
+      const size = sizeOf(tensors[0] as CacheTensor, rows, entries)
+      const all = this.partOf(made, output, size * tensors.length)
+      tensors.forEach((tensor, i) => { fresh.set(tensor, all.subarray(i * size, (i + 1) * size)) })
+    }
+    return this.binding.tensors.map((tensor) =>
+      fresh.get(tensor) ?? this.partOf(made, tensor.output, sizeOf(tensor, rows, entries)))
   }
 
   private feedsOf (batch: KvBatch, ids: readonly number[], added: number): Feeds {

@@ -25,12 +25,14 @@ const HEADROOM = 64
 /** A shorter common beginning is not worth looking up. */
 const MIN_PREFIX = 8
 
-/** A piece of a prompt is as long as takes this many decode steps: running sequences wait for it. */
+/** A piece of a prompt takes as long as this many decode steps, where running sequences wait for it. */
 const STEPS = 2
 /** A piece that takes less time than this need not be shorter. */
 const MIN_MS = 20
 /** Longest time of a piece: a call of the model cannot be cancelled. */
 const MAX_MS = 500
+/** The time of a piece while nobody waits for a next token: a prompt that comes meanwhile waits for it. */
+const ALONE_MS = 250
 /** A shorter piece takes hardly less time: each one reads all weights and the KV cache. */
 const MIN_TOKENS = 16
 const MAX_TOKENS = 512
@@ -53,10 +55,10 @@ export class Pacer {
   /** Tells how long a piece took. */
   prefilled (tokens: number, ms: number): void { this.tokenMs = mixed(this.tokenMs, ms / tokens) }
 
-  /** Tokens of the next piece. */
-  get tokens (): number {
+  /** Tokens of the next piece; `writing`: whether running sequences wait for it. */
+  tokens (writing: boolean): number {
     if (this.tokenMs === undefined || this.decodeMs === undefined) return FIRST_TOKENS
-    const wanted = Math.min(Math.max(STEPS * this.decodeMs, MIN_MS), MAX_MS)
+    const wanted = writing ? Math.min(Math.max(STEPS * this.decodeMs, MIN_MS), MAX_MS) : ALONE_MS
     const fitting = this.tokenMs > 0 ? Math.floor(wanted / this.tokenMs) : MAX_TOKENS
     return Math.min(Math.max(fitting, MIN_TOKENS), MAX_TOKENS)
   }
@@ -212,7 +214,8 @@ export class Scheduler<B extends Rows> {
     if (sequence === undefined || sequence.state === null) return
     const { ids, state } = sequence
     const fed = state.lengths[0] as number
-    const end = this.decoder.chunked ? Math.min(fed + this.pacer.tokens, ids.length) : ids.length
+    const most = this.decoder.chunked ? this.pacer.tokens(this.decoding.count > 0) : Infinity
+    const end = Math.min(fed + most, ids.length)
     const startedAt = this.clock.now()
     let made
     try {

@@ -53,18 +53,19 @@ export async function openGraph (
   { cut = false, fresh = false, genai }: { cut?: boolean, fresh?: boolean, genai?: unknown } = {}
 ): Promise<{ decoder: OnnxDecoder, probed: Probed }> {
   let bytes = graph
+  let before
   if (cut || fresh) {
     const model = decodeModel(typeof graph === 'string' ? await readFile(graph) : graph)
-    const changed = (!cut || sliceBeforeHead(model, 'logits')) &&
-      (!fresh || giveNewEntries(model, SIZES, namesOf(genai)))
-    if (!changed) throw new Error('cannot be changed')
+    const sliced = cut && sliceBeforeHead(model, 'logits')
+    before = fresh ? giveNewEntries(model, SIZES, namesOf(genai)) : undefined
+    if (sliced !== cut || (before === undefined) === fresh) throw new Error('cannot be changed')
     bytes = encodeModel(model)
   }
   const weightsIn = typeof graph === 'string' ? dirname(graph) : undefined
   const session = await openSession(
     bytes, { backend: 'cpu', threads: 1 }, { engine: 'onnx-lm', label: 'the model', weightsIn })
   const { inputs, outputs } = portsOf(session)
-  const binding = bind(inputs, outputs, SIZES, namesOf(genai))
+  const binding = bind(inputs, before ?? outputs, SIZES, namesOf(genai))
   const decoder = new OnnxDecoder(session, binding, 1e6, quietEnv())
   return { decoder, probed: await probe(decoder) }
 }
