@@ -129,9 +129,15 @@ export interface RouteDecl {
   readonly deadlineMs?: number
 }
 
+/** The headings of `svc help`, in their order. */
+export const verbHeadings =
+  ['Use models', 'Keep models', 'Run a cluster', 'Watch it', 'Set it up', 'Of your plugins'] as const
+
 /** A command-line verb; `load` is called only when the verb is used. */
 export interface VerbDecl {
   readonly summary: string
+  /** Where `svc help` lists it; under the last one when absent. A group stands where its first verb does. */
+  readonly heading?: typeof verbHeadings[number]
   /** Arguments in commander's notation, e.g. `<text> [model]`. */
   readonly args?: string
   readonly options?: readonly (readonly [flags: string, description: string])[]

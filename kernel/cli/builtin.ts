@@ -5,6 +5,7 @@ const waitOption = ['--wait [seconds]', waiting] as const
 
 const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
   up: {
+    heading: 'Run a cluster',
     summary: 'run a node in the foreground',
     options: [
       ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
@@ -18,6 +19,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/up.js')
   },
   dev: {
+    heading: 'Run a cluster',
     summary: 'run a cluster of several nodes on this machine, for trying things out',
     options: [
       ['--nodes <n>', 'how many (3)'],
@@ -27,22 +29,26 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/dev.js')
   },
   status: {
-    summary: 'show the cluster: session, master, quorum, nodes, what is ready and what is wrong',
+    heading: 'Run a cluster',
+    summary: 'show the cluster: master, quorum, nodes, what is ready and what is wrong',
     options: [['--wait [seconds]', 'until the node is ready (60 s when no time is given), else exit 4']],
     examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
     load: () => import('./verbs/status.js')
   },
   nodes: {
+    heading: 'Run a cluster',
     summary: 'list the nodes: where they are, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
     load: async () => ({ default: (await import('./verbs/members.js')).nodes })
   },
   doctor: {
+    heading: 'Run a cluster',
     summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
     examples: ['svc doctor', 'svc doctor --json'],
     load: () => import('./verbs/doctor.js')
   },
   'join-token': {
+    heading: 'Run a cluster',
     summary: 'print a token with which one more machine can join the cluster; list them, or end one',
     args: '[action] [id]',
     options: [
@@ -53,12 +59,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/join-token.js')
   },
   members: {
+    heading: 'Run a cluster',
     summary: 'list the machines that belong to the cluster, or remove one for good',
     args: '[action] [id]',
     examples: ['svc members', 'svc members remove attic'],
     load: async () => ({ default: (await import('./verbs/members.js')).members })
   },
   state: {
+    heading: 'Watch it',
     summary: 'print the whole state of the cluster, now or as it was',
     options: [
       ['--at <when>', 'what is recorded of a span ago (10m), of a time, or of an index of `svc events`'],
@@ -72,6 +80,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/state.js')
   },
   capabilities: {
+    heading: 'Use models',
     summary: 'list what a node can do, or show one capability with its schema',
     args: '[id@version]',
     options: [['--node <id>', 'ask another node'], ['--wait [seconds]', waitOption[1]]],
@@ -79,6 +88,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/capabilities.js')
   },
   call: {
+    heading: 'Use models',
     summary: 'call a capability; its input fields are options',
     args: '<id@version>',
     options: [
@@ -95,6 +105,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/call.js')
   },
   'plugin new': {
+    heading: 'Set it up',
     summary: 'write a plugin that runs, with a passing test',
     args: '<name>',
     options: [['--dir <dir>', 'folder to write to (else ./NAME)']],
@@ -102,34 +113,40 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/plugin-new.js')
   },
   'plugin ls': {
+    heading: 'Set it up',
     summary: 'list plugins and whether they are on',
     options: [['--config <file>', 'svc.yaml to read']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
   },
   'plugin show': {
+    heading: 'Set it up',
     summary: 'show everything a plugin declares',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to read']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).show })
   },
   'plugin enable': {
+    heading: 'Set it up',
     summary: 'switch a plugin on in svc.yaml, from the next restart',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).enable })
   },
   'plugin disable': {
+    heading: 'Set it up',
     summary: 'switch a plugin off in svc.yaml, from the next restart',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
   },
   'config check': {
+    heading: 'Set it up',
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
     options: [['--config <file>', 'svc.yaml to check']],
     load: async () => ({ default: (await import('./verbs/config.js')).check })
   },
   'config get': {
+    heading: 'Set it up',
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
@@ -137,18 +154,21 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/config.js')).get })
   },
   'config set': {
+    heading: 'Set it up',
     summary: 'change one setting in svc.yaml, from the next restart',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
-    examples: ['svc config set api.port 8080', 'svc config set logging.enabled true'],
+    examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\''],
     load: async () => ({ default: (await import('./verbs/config.js')).set })
   },
   'docs codes': {
+    heading: 'Set it up',
     summary: 'list every error reason, conflict code, event and authority',
     options: [['--config <file>', 'svc.yaml whose plugins count too']],
     load: () => import('./verbs/docs-codes.js')
   },
   completion: {
+    heading: 'Set it up',
     summary: 'print a completion script for bash, zsh or fish',
     args: '<shell>',
     examples: [

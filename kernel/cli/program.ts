@@ -10,6 +10,7 @@ import { invoke } from './invoke.js'
 import { createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
 import { notYet, retryFor } from './waiting.js'
+import { verbHeadings } from '../api/plugin.js'
 import type { Plugin } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
 import type { Client } from './client.js'
@@ -121,20 +122,27 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run
     .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes, svc help how do I pull a model')
   for (const [flags, description] of globalOptions) program.option(flags, description)
   const parents = new Map<string, Command>()
-  for (const verb of verbs.filter(({ name }) => name !== HELP)) {
+  // The headings are shown in the order in which they are met.
+  for (const verb of [...verbs].sort((a, b) => rankOf(a) - rankOf(b))) {
     const [first, second] = verb.name.split(' ') as [string, string?]
+    if (verb.name === HELP) continue
     if (second === undefined) {
       addVerb(program, first, verb, io, run)
       continue
     }
     const parent = parents.get(first) ?? configured(program.command(first), io).helpCommand(false)
       .description(groups[first] ?? inGroup(verbs, first).map((v) => v.name.split(' ')[1]).join(', '))
+      .helpGroup(headingOf(verb))
     parents.set(first, parent)
     addVerb(parent, second, verb, io, run)
   }
   addHelpVerb(program, io, verbs, run)
   return program
 }
+
+const LAST = 'Of your plugins'
+const rankOf = ({ heading = LAST }: KnownVerb): number => verbHeadings.indexOf(heading)
+const headingOf = ({ heading = LAST }: Pick<KnownVerb, 'heading'>): string => `${heading}:`
 
 function configured (command: Command, io: Outputs): Command {
   return command.exitOverride()
@@ -145,7 +153,7 @@ function configured (command: Command, io: Outputs): Command {
 
 function addVerb (parent: Command, word: string, verb: KnownVerb, io: Outputs, run: Run): void {
   const command = configured(parent.command(word, { hidden: verb.hidden === true }), io)
-    .description(verb.summary)
+    .description(verb.summary).helpGroup(verb.name.includes(' ') ? 'Commands:' : headingOf(verb))
   if (verb.args !== undefined) command.arguments(verb.args)
   for (const [flags, description] of verb.options ?? []) command.option(flags, description)
   if (verb.open === true) command.allowUnknownOption().allowExcessArguments()
@@ -166,6 +174,7 @@ function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[]
   const answering = verbs.find(({ name }) => name === HELP)
   const command = configured(program.command(`${HELP} [topic...]`), io).allowUnknownOption()
     .description(`${answering?.summary ?? 'show help for a verb'}, or about ${topics.join(', ')}`)
+    .helpGroup(headingOf({ heading: 'Set it up' }))
   addExamples(command, answering?.examples ?? [])
   command.action(async (words: string[]) => {
     const topic = helpTopics[words.join(' ')]

@@ -135,7 +135,7 @@ class Repl {
     const { err } = this.#ctx
     const { commands = {}, forget } = this.#conversation
     if (name === 'help') for (const line of this.#help()) err.line(line)
-    else if (name === 'exit') this.#end(0)
+    else if (name === 'exit' || name === 'bye') this.#end(0)
     else if (name === 'clear') {
       forget()
       err.line('the conversation is forgotten')
@@ -148,7 +148,7 @@ class Repl {
       help('/clear', 'forget the conversation'),
       ...Object.values(this.#conversation.commands ?? {}).map((own) => help(own.usage, own.help)),
       help('/help', 'show this'),
-      help('/exit', 'end, as Ctrl-D does'),
+      help('/exit, /bye', 'end, as Ctrl-D does'),
       help(FENCE, 'begins and ends a text of several lines'),
       'Ctrl-C ends an answer; once more, or twice here, ends the conversation'
     ]

@@ -137,10 +137,10 @@ const counting = definePlugin({
   status: { count: { summary: 'How many.', load: async () => ({ default: part }) } }
 }, () => ({}))
 
-t.test('status: session, master, quorum, nodes, what plugins add, and what to do', async (t) => {
+t.test('status: master, quorum, nodes, what plugins add, and what to do', async (t) => {
   const { out } = await cli(['status', '--url', await node(t)], { plugins: [counting] })
-  t.match(out, /^Session s1, master cellar, term 4, quorum ok, 2 of 3 nodes live\n/)
-  t.match(out, /\nNodes that a plugin counts: 3\nNODE /)
+  t.match(out, /^2 of 3 nodes live, master cellar, term 4, quorum ok\n/)
+  t.match(out, /\nNodes that a plugin counts: 3\nNAME /)
   t.match(out, /\nA line of a plugin\.\n/)
   t.match(out, /cellar: Little is free\. \[disk_low\]\n {2}Free some\./)
   t.match(out, /barn: .*lost for 72 s\. \[node_lost\]\n {2}Start it .*`svc members remove barn-install`/)

@@ -3,18 +3,23 @@ import { spawnSync } from 'node:child_process'
 import { candidates, scriptFor } from '../cli/verbs/completion.js'
 import { builtIn } from '../cli/builtin.js'
 import { globalOptions } from '../cli/program.js'
-import { cli } from './cli-helpers.js'
+import { cli, sendJson, standIn } from './cli-helpers.js'
+
+let builtIns = builtIn
 
 const names = {
   plugins: async () => ['runners', 'access'],
   capabilities: async () => ['tts@1.0.0'],
+  models: async () => ['acme/chat', 'acme/voice:Q4'],
+  nodes: async () => ['attic', 'cellar'],
+  instances: async () => ['7d0f8a52'],
   settings: async () => ['api.port', 'api.host'],
   topics: () => ['exit-codes']
 }
 
 t.test('what can follow', async (t) => {
   const check = async (line: string, expected: string[] | ((found: string[]) => boolean)): Promise<void> => {
-    const found = await candidates(line.split(' '), builtIn, globalOptions, names)
+    const found = await candidates(line.split(' '), builtIns, globalOptions, names)
     if (typeof expected === 'function') t.ok(expected(found), `${line}: ${found.join(' ')}`)
     else t.same(found, expected, line)
   }
@@ -38,6 +43,38 @@ t.test('what can follow', async (t) => {
   await check('help exit', ['exit-codes'])
   await check('help plu', ['plugin'])
   await check('nonsense x', [])
+  const placing = { owner: 'x', load: async () => ({ default: null }), summary: '' }
+  builtIns = [...builtIn,
+    { ...placing, name: 'place', args: '<model>', options: [['--exclude <node...>', '']] },
+    { ...placing, name: 'stop', args: '<instance-or-model>' }, { ...placing, name: 'rm', args: '<model...>' },
+    { ...placing, name: 'say', args: '<text>', options: [['--model <id>', ''], ['--node <id>', '']] }]
+  await check('place ', ['acme/chat', 'acme/voice:Q4'])
+  await check('place acme/v', ['acme/voice:Q4'])
+  await check('place acme/chat ', [])
+  await check('place acme/chat --exclude c', ['cellar'])
+  await check('stop ', ['7d0f8a52', 'acme/chat', 'acme/voice:Q4'])
+  await check('rm acme/chat acme/', ['acme/chat', 'acme/voice:Q4'])
+  await check('say hello', [])
+  await check('say hello --model ', ['acme/chat', 'acme/voice:Q4'])
+  await check('call --node ', ['attic', 'cellar'])
+})
+
+t.test('names of a running node; none where it is silent, slow or not there', async (t) => {
+  const state = {
+    nodeIdentities: { n1: { friendlyName: 'attic' }, n2: { friendlyName: null } }, instances: { i1: {} }
+  }
+  const node = await standIn(t, {
+    'GET /v1/models': (response) => { sendJson(response, { data: [{ id: 'acme/chat' }] }) },
+    'GET /state': (response) => { sendJson(response, state) }
+  })
+  const hung = await standIn(t, { 'GET /state': () => {} })
+  const check = async (url: string, words: string[], out: string): Promise<void> => {
+    const ran = await cli(['complete-words', '--url', url, '--home', t.testdir({}), '--', ...words])
+    t.strictSame([ran.status, ran.out, ran.err], [0, out, ''], `${url} ${words.join(' ')}`)
+  }
+  await check(node.url, ['call', '--node', ''], 'attic\nn2\n')
+  await check(hung.url, ['call', '--node', ''], '')
+  await check('http://127.0.0.1:1', ['call', '--node', ''], '')
 })
 
 t.test('names that cannot be had are left out', async (t) => {

@@ -83,7 +83,8 @@ t.test('help goes to stdout and is exit 0', async (t) => {
     t.equal(ran.err, '')
   }
   await check('', /Usage: svc/)
-  await check('--help', /probe .*\n[\s\S]*help \[topic...\]/)
+  await check('--help', /Run a cluster:\n {2}up [\s\S]*Set it up:\n[\s\S]*help \[topic...\]/)
+  await check('--help', /\nOf your plugins:\n {2}probe /)
   await check('help', /Usage: svc/)
   await check('help probe', /Examples:\n {2}svc probe a/)
   await check('help plugin new', /Usage: svc plugin new \[options\] <name>/)

@@ -90,6 +90,14 @@ t.test('config check, get and set', async (t) => {
     { status: 2, err: /expected a whole number from 0 to 65535/ })
   t.match(await run('config set api.port 70000'), { status: 2, err: /not changed:\n.*api\.port/ })
   t.match(await run('config set nothing.here 1'), { status: 3 })
+  const list = async (key: string, text: string): Promise<Ran> =>
+    await cli(['config', 'set', key, text, '--home', home], { plugins })
+  for (const text of ['[read, invoke]', '["read","invoke"]', 'read,invoke']) {
+    t.equal((await list('access.local', text)).status, 0, text)
+    t.equal((await run('config get access.local')).out, '["read","invoke"]\n', text)
+  }
+  t.match(await list('access.local', '[read'), { status: 2, err: /expected a list/ })
+  t.match(await list('access.local', '[*a]'), { status: 2 })
   t.match(readFileSync(join(home, 'svc.yaml'), 'utf8'), /port: 8080/)
   t.match(await run('config set api.port 81', { SVC_API_PORT: '1' }),
     { status: 0, err: /SVC_API_PORT is set and counts more/ })

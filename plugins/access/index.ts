@@ -57,6 +57,7 @@ export default definePlugin({
   },
   verbs: {
     'token create': {
+      heading: 'Set it up',
       summary: 'make a token; it is shown once',
       args: '<label>',
       options: [
@@ -67,10 +68,12 @@ export default definePlugin({
       load: () => import('./cli/create.js')
     },
     'token ls': {
+      heading: 'Set it up',
       summary: 'list the tokens of the node, without their secrets',
       load: () => import('./cli/ls.js')
     },
     'token revoke': {
+      heading: 'Set it up',
       summary: 'revoke a token at once and for good',
       args: '<id>',
       load: () => import('./cli/revoke.js')

@@ -31,6 +31,7 @@ export default definePlugin({
   ],
   verbs: {
     say: {
+      heading: 'Use models',
       summary: 'Speak a text',
       args: '<text>',
       options: [

@@ -31,6 +31,7 @@ export const manifest = {
   },
   verbs: {
     capture: {
+      heading: 'Watch it',
       summary: 'save a bundle for a bug report: state, events, log, runners, settings',
       options: [['-o, --output <file>', 'write it here (svc-capture-NODE-TIME.tar.gz)']],
       examples: ['svc capture', 'svc capture -o bug.tar.gz'],

@@ -77,6 +77,7 @@ export const manifest = {
   },
   verbs: {
     events: {
+      heading: 'Watch it',
       summary: 'show what happened in the cluster, or follow it',
       options: [
         ['-f, --follow', 'go on as things happen'],
@@ -89,6 +90,7 @@ export const manifest = {
       load: () => import('./cli/events.js')
     },
     diff: {
+      heading: 'Watch it',
       summary: 'say what differs between two moments: nodes, master, instances, runners, conflicts',
       args: '<from> [to]',
       examples: ['svc diff 10m', 'svc diff 2026-01-31T08:00Z 2026-01-31T09:00Z', 'svc diff 1200 1250 --json'],

@@ -41,6 +41,7 @@ export default definePlugin({
   },
   verbs: {
     logs: {
+      heading: 'Watch it',
       summary: 'show the newest log lines of all nodes in order of time, or follow them',
       options: [
         ['-f, --follow', 'go on as lines are written'],

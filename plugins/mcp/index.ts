@@ -11,6 +11,7 @@ export default definePlugin({
   routes,
   verbs: {
     mcp: {
+      heading: 'Use models',
       summary: 'be an MCP server on stdin and stdout, for Claude Desktop, Cursor and others',
       examples: ['svc mcp', 'svc mcp --url http://10.0.0.5:52415 --token svc_…'],
       load: () => import('./cli/mcp.js')

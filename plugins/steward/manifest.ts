@@ -67,6 +67,7 @@ export const manifest = {
   },
   verbs: {
     ask: {
+      heading: 'Use models',
       summary: 'ask what is wrong in the cluster, why and since when; without a question, a conversation',
       args: '[question...]',
       examples: [

@@ -73,6 +73,7 @@ export const manifest = {
   },
   verbs: {
     traces: {
+      heading: 'Watch it',
       summary: 'show what took how long in single requests, or switch that on and off',
       args: '[id]',
       options: [

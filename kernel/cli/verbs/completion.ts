@@ -19,19 +19,38 @@ export const completion: Verb = {
   }
 }
 
+/** A node that takes longer to tell its names has none: somebody waits at the prompt. ms */
+const ANSWER_MS = 1000
+
+/** What is read of GET /state. */
+interface Live {
+  nodeIdentities: Record<string, { friendlyName: string | null }>
+  instances: Record<string, unknown>
+}
+
 /** `svc complete-words`, which the scripts call */
 export const completeWords: Verb = {
   async run (ctx, words) {
     let read: Promise<Installation> | undefined
     const installation = (): Promise<Installation> => read ??= installationOf(ctx)
     const manifests = (await installation()).plugins.map(({ manifest }) => manifest)
+    const signal = AbortSignal.timeout(ANSWER_MS)
+    const ask = async <T>(path: string): Promise<T> => await ctx.client.json<T>(path, { signal })
+    const state = (): Promise<Live> => ask<Live>('/state')
     const found = await candidates(words, collectVerbs(builtIn, manifests), globalOptions, {
       topics: () => Object.keys(helpTopics),
       plugins: async () => manifests.map(({ name }) => name),
       capabilities: async () => {
-        const listing = await ctx.client.json<Listing>(listingPath())
+        const listing = await ask<Listing>(listingPath())
         return listing.capabilities.map((c) => `${c.id}@${c.version}`)
       },
+      models: async () =>
+        (await ask<{ data: { id: string }[] }>('/v1/models')).data.map(({ id }) => id),
+      nodes: async () => {
+        const { nodeIdentities } = await state()
+        return Object.entries(nodeIdentities).map(([id, { friendlyName }]) => friendlyName ?? id)
+      },
+      instances: async () => Object.keys((await state()).instances),
       settings: async () => {
         const { resolveConfig } = await import('../../config/resolve.js')
         const { raw, owners } = await installation()
@@ -47,6 +66,9 @@ export const completeWords: Verb = {
 export interface Names {
   plugins: () => Promise<string[]>
   capabilities: () => Promise<string[]>
+  models: () => Promise<string[]>
+  nodes: () => Promise<string[]>
+  instances: () => Promise<string[]>
   settings: () => Promise<string[]>
   topics: () => string[]
 }
@@ -72,7 +94,8 @@ async function possible (
   const plain = withoutOptions(before, verbs, globals)
   const verb = findVerb(plain, verbs)
   const options = [...globals, ...verb?.options ?? []]
-  if (needsValue(before.at(-1), options)) return []
+  const flag = before.at(-1)
+  if (needsValue(flag, options)) return await valuesOf(flag!, options, names)
   if (typed.startsWith('-')) return options.flatMap(([flags]) => longFlag(flags) ?? [])
   if (plain[0] === 'help' && plain.length === 1) return [...topNames(verbs), ...names.topics()]
   if (verb !== undefined) return await argumentsOf(verb, plain.length - verb.name.split(' ').length, names)
@@ -97,10 +120,31 @@ function needsValue (word: string | undefined, options: Options): boolean {
   return options.some(([flags]) => takesValue(flags) && flags.split(/[ ,]+/).includes(word))
 }
 
-/** Names for the first argument of a verb, by what the verb calls it. */
+/** The kinds of names, as arguments and values are called where they may be one. */
+const KINDS = [
+  [/\bmodel\b/, 'models'], [/\binstance\b/, 'instances'], [/\bnode\b/, 'nodes'],
+  [/id@version/, 'capabilities']
+] as const
+
+/** The names that a word may stand for. Those that cannot be had are missing. */
+async function namesFor (what: string, names: Names): Promise<string[]> {
+  const kinds = KINDS.filter(([pattern]) => pattern.test(what))
+  return (await Promise.all(kinds.map(([, kind]) => names[kind]().catch(() => [])))).flat()
+}
+
+/** Values of an option, by its name and what its value is called: `--node <id>`, `--exclude <node...>`. */
+async function valuesOf (flag: string, options: Options, names: Names): Promise<string[]> {
+  const [flags = ''] = options.find(([flags]) => flags.split(/[ ,]+/).includes(flag)) ?? []
+  return await namesFor(flags, names)
+}
+
+/** Names for an argument of a verb, by what the verb calls it. */
 async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<string[]> {
-  if (at > 0) return []
-  if (verb.args?.includes('id@version') === true) return await names.capabilities().catch(() => [])
+  const args = verb.args?.split(' ') ?? []
+  const last = args.at(-1)
+  const what = args[at] ?? (last?.includes('...') === true ? last : '')
+  const found = await namesFor(what, names)
+  if (at > 0 || found.length > 0) return found
   if (verb.name.startsWith('plugin ') && verb.name !== 'plugin new' && verb.args !== undefined) {
     return await names.plugins().catch(() => [])
   }

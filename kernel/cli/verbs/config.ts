@@ -1,11 +1,13 @@
 import { formatProblems } from '../../config/problems.js'
 import { resolveConfig } from '../../config/resolve.js'
-import { describe, parseTyped } from '../../config/values.js'
+import { readConfigText } from '../../config/text.js'
+import { describe, hasType, parseTyped } from '../../config/values.js'
 import { checkManifests } from '../../plugins/registry.js'
 import { failuresOf } from '../contributed.js'
 import {
   arranged, changeSetting, disabledIn, installationOf, restartHint, settingSchema
 } from '../installed.js'
+import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
 
@@ -61,13 +63,20 @@ function originOf (entry: Entry, file: string | null): string {
   return entry.origin === 'default' ? 'default' : `${entry.origin} ${entry.source ?? ''}`.trim()
 }
 
+/** A list or keys with values as svc.yaml has them, `[read, invoke]`; undefined for anything else. */
+function parseYaml (text: string, schema: JsonSchema): unknown {
+  const { value: { value, ...more }, problems } = readConfigText(`value: ${text}`, null)
+  const whole = problems.length === 0 && Object.keys(more).length === 0
+  return whole && typeof value === 'object' && hasType(value, schema) ? value : undefined
+}
+
 /** `svc config set` */
 export const set: Verb = {
   async run (ctx, [key, text], options) {
     const installation = await installationOf(ctx, options['config'])
     const schema = settingSchema(installation.owners, key!)
     const reference = /^\$\{env\.[A-Za-z_][A-Za-z0-9_]*\}$/.test(text!)
-    const value = reference ? text : parseTyped(text!, schema)
+    const value = reference ? text : parseTyped(text!, schema) ?? parseYaml(text!, schema)
     if (value === undefined) {
       throw ctx.fail(2, `${key!}: expected ${describe(schema)}, not ${JSON.stringify(text)}`)
     }

@@ -28,10 +28,10 @@ export default {
     }
     ctx.out.line(headline(state, nodes))
     for (const line of parts.flatMap(({ above }) => above)) ctx.out.line(line)
-    ctx.out.table(['NODE', 'NAME', 'VERSION', 'HEALTH', 'MASTER', 'SERVES', 'URL'], nodes.map((n) =>
-      [n.nodeId ?? '-', n.name ?? '-', n.version ?? '-', n.live ? n.health.level : 'lost',
-        n.isMaster ? 'yes' : '-', n.capabilities.join(' ') || '-',
-        n.url ?? (n.isLocal ? ctx.client.url : '-')]))
+    ctx.out.table(['NAME', 'HEALTH', 'MASTER', 'SERVES', 'VERSION', 'URL', 'NODE'], nodes.map((n) =>
+      [n.name ?? '-', n.live ? n.health.level : 'lost', n.isMaster ? 'yes' : '-',
+        n.capabilities.join(' ') || '-', n.version ?? '-', n.url ?? (n.isLocal ? ctx.client.url : '-'),
+        n.nodeId ?? '-']))
     for (const line of parts.flatMap(({ below }) => below)) ctx.out.line(line)
     for (const { node, code, message, remedy } of warnings) {
       ctx.out.line(`${node ?? 'cluster'}: ${message} [${code}]\n  ${remedy}`)
@@ -40,12 +40,13 @@ export default {
   }
 } satisfies Verb
 
-function headline ({ sessionId, masterNodeId, cluster }: State, nodes: readonly NodeRow[]): string {
+/** Without the id of the session, which is a line of its own and says nothing to people; `--json` has it. */
+function headline ({ masterNodeId, cluster }: State, nodes: readonly NodeRow[]): string {
   const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
   const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length
   const known = cluster?.knownNodes ?? nodes.length
   const term = cluster === undefined ? '' : `, term ${cluster.term}, quorum ${cluster.quorum}`
-  return `Session ${sessionId ?? 'none'}, master ${master}${term}, ${live} of ${known} nodes live`
+  return `${live} of ${known} node${known === 1 ? '' : 's'} live, master ${master}${term}`
 }
 
 function healthWarnings ({ name, health }: NodeRow): Warning[] {

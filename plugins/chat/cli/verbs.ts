@@ -7,6 +7,7 @@ const samplingOptions = parametersOf('cli').map(({ flag, cli }): [string, string
 /** The verbs about talking to models, about one model, and the answers of the guide. */
 export const verbs = {
   help: {
+    heading: 'Set it up',
     summary: 'show help for a verb, answer a question about svc',
     args: '[topic...]',
     examples: [
@@ -16,6 +17,7 @@ export const verbs = {
     load: () => import('./help.js')
   },
   run: {
+    heading: 'Use models',
     summary: 'ask a model, fetched and placed first where need be: one answer, else a conversation',
     args: '<model> [prompt...]',
     options: [
@@ -34,17 +36,20 @@ export const verbs = {
     load: () => import('./run.js')
   },
   show: {
+    heading: 'Keep models',
     summary: 'show what is known of a model: its card, where it is, its instances, what it supports',
     args: '<model>',
     examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
     load: () => import('./show.js')
   },
   'engine ls': {
+    heading: 'Keep models',
     summary: 'list the builds of llama.cpp in this home, and which program is used',
     examples: ['svc engine ls'],
     load: async () => ({ default: (await import('./engine.js')).ls })
   },
   'engine add': {
+    heading: 'Keep models',
     summary: 'bring a build of llama.cpp for this machine, or use one that is there; GGUF models run on it',
     args: '<engine>',
     options: [
@@ -59,12 +64,14 @@ export const verbs = {
     load: async () => ({ default: (await import('./engine.js')).add })
   },
   'engine rm': {
+    heading: 'Keep models',
     summary: 'remove a build of llama.cpp that no runner uses',
     args: '<engine> <build>',
     examples: ['svc engine rm llama.cpp b11146-cpu'],
     load: async () => ({ default: (await import('./engine.js')).rm })
   },
   bench: {
+    heading: 'Use models',
     summary: 'measure a chat or tts model: time to the first token or sound, speed, errors',
     args: '<model>',
     options: [

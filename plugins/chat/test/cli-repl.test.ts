@@ -33,7 +33,7 @@ t.test('a conversation', async (t) => {
   await stderr.shows(/twice here, ends/)
   type('"""one\r two\rthree"""\r')
   await stdout.shows(/answer 4\n/)
-  type('/exit\r')
+  type('/bye\r')
   t.match(await done, { status: 0, out: 'answer 1\nanswer 2\nanswer 3\nanswer 4\n' })
   t.strictSame(node.asked.map(messagesOf), [
     ['system: Be kind', 'user: first'],

@@ -3,6 +3,7 @@ import type { VerbDecl } from '../../../kernel/index.js'
 /** The verbs about instances. */
 export const verbs = {
   place: {
+    heading: 'Keep models',
     summary: 'place a model on nodes that have the memory for it, and wait until it is ready',
     args: '<model>',
     options: [
@@ -26,11 +27,13 @@ export const verbs = {
     load: () => import('./place.js')
   },
   ps: {
+    heading: 'Keep models',
     summary: 'list the instances, and what waits for a place: model, nodes, state, memory',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
     load: () => import('./ps.js')
   },
   stop: {
+    heading: 'Keep models',
     summary: 'stop an instance, or all instances of a model, when open requests have ended; the files stay',
     args: '<instance-or-model>',
     options: [
@@ -55,6 +58,7 @@ export const verbs = {
     load: () => import('./undrain.js')
   },
   why: {
+    heading: 'Watch it',
     summary: 'show what keeps a model from answering, or what became of a request (command or task id)',
     args: '<model-or-id>',
     explainsCommands: true,

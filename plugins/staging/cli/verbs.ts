@@ -3,6 +3,7 @@ import type { VerbDecl } from '../../../kernel/index.js'
 /** The verbs about models. */
 export const verbs = {
   pull: {
+    heading: 'Keep models',
     summary: 'bring a model into the store: from the hub, a folder, another node, the hub\'s cache or Ollama',
     args: '<model-address-or-folder>',
     options: [
@@ -24,6 +25,7 @@ export const verbs = {
     load: () => import('./pull.js')
   },
   search: {
+    heading: 'Keep models',
     summary: 'search the public hub for models by name: those that run here first',
     args: '<words...>',
     options: [['--limit <n>', 'at most so many of each format (20)']],
@@ -31,11 +33,13 @@ export const verbs = {
     load: () => import('./search.js')
   },
   ls: {
+    heading: 'Keep models',
     summary: 'list the models: size, which nodes have them, what is ready',
     examples: ['svc ls', 'svc ls --json | jq -r \'.models[] | select(.state == "ready") | .modelId\''],
     load: () => import('./ls.js')
   },
   rm: {
+    heading: 'Keep models',
     summary: 'remove models from the store, and their staged copies that are not in use',
     args: '<model...>',
     options: [['-y, --yes', 'do not ask']],
@@ -43,6 +47,7 @@ export const verbs = {
     load: () => import('./rm.js')
   },
   purge: {
+    heading: 'Keep models',
     summary: 'remove staged copies that are not in use, on every node; the store keeps its own',
     args: '[model]',
     options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only show what there is to remove']],
@@ -50,6 +55,7 @@ export const verbs = {
     load: () => import('./purge.js')
   },
   stage: {
+    heading: 'Keep models',
     summary: 'copy a model of the store to nodes, and wait until it is there',
     args: '<model>',
     options: [
@@ -62,6 +68,7 @@ export const verbs = {
     load: () => import('./stage.js')
   },
   downloads: {
+    heading: 'Keep models',
     summary: 'list the downloads into the store and the copies under way to nodes; pause, resume, cancel',
     args: '[action] [model]',
     examples: ['svc downloads', 'svc downloads pause acme/chat', 'svc downloads --json'],
