@@ -45,6 +45,7 @@ export const verbs = {
     load: () => import('./stop.js')
   },
   drain: {
+    heading: 'Run a cluster',
     summary: 'run no models on a node: nothing is placed there, and what it runs moves to others',
     args: '<node>',
     options: [['--wait [seconds]', 'come back when it runs nothing; exit 4 when the time is up']],
@@ -52,6 +53,7 @@ export const verbs = {
     load: () => import('./drain.js')
   },
   undrain: {
+    heading: 'Run a cluster',
     summary: 'let a drained node run models again',
     args: '<node>',
     examples: ['svc undrain attic'],
