@@ -46,6 +46,10 @@ t.test('the page goes on at another node when its own dies, and sends the token 
     await page.getByText('Your token was not sent there: it is good at n1 only.').waitFor()
     await page.getByText(/^at n[23]$/).waitFor()
     t.ok(sent.every((origin) => origin === first!.node.url), 'the token went to its own node only')
+    // A page that was not open yet can be opened, though the node is gone that sends it.
+    await page.getByRole('link', { name: 'Models', exact: true }).click()
+    await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: 'svc/guide' }).waitFor()
+    await page.getByRole('link', { name: 'Cluster', exact: true }).click()
     // It is live there: what happens now is shown.
     const [one, other] = await page.getByText('at n3', { exact: true }).isVisible()
       ? [cluster.members[2]!, second!]

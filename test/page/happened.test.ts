@@ -1,7 +1,8 @@
 // What happened, and discovery: events and logs as they come, a trace, an earlier moment, any capability.
+import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { ask } from '../node/http.js'
+import { ask, open, whole } from '../node/http.js'
 import { startNode, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 
@@ -100,6 +101,27 @@ t.test('a capability of another\'s plugin is a form, and a call both ways', { sk
   await page.getByText('{"text":"I say hello"}').waitFor()
   await page.getByRole('button', { name: 'That was all' }).click()
   await page.getByRole('list', { name: 'Frames' }).getByText('completed').waitFor()
+  t.same(problems, [])
+})
+
+t.test('sound of a call is played while the call goes on', { skip }, async (t) => {
+  const node = await startNode(t, { config: { plugins: { talks: { module } } } })
+  const body = { model: 'svc/voice-en', input: 'Good morning. It plays before all of it is there.' }
+  const mp3 = await whole(await open(node, '/v1/audio/speech', { body }))
+  const browser = await openBrowser(t)
+  const options = { token: node.token, part: 'discovery/sing%401.0.0' }
+  const { page, problems } = await openPage(t, browser, node, options)
+  await page.getByRole('button', { name: 'Call', exact: true }).click()
+  await page.getByRole('textbox', { name: 'base64' }).fill(mp3.toString('base64'))
+  await page.getByRole('button', { name: 'Send the chunk' }).click()
+  await until('it plays', async () =>
+    Number(await page.evaluate('document.querySelector("audio")?.currentTime ?? 0')) > 0)
+  t.ok(await page.getByRole('button', { name: 'That was all' }).isVisible(), 'while the call goes on')
+  t.equal(await page.getByRole('button', { name: /^Save/ }).count(), 0, 'it is not all there yet')
+  await page.getByRole('button', { name: 'That was all' }).click()
+  const download = page.waitForEvent('download')
+  await page.getByRole('button', { name: /^Save .* of audio\/mpeg/ }).click()
+  t.ok((await readFile(await (await download).path())).equals(mp3))
   t.same(problems, [])
 })
 

@@ -10,7 +10,7 @@ import { Badge, Button, Empty, Trouble } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
-import { pages } from './pages.js'
+import { loadAll, pages } from './pages.js'
 import { loadPanels, PanelPage, panels } from './panel.js'
 import type { ComponentChildren } from 'preact'
 
@@ -33,6 +33,7 @@ export function App () {
   const Shown = current.component
   const known = arrivals.value > 0
   useEffect(() => { if (known) void loadPanels() }, [known, origin.value])
+  useEffect(() => { if (known) void loadAll() }, [known])
   return (
     <>
       <a class="skip" href="#content" onClick={skipToContent}>To the content</a>

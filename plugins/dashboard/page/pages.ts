@@ -5,20 +5,27 @@ import type { ComponentType } from 'preact'
 
 export interface Page { title: string, component: ComponentType }
 
+const later = {
+  models: async () => (await import('./models/page.js')).ModelsPage,
+  playground: async () => (await import('./playground/page.js')).PlaygroundPage,
+  discovery: async () => (await import('./discovery/page.js')).DiscoveryPage,
+  happened: async () => (await import('./happened/page.js')).HappenedPage,
+  settings: async () => (await import('./settings/page.js')).SettingsPage,
+  first: async () => (await import('./first/page.js')).FirstPage
+}
+
 export const pages: Record<string, Page> = {
   cluster: { title: 'Cluster', component: ClusterPage },
-  models: { title: 'Models', component: lazy(async () => (await import('./models/page.js')).ModelsPage) },
-  playground: {
-    title: 'Playground', component: lazy(async () => (await import('./playground/page.js')).PlaygroundPage)
-  },
-  discovery: {
-    title: 'Discovery', component: lazy(async () => (await import('./discovery/page.js')).DiscoveryPage)
-  },
-  happened: {
-    title: 'What happened', component: lazy(async () => (await import('./happened/page.js')).HappenedPage)
-  },
-  settings: {
-    title: 'Settings', component: lazy(async () => (await import('./settings/page.js')).SettingsPage)
-  },
-  first: { title: 'First steps', component: lazy(async () => (await import('./first/page.js')).FirstPage) }
+  models: { title: 'Models', component: lazy(later.models) },
+  playground: { title: 'Playground', component: lazy(later.playground) },
+  discovery: { title: 'Discovery', component: lazy(later.discovery) },
+  happened: { title: 'What happened', component: lazy(later.happened) },
+  settings: { title: 'Settings', component: lazy(later.settings) },
+  first: { title: 'First steps', component: lazy(later.first) }
+}
+
+/** Loads all pages: when the node dies that sends them, each can still be opened. */
+export async function loadAll (): Promise<void> {
+  // One after the other, behind whatever the shown page asks for; what fails is asked for again when opened.
+  for (const load of Object.values(later)) await load().catch(() => {})
 }

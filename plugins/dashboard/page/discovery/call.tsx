@@ -96,7 +96,7 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
     setChecked(problems)
     if (problems.length === 0) void start(payload, framing)
   }
-  const { running, error, result, frames } = outcome
+  const { running, startedMs, error, result, frames } = outcome
   return (
     <Section title="Call it">
       <Payload schema={descriptor.input_schema} value={payload} onChange={setPayload} name="Payload" />
@@ -126,7 +126,7 @@ export function CallView ({ descriptor, onStale }: { descriptor: Descriptor, onS
       {result !== null && (
         <pre class="raw" tabIndex={0} aria-label="Result">{JSON.stringify(result.value, null, 2)}</pre>
       )}
-      {mode !== 'unary' && <Frames frames={frames} running={running} />}
+      {mode !== 'unary' && <Frames key={startedMs} frames={frames} running={running} />}
     </Section>
   )
 }

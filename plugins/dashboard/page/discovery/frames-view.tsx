@@ -1,9 +1,11 @@
 // The frames of a call as they come, and the media in them: played, and saved.
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Badge, Button } from '../ui/parts.js'
+import { playInto } from '../ui/player.js'
 import { bytes, count, span } from '../ui/text.js'
 import { save } from '../happened/parts.js'
 import { endingOf, isLast, mediaOf } from './frames.js'
+import type { Player } from '../ui/player.js'
 import type { Frame } from './frames.js'
 
 export interface Arrived { frame: Frame, afterMs: number }
@@ -13,11 +15,11 @@ const LISTED = 200
 
 export function Frames ({ frames, running }: { frames: readonly Arrived[], running: boolean }) {
   if (frames.length === 0) return running ? <p role="status" class="hint">No frame yet.</p> : null
-  const media = running ? [] : mediaOf(frames.map(({ frame }) => frame))
+  const media = mediaOf(frames.map(({ frame }) => frame))
   const last = frames.at(-1)!
   return (
     <>
-      {media.map((piece) => <Media key={piece.type} {...piece} />)}
+      {media.map((piece) => <Media key={piece.type} {...piece} running={running} />)}
       <p class="hint" role="status">
         {count(frames.length, 'frame')}{running ? ' so far' : ` in ${span(last.afterMs)}`}
         {frames.length > LISTED && `; the newest ${LISTED} are shown`}
@@ -56,23 +58,50 @@ function FrameWords ({ frame }: { frame: Frame }) {
   )
 }
 
+interface MediaProps { type: string, bytes: Uint8Array[], size: number, running: boolean }
+
 /** Everything of one media type. A type that a browser does not play can still be saved. */
-function Media ({ type, bytes: parts, size }: { type: string, bytes: Uint8Array[], size: number }) {
-  const blob = useMemo(() => new Blob(parts as BlobPart[], { type }), [size, type])
+function Media ({ type, bytes: parts, size, running }: MediaProps) {
+  const blob = useMemo(() => running ? null : new Blob(parts as BlobPart[], { type }), [size, type, running])
+  return (
+    <div class="inline media">
+      {type.startsWith('audio/') && <Sound type={type} parts={parts} blob={blob} />}
+      {blob !== null && /^(video|image)\//.test(type) && <Picture type={type} blob={blob} />}
+      {blob !== null && (
+        <Button onClick={() => { save(blob, `answer.${endingOf(type)}`) }}>
+          Save {bytes(size)} of {type}
+        </Button>
+      )}
+    </div>
+  )
+}
+
+/** Sound that plays while its frames come; `blob` is all of it, null before that. */
+function Sound ({ type, parts, blob }: { type: string, parts: Uint8Array[], blob: Blob | null }) {
+  const audio = useRef<HTMLAudioElement>(null)
+  const player = useRef<Player | null>(null)
+  const given = useRef(0)
+  useEffect(() => {
+    player.current = playInto(audio.current!, type)
+    return () => { player.current?.close() }
+  }, [type])
+  useEffect(() => {
+    for (const part of parts.slice(given.current)) player.current!.push(part as Uint8Array<ArrayBuffer>)
+    given.current = parts.length
+    if (blob !== null) player.current!.end(blob)
+  }, [parts.length, blob])
+  return <audio ref={audio} controls aria-label={type} />
+}
+
+function Picture ({ type, blob }: { type: string, blob: Blob }) {
   const [url, setUrl] = useState<string | null>(null)
   useEffect(() => {
     const made = URL.createObjectURL(blob)
     setUrl(made)
     return () => { URL.revokeObjectURL(made) }
   }, [blob])
-  return (
-    <div class="inline media">
-      {url !== null && type.startsWith('audio/') && <audio controls src={url} aria-label={type} />}
-      {url !== null && type.startsWith('video/') && <video controls src={url} aria-label={type} />}
-      {url !== null && type.startsWith('image/') && <img src={url} alt={`Picture of the answer: ${type}`} />}
-      <Button onClick={() => { save(blob, `answer.${endingOf(type)}`) }}>
-        Save {bytes(size)} of {type}
-      </Button>
-    </div>
-  )
+  if (url === null) return null
+  return type.startsWith('video/')
+    ? <video controls src={url} aria-label={type} />
+    : <img src={url} alt={`Picture of the answer: ${type}`} />
 }

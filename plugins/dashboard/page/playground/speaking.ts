@@ -1,8 +1,8 @@
 // One speech: asked for, played while it comes, and kept for the download.
 import { ApiError } from '../api.js'
 import { call, state as cluster } from '../link.js'
+import { canStream, playInto } from '../ui/player.js'
 import { nodeName } from './answering.js'
-import { canStream, playInto, TYPE } from './player.js'
 import { decode } from './wave.js'
 import type { Sound } from './wave.js'
 
@@ -30,6 +30,8 @@ export interface Speaking {
   close (): void
 }
 
+/** What is asked for and played. */
+const TYPE = 'audio/mpeg'
 /** Between two looks at the waveform of what has come, ms. */
 const LOOK_MS = 400
 
@@ -59,13 +61,13 @@ class Speech {
   #looks = false
   #spoken: Spoken = {
     state: 'open', sound: null, error: null, received: 0, firstMs: null, totalMs: null, commandId: null,
-    traced: cluster.value.tracingEnabled, node: nodeName(), url: null, streams: canStream()
+    traced: cluster.value.tracingEnabled, node: nodeName(), url: null, streams: canStream(TYPE)
   }
 
   constructor (audio: HTMLAudioElement, tell: (spoken: Spoken) => void) {
     this.#audio = audio
     this.#tell = tell
-    this.#player = playInto(audio)
+    this.#player = playInto(audio, TYPE)
     audio.addEventListener('playing', this.#heard)
     this.#set({})
   }

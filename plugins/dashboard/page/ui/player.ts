@@ -1,10 +1,11 @@
 // Plays sound while it is still being made, where the browser can; else when all of it has come.
 
-export const TYPE = 'audio/mpeg'
 /** Sound that was played longer ago than this makes room where the browser's buffer is full, s. */
 const BEHIND_S = 10
 
-export const canStream = (): boolean => 'MediaSource' in globalThis && MediaSource.isTypeSupported(TYPE)
+/** Whether the browser plays sound of this media type while it comes. */
+export const canStream = (type: string): boolean =>
+  'MediaSource' in globalThis && MediaSource.isTypeSupported(type)
 
 /** Takes the bytes of one sound as they come. */
 export interface Player {
@@ -15,9 +16,9 @@ export interface Player {
   close (): void
 }
 
-/** Has this element play what comes. */
-export function playInto (audio: HTMLAudioElement): Player {
-  return canStream() ? streamed(audio) : whole(audio)
+/** Has this element play what comes, of this media type. */
+export function playInto (audio: HTMLAudioElement, type: string): Player {
+  return canStream(type) ? streamed(audio, type) : whole(audio)
 }
 
 function whole (audio: HTMLAudioElement): Player {
@@ -42,7 +43,7 @@ function release (audio: HTMLAudioElement, url: string): void {
   if (url !== '') URL.revokeObjectURL(url)
 }
 
-function streamed (audio: HTMLAudioElement): Player {
+function streamed (audio: HTMLAudioElement, type: string): Player {
   const source = new MediaSource()
   const url = URL.createObjectURL(source)
   const queue: Uint8Array<ArrayBuffer>[] = []
@@ -65,7 +66,7 @@ function streamed (audio: HTMLAudioElement): Player {
     }
   }
   source.addEventListener('sourceopen', () => {
-    buffer = source.addSourceBuffer(TYPE)
+    buffer = source.addSourceBuffer(type)
     buffer.addEventListener('updateend', go)
     go()
   }, { once: true })

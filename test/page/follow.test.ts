@@ -1,0 +1,61 @@
+// A change on one node is on the screen of browsers at two others, and how soon. SVC_TEST_FULL=1 measures:
+// SVC_TEST_FULL=1 node test/run.mjs test/page/follow.test.ts
+import t from 'tap'
+import { startCluster } from '../node/cluster-kit.js'
+import { ask } from '../node/http.js'
+import { figure, inTime, pick, sleep, until } from '../node/kit.js'
+import { openBrowser, openPage, skip } from './kit.js'
+import type { View } from './kit.js'
+
+const CHANGES = pick(12, 300)
+/** Between two changes, ms: longer than one is on its way. */
+const APART_MS = pick(50, 250)
+
+/** Has the page note when it draws that a node is drained, or no longer, as wall time in ms. */
+const WATCH = `{
+  window.drawn = []
+  let shown = null
+  const look = () => {
+    const now = document.querySelector('[aria-label=Nodes] .badge.warn')?.textContent === 'drained'
+    if (now !== shown) drawn.push({ drained: shown = now, at: performance.timeOrigin + performance.now() })
+  }
+  look()
+  new MutationObserver(() => { requestAnimationFrame(look) })
+    .observe(document.body, { subtree: true, childList: true, characterData: true })
+}`
+
+interface Drawn { drained: boolean, at: number }
+const drawnBy = async ({ page }: View): Promise<Drawn[]> => await page.evaluate('drawn') as Drawn[]
+
+const percentile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)]!
+
+t.test('a change on any of three nodes is drawn by two browsers', { skip }, async (t) => {
+  const cluster = await startCluster(t, { nodes: 3 })
+  await cluster.agreed()
+  const nodes = cluster.members.map(({ node }) => node)
+  const browser = await openBrowser(t)
+  const views = await Promise.all(nodes.slice(0, 2).map(async (node) => await openPage(t, browser, node)))
+  for (const { page } of views) await page.evaluate(WATCH)
+  const sent: number[] = []
+  for (let i = 0; i < CHANGES; i++) {
+    await sleep(APART_MS)
+    sent.push(performance.timeOrigin + performance.now())
+    const method = i % 2 === 0 ? 'PUT' : 'DELETE'
+    // Of the third node, as its neighbours are asked in turn.
+    const answer = await ask(nodes[i % 3]!, '/nodes/n3/drain', { method, token: nodes[i % 3]!.token })
+    t.equal(answer.status, 200)
+    // The next one might overtake it on the screen.
+    await until('both have drawn it', async () =>
+      (await Promise.all(views.map(drawnBy))).every(({ length }) => length > i + 1))
+  }
+  const all = await Promise.all(views.map(drawnBy))
+  const inTurn = Array.from({ length: CHANGES + 1 }, (_, i) => i % 2 === 1)
+  for (const drawn of all) t.same(drawn.map(({ drained }) => drained), inTurn, 'each once, in order')
+  const ms = all.flatMap((drawn) => sent.map((at, i) => drawn[i + 1]!.at - at)).sort((a, b) => a - b)
+  const [p50, p95, p99, longest] = [0.5, 0.95, 0.99, 1].map((share) => Math.round(percentile(ms, share)))
+  figure(t, 'a change, from the request to the screen', inTime(p99!, 150),
+    { changes: ms.length, p50, p95, p99, longest })
+  t.comment(`${ms.length} changes: p50 ${p50} ms, p95 ${p95} ms, p99 ${p99} ms, longest ${longest} ms`)
+  t.same(views.flatMap(({ problems }) => problems), [])
+})
