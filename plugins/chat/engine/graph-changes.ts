@@ -98,11 +98,13 @@ export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): 
   for (const { output, tensors: members } of newEntriesOf(tensors)) {
     const [{ lead, heads, width, type }] = members as [CacheTensor]
     const axis = lead === 1 ? 2 : 3
-    const picked = members.map((tensor) => {
-      const name = `${output}.${tensor.output}`
-      graph.node.push(nodeOf('GatherElements', [tensor.output, indexOf(tensor)], name, { axis }))
-      return name
-    })
+    const nameOf = (tensor: CacheTensor): string => `${output}.${tensor.output}`
+    const picked = members.map(nameOf)
+    // From the last to the first: onnxruntime then picks the entries of a layer before it begins the next one,
+    // which gets the memory that is free by that, and still in the cache of the processor.
+    for (const tensor of [...members].reverse()) {
+      graph.node.push(nodeOf('GatherElements', [tensor.output, indexOf(tensor)], nameOf(tensor), { axis }))
+    }
     // One output costs onnxruntime-node less than one for each tensor.
     graph.node.push(nodeOf('Concat', picked, output, { axis: 0 }))
     const rest = lead === 1 ? [] : ['rows']
