@@ -14,8 +14,8 @@ export type { ErrorBody } from './http/error-body.js'
 export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
 export {
-  BundleService, CommandService, ConfigService, DeclarationService, InspectionService, LogRingService,
-  MachineService, OwnApiService, StateHistoryService, GossipService, TokenService
+  BundleService, CommandService, ConfigService, DeclarationService, InspectionService, ListenerService,
+  LogRingService, MachineService, OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
   Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,

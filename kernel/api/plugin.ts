@@ -118,8 +118,15 @@ export interface RouteDecl {
   /** Media type of the answer when it is not JSON; a `content-type` of its Reply counts more. */
   readonly produces?: string
   readonly errors?: readonly string[]
-  /** Puts the one error body into the words of a foreign API; what it has stays in it. */
-  readonly failure?: (body: ErrorBody) => object
+  /**
+   * Puts the one error body into the words of a foreign API; what it has stays in it. Unknown paths beside
+   * such routes are answered in those words, too.
+   */
+  readonly failure?: (body: ErrorBody, headers: Readonly<Record<string, unknown>>) => object
+  /** The public API that the route is a part of: docs/reference/apis.md tells what each field does. */
+  readonly api?: string
+  /** A further header with the id of the request, where that API's clients look for it. */
+  readonly idHeader?: string
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
   readonly stream?: boolean

@@ -313,7 +313,7 @@ export interface OwnQuestion {
   /** Path and query as on the public API. */
   readonly path: string
   /** GET when absent. */
-  readonly method?: 'GET' | 'POST'
+  readonly method?: 'GET' | 'POST' | 'DELETE'
   /** Sent as JSON. */
   readonly body?: object
   /** What the answer is to be, where there is a choice. */
@@ -341,6 +341,25 @@ export interface OwnApi {
   open (question: OwnQuestion): Promise<OwnStream>
 }
 export const OwnApiService = defineService<OwnApi>('kernel.own-api')
+
+/** A further port of the public API. */
+export interface Listening {
+  /** Null while nothing listens there. */
+  port (): number | null
+  close (): void
+}
+
+/** Further ports of the public API, at the host where the node listens. */
+export interface Listeners {
+  /**
+   * Listens as soon as the node does. `rewrite` makes the path that a route has of the one that was asked
+   * for; `failed` is told what keeps the port from being listened to, which a taken one does with EADDRINUSE.
+   */
+  open (options: {
+    port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
+  }): Listening
+}
+export const ListenerService = defineService<Listeners>('kernel.listeners')
 
 /** Settings that plugins change while the node runs. */
 export interface ConfigKeeper {

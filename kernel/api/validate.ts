@@ -23,9 +23,22 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
   ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i)
   ajv.addFormat('date-time', (s: string) => !Number.isNaN(Date.parse(s)))
-  ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit')
+  ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit').addKeyword('x-ignored')
+  ajv.addKeyword({ keyword: 'x-refused', schemaType: 'object', errors: true, validate: refuse })
   return ajv
 }
+
+/** What a field is refused for, and the values that ask for nothing; null never does. */
+export interface Refusal { why: string, unless?: readonly unknown[] }
+
+function refuse ({ why, unless = [] }: Refusal, value: unknown): boolean {
+  const text = JSON.stringify(value)
+  if (value === null || unless.some((harmless) => JSON.stringify(harmless) === text)) return true
+  // Where Ajv looks for them.
+  refuse.errors = [{ keyword: 'x-refused', message: why, params: {} }]
+  return false
+}
+refuse.errors = [] as Partial<ErrorObject>[]
 
 const compiled = new WeakMap<JsonSchema, ValidateFunction>()
 const compiledText = new WeakMap<JsonSchema, ValidateFunction>()

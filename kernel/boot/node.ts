@@ -176,6 +176,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     trustProxy: keys.api.trust_proxy,
     served: servedBy(made.address, keys.api),
     url: () => made.address.outside,
+    host: () => made.address.host,
     tokens: made.tokens,
     local: new Set(keys.access.local),
     restart: made.restart.ask,

@@ -14,7 +14,7 @@ import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
-import type { HttpLimits } from './server.js'
+import type { ErrorTelling, HttpLimits } from './server.js'
 
 /** A declared route with its handler. */
 export interface MountedRoute {
@@ -80,7 +80,7 @@ export function mount (
     method: decl.method,
     url: decl.url,
     exposeHeadRoute: decl.method === 'GET' && (decl.stream !== true || decl.head === true),
-    config: { failure: decl.failure, owner: route.owner },
+    config: { failure: decl.failure, idHeader: decl.idHeader, owner: route.owner },
     schema: {
       querystring: decl.query ?? NO_QUERY,
       ...(decl.params === undefined ? {} : { params: decl.params }),
@@ -287,6 +287,35 @@ async function withDeadline (
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
   const table = routes.map(({ method, url }) => ({ method, pattern: pathPattern(url) }))
   return (path) => [...new Set(table.filter((r) => r.pattern.test(path)).map((r) => r.method))]
+}
+
+/**
+ * Finds how errors are told at a path without a route: as by the routes that share the most of its beginning,
+ * in whole parts, where all of those tell them alike.
+ */
+export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => ErrorTelling {
+  const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
+  const telling = new Map<RouteDecl['failure'], ErrorTelling>([[undefined, {}]])
+  for (const { url, failure, idHeader } of routes) {
+    if (failure !== undefined) {
+      telling.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
+    }
+    for (const beginning of beginnings(url)) {
+      const found = byBeginning.get(beginning) ?? new Set()
+      byBeginning.set(beginning, found.add(failure))
+    }
+  }
+  return (path) => {
+    const longest = beginnings(path).find((beginning) => byBeginning.has(beginning)) ?? ''
+    const [failure, ...others] = byBeginning.get(longest) ?? []
+    return others.length > 0 ? {} : telling.get(failure)!
+  }
+}
+
+/** A path and what it begins with in whole parts, longest first; without the empty one. */
+function beginnings (path: string): string[] {
+  const parts = path.split('/').slice(1)
+  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))
 }
 
 function pathPattern (url: string): RegExp {

@@ -16,6 +16,7 @@ import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall, offeredToken } from './sockets.js'
+import type { MorePorts } from './listeners.js'
 import type { OwnRequests } from './own-api.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
@@ -38,6 +39,9 @@ export interface HttpLimits {
   streamStallMs: number
 }
 
+/** How a route tells errors. */
+export type ErrorTelling = Pick<RouteDecl, 'failure' | 'idHeader'>
+
 export interface ServerOptions extends PageSources {
   clock: Clock
   log: Logger
@@ -50,8 +54,12 @@ export interface ServerOptions extends PageSources {
   startLimitMs?: number | undefined
   /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
+  /** How errors are told at a path without a route. */
+  tellingAt?: (path: string) => ErrorTelling
   /** Rewrites the path of a request for the router. */
   rewrite: Rewrite
+  /** Ports beside the server's own. */
+  ports?: MorePorts
   /** Called after every complete answer, with the plugin that owns the route. */
   answered?: (owner: string | undefined, status: number) => void
 }
@@ -81,9 +89,11 @@ type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
 
 /** What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. */
 function credentialOf (headers: FastifyRequest['headers']): string | undefined {
-  const key = headers['x-api-key']
-  return headers.authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined) ??
-    offeredToken(headers['sec-websocket-protocol'])
+  const { authorization, 'x-api-key': key } = headers
+  // Clients without a key send the word alone.
+  if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
+  if (typeof key === 'string' && key !== '') return `Bearer ${key}`
+  return offeredToken(headers['sec-websocket-protocol'])
 }
 
 /** Notes when a request came in, monotonic milliseconds. */
@@ -119,7 +129,8 @@ export function createServer (options: ServerOptions): FastifyInstance {
     pluginTimeout: options.startLimitMs ?? START_LIMIT_MS,
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'error',
-    rewriteUrl: ({ method = '', url = '/' }) => options.rewrite(method, url),
+    rewriteUrl: (request) =>
+      options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
     http: { headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS },
     frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },
@@ -142,7 +153,10 @@ export function createServer (options: ServerOptions): FastifyInstance {
     }
     sendError(reply, svc, request.id)
   })
-  app.setNotFoundHandler((request, reply) => { sendError(reply, notFound(options, request), request.id) })
+  app.setNotFoundHandler((request, reply) => {
+    const telling = options.tellingAt?.(pathOf(request))
+    sendError(reply, notFound(options, request), request.id, telling)
+  })
   addHooks(app, options)
   return app
 }
@@ -175,7 +189,9 @@ function guardSource (app: FastifyInstance, options: ServerOptions): void {
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw: { socket } } = request
-    reply.header('x-svc-request-id', request.id)
+    reply.header('x-svc-request-id', request.id).header('x-request-id', request.id)
+    const { idHeader } = request.routeOptions.config as ErrorTelling
+    if (idHeader !== undefined) reply.header(idHeader, request.id)
     const asker = memberOf(socket) === undefined
       ? options.own?.callerOf(request)
       : readCaller(headers[CALLER_HEADER])
@@ -184,7 +200,8 @@ function guardSource (app: FastifyInstance, options: ServerOptions): void {
       done()
       return
     }
-    const served = options.served()
+    const first = options.served()
+    const served = options.ports?.servedAt(socket.localPort, first) ?? first
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)
@@ -329,19 +346,25 @@ function fromFastify (error: FastifyError | Error): SvcError {
 }
 
 /** Sends the one error body. */
-export function sendError (reply: FastifyReply, error: SvcError, requestId: string): void {
+export function sendError (
+  reply: FastifyReply, error: SvcError, requestId: string,
+  { failure, idHeader }: ErrorTelling = reply.request.routeOptions.config as ErrorTelling
+): void {
   if (reply.sent) return
-  const { failure } = reply.request.routeOptions.config as Pick<RouteDecl, 'failure'>
   const body = errorBody(error, requestId)
   void reply.code(error.status)
-    .header('x-svc-request-id', requestId)
-    .headers(errorHeaders(error))
+    .headers({
+      'x-svc-request-id': requestId, 'x-request-id': requestId,
+      ...idHeader === undefined ? {} : { [idHeader]: requestId }, ...errorHeaders(error)
+    })
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify(failure?.(body) ?? body))
+    .send(JSON.stringify(failure?.(body, reply.request.headers) ?? body))
 }
 
+const pathOf = ({ url }: FastifyRequest): string => url.split('?')[0]!
+
 function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
-  const path = request.url.split('?')[0]!
+  const path = pathOf(request)
   const others = options.methodsAt(path)
   if (others.length > 0) {
     const error = kernelError('method_not_allowed',

@@ -9,6 +9,7 @@ import { errorsOf } from './catalogue.js'
 import { createBus } from './events.js'
 import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
+import type { ErrorTelling } from '../http/server.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
 import type { CapabilityLimits } from '../calls/limits.js'
@@ -48,6 +49,8 @@ export interface KernelOptions {
   trustProxy: readonly string[]
   served: () => Served
   url: () => string | null
+  /** Where the node listens: the host of its own address. */
+  host?: () => string
   tokens: TokenStore
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
@@ -110,6 +113,7 @@ export function assemble (options: KernelOptions) {
     /** What is known of paths once all routes are mounted. */
     paths: {
       methodsAt: (_path: string): readonly string[] => [],
+      tellingAt: (_path: string): ErrorTelling => ({}),
       rewrite: ((_method, url) => url) as Rewrite
     }
   }

@@ -1,8 +1,8 @@
 import { kernelErrors } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, LogRingService, MachineService, OwnApiService, SessionService,
-  StateService, GossipService, TokenService
+  InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
+  SessionService, StateService, GossipService, TokenService
 } from '../api/services.js'
 import { TracerService } from '../observe/tracer.js'
 import { TrafficService } from '../calls/traffic.js'
@@ -172,6 +172,6 @@ export const kernelManifest = {
 /** Ids of the services the kernel provides to every plugin. */
 export const kernelServices: ReadonlySet<string> = new Set([
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  InspectionService, InvocationService, LogRingService, MachineService, OwnApiService, SessionService,
-  StateService, GossipService, TokenService, TracerService, TrafficService
+  InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
+  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService
 ].map((ref) => ref.id))

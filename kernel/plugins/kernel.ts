@@ -3,7 +3,8 @@ import type { FastifyInstance } from 'fastify'
 import { kernelError } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
-  GossipService, InspectionService, InvocationService, MachineService, OwnApiService, SessionService,
+  GossipService, InspectionService, InvocationService, ListenerService, MachineService, OwnApiService,
+  SessionService,
   StateService, TokenService
 } from '../api/services.js'
 import { schemaChecker } from '../api/validate.js'
@@ -15,7 +16,8 @@ import { clusterHandlers, clusterRoutes } from '../cluster/routes.js'
 import { createStateSync, stateSyncRoute } from '../state/sync.js'
 import { createAccess } from '../http/access.js'
 import { modelPaths } from '../http/model-path.js'
-import { methodFinder, mount, mountSocket, withoutSchemas } from '../http/mount.js'
+import { MorePorts } from '../http/listeners.js'
+import { methodFinder, mount, mountSocket, tellingFinder, withoutSchemas } from '../http/mount.js'
 import { OwnRequests } from '../http/own-api.js'
 import { createServer, START_LIMIT_MS } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
@@ -62,15 +64,16 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
   const own = new OwnRequests()
+  const ports = new MorePorts()
   const app = createServer({
     clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
     pageOf: (origin) => pageOf(origin, apisOf(options)), startLimitMs: options.startLimitMs,
-    authenticate: createAccess({ tokens, local, clock }), own,
-    methodsAt: (path) => parts.paths.methodsAt(path),
+    authenticate: createAccess({ tokens, local, clock }), own, ports,
+    methodsAt: (path) => parts.paths.methodsAt(path), tellingAt: (path) => parts.paths.tellingAt(path),
     rewrite: (method, url) => parts.paths.rewrite(method, url), answered: parts.traffic.answered
   })
   const kernel: Booting = { ...parts, app, state: createStateSource(parts) }
-  addServices(kernel, own)
+  addServices(kernel, own, ports)
   const problems: string[] = []
   try {
     mountOwn(kernel)
@@ -79,6 +82,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     if (problems.length > 0) throw new BootError(problems)
     const decls = kernel.routes.map(({ decl }) => decl)
     parts.paths.methodsAt = methodFinder(decls)
+    parts.paths.tellingAt = tellingFinder(decls)
     parts.paths.rewrite = modelPaths(decls)
     kernel.bus.open()
     const quiet = kernel.state.publish()
@@ -94,7 +98,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
 }
 
 /** The kernel's own services; one from outside (a test's fake) stands in for its own. */
-function addServices (kernel: Booting, own: OwnRequests): void {
+function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void {
   const { options, bus, capabilities, services } = kernel
   const { cluster } = options
   const tap: EventTap = {
@@ -110,6 +114,7 @@ function addServices (kernel: Booting, own: OwnRequests): void {
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     [MachineService, options.machine], [OwnApiService, own.of(kernel.app)],
+    [ListenerService, ports.of(kernel.app, options.host ?? (() => '127.0.0.1'))],
     [ConfigService, kernel.config],
     [DeclarationService, declarationsOf(kernel.manifests)]
   ]

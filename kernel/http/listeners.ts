@@ -1,0 +1,53 @@
+import { createServer } from 'node:net'
+import type { Server } from 'node:net'
+import type { IncomingMessage } from 'node:http'
+import type { FastifyInstance } from 'fastify'
+import type { Listeners } from '../api/services.js'
+import type { Served } from './origin.js'
+
+type Rewrite = (path: string) => string
+
+/**
+ * Further ports of the public API, at the same host. Their connections are given to the one server, so that
+ * all of its limits and checks count there too.
+ */
+export class MorePorts {
+  readonly #rewrites = new Map<number, Rewrite>()
+
+  /** The URL of a request, as the routes have it. */
+  rewritten ({ url = '/', socket }: Pick<IncomingMessage, 'url' | 'socket'>): string {
+    return this.#rewrites.get(socket.localPort ?? 0)?.(url) ?? url
+  }
+
+  /** What is served at the port a request came to. */
+  servedAt (port: number | undefined, served: Served): Served {
+    return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
+  }
+
+  /** The service by which plugins open them; `host` is asked once the server itself listens. */
+  of (app: FastifyInstance, host: () => string): Listeners {
+    return {
+      open: ({ port, rewrite, failed }) => {
+        const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+          app.server.emit('connection', socket)
+        })
+        server.on('error', failed)
+        server.once('listening', () => { this.#rewrites.set(portOf(server), rewrite) })
+        const listen = (): void => { server.listen({ host: host(), port }) }
+        if (app.server.listening) listen()
+        else app.server.once('listening', listen)
+        return {
+          port: () => server.listening ? portOf(server) : null,
+          close: () => {
+            app.server.off('listening', listen)
+            this.#rewrites.delete(server.listening ? portOf(server) : 0)
+            // Connections end with those of the server that they were given to.
+            server.close()
+          }
+        }
+      }
+    }
+  }
+}
+
+const portOf = (server: Server): number => (server.address() as { port: number }).port

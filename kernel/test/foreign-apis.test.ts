@@ -1,0 +1,105 @@
+/**
+ * What routes of foreign APIs get of the kernel: their words for errors, their headers, ports of their own.
+ */
+import { createServer } from 'node:net'
+import t from 'tap'
+import { definePlugin, ListenerService } from '../index.js'
+import { compileStrict, issuesOf } from '../api/validate.js'
+import { tellingFinder } from '../http/mount.js'
+import { startPlugin } from '../testing/index.js'
+import { systemClock } from '../api/clock.js'
+import type { Listening } from '../api/services.js'
+import type { ErrorBody, RouteDecl } from '../index.js'
+
+const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
+const foreign = ({ error }: ErrorBody): object => ({ oops: error.message })
+const seen = (_: ErrorBody, headers: Readonly<Record<string, unknown>>): object => ({ as: headers['x-as'] })
+const get = (url: string, more: Partial<RouteDecl> = {}): RouteDecl =>
+  ({ method: 'GET', url, summary: 's', authority: 'read', ...more })
+
+t.test('unknown paths are told of as by the routes beside them', (t) => {
+  const telling = tellingFinder([
+    get('/v1/models'), get('/v1/messages', { failure: foreign, idHeader: 'request-id' }),
+    get('/other/api/tags', { failure: seen }), get('/other/', { failure: seen })
+  ])
+  const rows: [string, RouteDecl['failure']][] = [
+    ['/v1/messages/x', foreign], ['/v1/messages', foreign], ['/v1/x', undefined], ['/x', undefined],
+    ['/other/x/y', seen], ['/other/api/x', seen], ['/othe', undefined], ['/', undefined]
+  ]
+  for (const [path, failure] of rows) t.equal(telling(path).failure, failure, path)
+  t.equal(telling('/v1/messages/x').idHeader, 'request-id')
+  t.end()
+})
+
+t.test('refused fields are errors in their own words', (t) => {
+  const validate = compileStrict({ type: 'object', properties: {
+    a: { 'x-refused': { why: 'is not served', unless: ['no', []] } }, b: { 'x-ignored': 'harmless' }
+  } })
+  for (const a of [null, 'no', []]) t.ok(validate({ a, b: 7 }))
+  t.notOk(validate({ a: 'yes' }))
+  t.same(issuesOf(validate.errors), [{ path: 'a', message: 'is not served' }])
+  t.end()
+})
+
+const probe = (
+  port: number, opened: (one: Listening) => void, failed: (code: string) => void
+) => definePlugin({
+  ...base,
+  consumes: { listeners: ListenerService },
+  routes: {
+    fine: get('/far/fine', { failure: foreign, idHeader: 'request-id' }),
+    bad: get('/far/bad', { failure: seen })
+  }
+}, (ctx) => {
+  const listening = ctx.deps.listeners.open({
+    port, rewrite: (path) => `/far${path}`, failed: ({ code = '' }) => { failed(code) }
+  })
+  opened(listening)
+  ctx.effect('port', () => { listening.close() })
+  return { routes: { fine: () => ({ fine: true }), bad: () => { throw new Error('inside') } } }
+})
+
+/** Resolves once `look` gives something. */
+async function until<T> (look: () => T | null | undefined): Promise<T> {
+  for (;;) {
+    const found = look()
+    if (found != null) return found
+    await new Promise((resolve) => { setImmediate(resolve) })
+  }
+}
+
+t.test('a port of its own, ids of requests and words of errors', async (t) => {
+  let listening: Listening | undefined
+  const plugin = probe(0, (one) => { listening = one }, t.fail)
+  const rig = await startPlugin(t, plugin, { clock: systemClock })
+  const url = await rig.listen()
+  const own = `http://127.0.0.1:${await until(() => listening?.port())}`
+  const fine = await fetch(`${own}/fine`)
+  t.same(await fine.json(), { fine: true })
+  const id = fine.headers.get('x-svc-request-id')
+  t.ok(id)
+  t.same(['x-request-id', 'request-id'].map((name) => fine.headers.get(name)), [id, id])
+  t.same(await (await fetch(`${url}/far/fine`)).json(), { fine: true }, 'the other port is as it was')
+  const missing = await fetch(`${own}/none`)
+  t.equal(missing.status, 404)
+  const bad = await fetch(`${own}/bad`, { headers: { 'x-as': 'me' } })
+  t.same([bad.status, await bad.json()], [500, { as: 'me' }])
+  const query = await fetch(`${own}/fine?x=1`)
+  t.same(await query.json(), { oops: 'x is not a known field' })
+  t.ok(query.headers.get('request-id'))
+  const rebound = await fetch(`${own}/fine`, { headers: { authorization: 'Bearer ' } })
+  t.equal(rebound.status, 200, 'the word alone is no credential')
+  await rig.stop()
+  await t.rejects(fetch(`${own}/fine`), 'it ends with the plugin')
+})
+
+t.test('a port that is taken', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => { taken.close() })
+  await new Promise((resolve) => { taken.once('listening', resolve) })
+  let code: string | undefined
+  const plugin = probe((taken.address() as { port: number }).port, () => {}, (given) => { code = given })
+  const rig = await startPlugin(t, plugin, { clock: systemClock })
+  await rig.listen()
+  t.equal(await until(() => code), 'EADDRINUSE')
+})
