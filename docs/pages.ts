@@ -5,8 +5,9 @@ import { openApi } from '../kernel/plugins/catalogue.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
 import { exampleYaml } from './example.js'
-import type { CapabilityDecl, Manifest, Plugin, VerbDecl } from '../kernel/api/plugin.js'
+import type { CapabilityDecl, Manifest, Plugin, RouteDecl, VerbDecl } from '../kernel/api/plugin.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
+import type { Refusal } from '../kernel/api/validate.js'
 
 /** The markers between which a plugin's README is generated. */
 const BEGIN = '<!-- generated -->'
@@ -42,6 +43,7 @@ export function referencePages (plugins: readonly Plugin[], version: string): Ma
   const owners = manifests.map((m) => ownerOf(m, true))
   return new Map([
     ...wordPages([kernelManifest, ...manifests]), ['docs/reference/routes.md', routesPage(manifests)],
+    ['docs/reference/apis.md', apisPage(manifests)],
     ['docs/reference/cli.md', cliPage(manifests)], ['plugins/README.md', pluginsPage(manifests)],
     ['docs/reference/openapi.json',
       `${JSON.stringify(openApi(allRoutes(manifests), manifests, version), null, 2)}\n`],
@@ -100,6 +102,53 @@ function routesPage (manifests: readonly Manifest[]): string {
     `The [README](../../README.md#every-route) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
     [code(`${decl.method} ${decl.url}`), decl.authority ?? 'none', decl.summary, owner])))
+}
+
+/** Every field of the public APIs, and what is done with it. */
+function apisPage (manifests: readonly Manifest[]): string {
+  const all = allRoutes(manifests).map(({ decl }) => decl).filter(({ api }) => api !== undefined)
+  const apis = [...new Set(all.map(({ api }) => api!))].sort(order)
+  return page('Fields of the public APIs', [
+    'What is done with each field of a request. **Honoured**: it has the effect that it has there.',
+    '**Ignored**: it has none on the answer, for the reason that is given. **Refused**: it would change the',
+    'answer and is not served, so it is a 400 in the words of that API; the values beside it ask for nothing',
+    'and are taken, and so is null. A field that is not here is refused by OpenAI\'s and Anthropic\'s routes',
+    'and ignored by Ollama\'s, as their own servers do.',
+    'How to connect each client: [clients](../operations/clients.md).',
+    GLOSSARY
+  ].join(' '),
+  apis.map((api) => apiText(api, all.filter((decl) => decl.api === api))).join('\n\n'))
+}
+
+function apiText (api: string, decls: readonly RouteDecl[]): string {
+  const sorted = [...decls].sort((a, b) => order(a.url, b.url))
+  return [`## ${api}`, ...sorted.map(({ method, url, body = {} }) => [
+    `### ${method} ${url}`, table(['Field', 'What is done with it', 'Note'], fieldRows(body))
+  ].join('\n\n'))].join('\n\n')
+}
+
+/** The fields of a body, also those within objects and lists. */
+function fieldRows (schema: JsonSchema, path = ''): string[][] {
+  const inner = Object.entries((schema['properties'] ?? {}) as Record<string, JsonSchema>)
+  const items = schema['items'] as JsonSchema | undefined
+  return [
+    ...inner.flatMap(([key, field]) => {
+      const at = path === '' ? key : `${path}.${key}`
+      return [[code(at), ...treatment(field)], ...fieldRows(field, at)]
+    }),
+    ...items === undefined ? [] : fieldRows(items, `${path}[]`)
+  ]
+}
+
+function treatment (field: JsonSchema): [string, string] {
+  const refusal = field['x-refused'] as Refusal | undefined
+  if (refusal !== undefined) {
+    const taken = (refusal.unless ?? []).map((value) => code(JSON.stringify(value))).join(', ')
+    return ['**refused**', `${refusal.why}${taken === '' ? '' : `; taken: ${taken}`}`]
+  }
+  const why = field['x-ignored'] as string | undefined
+  if (why !== undefined) return ['ignored', why]
+  return ['honoured', typeof field['description'] === 'string' ? field['description'] : '']
 }
 
 /** Every verb with its options and examples. */

@@ -1,32 +1,40 @@
 import { randomUUID } from 'node:crypto'
 import { definePlugin } from '../../kernel/index.js'
-import { messages } from './api/anthropic.js'
+import { countMessages, messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
-import { embed, embeddings, ollamaEmbed, ollamaEmbeddings } from './api/embeddings.js'
-import { ollamaChat, ollamaGenerate, ollamaPs, ollamaShow, ollamaTags } from './api/ollama.js'
-import { chat, chatFormat, completion, detokenize, tokenize } from './api/openai.js'
-import { responses } from './api/responses.js'
+import { embed, embeddings } from './api/embeddings.js'
+import { Kept } from './api/kept.js'
+import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
+import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
+import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
+import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
+import { chat, chatFormat, completion } from './api/openai.js'
+import { inputTokens, responses } from './api/responses.js'
+import { deleteResponse, getResponse, inputItems } from './api/responses-kept.js'
 import { chatTask } from './api/task.js'
+import { detokenize, tokenize } from './api/tokens.js'
 import { manifest } from './manifest.js'
-import type { CapabilityCall, CapabilityChunk } from '../../kernel/index.js'
+import type { CapabilityCall, CapabilityChunk, Context } from '../../kernel/index.js'
 import type { ApiParts } from './api/answer.js'
 import type { ChatBody } from './api/task.js'
 
 /** Chat: the engine for language models and the APIs people already use. */
 export default definePlugin(manifest, (ctx) => {
-  const { runners, invocations } = ctx.deps
-  const { model_aliases: aliases, ...limits } = ctx.config
-  const parts: ApiParts = {
-    runners, invocations, limits,
-    aliases: aliases as Record<string, string>,
-    sees: (modelId) => {
-      const card = runners.card(modelId)
-      return card === undefined || card.support['images'] !== undefined
-    },
-    clock: ctx.clock,
-    newId: () => randomUUID().replaceAll('-', '')
-  }
+  const parts = partsOf(ctx)
+  const { made } = ctx.sections
+  openOllamaPort(ctx)
   return {
+    commands: {
+      make: ({ name, made: value }) => {
+        made.put(name, value)
+        return { name }
+      },
+      unmake: ({ name }) => {
+        const removed = made.get(name) !== undefined
+        made.remove(name)
+        return { removed }
+      }
+    },
     invoke: {
       chat: (input, call) => chatChunks(parts, input, call),
       embeddings: async (input, call) => await embed(parts, input, call) as never
@@ -38,18 +46,71 @@ export default definePlugin(manifest, (ctx) => {
       detokenize: (request) => detokenize(parts, request),
       embeddings: (request) => embeddings(parts, request),
       messages: (request) => messages(parts, request),
+      countMessages: (request) => countMessages(parts, request),
       responses: (request) => responses(parts, request),
+      inputTokens: (request) => inputTokens(parts, request),
+      getResponse: (request) => getResponse(parts, request),
+      deleteResponse: (request) => deleteResponse(parts, request),
+      inputItems: (request) => inputItems(parts, request),
+      ollama: () => RUNNING,
+      ollamaRoot: () => RUNNING,
       ollamaChat: (request) => ollamaChat(parts, request),
       ollamaGenerate: (request) => ollamaGenerate(parts, request),
       ollamaEmbed: (request) => ollamaEmbed(parts, request),
       ollamaEmbeddings: (request) => ollamaEmbeddings(parts, request),
-      ollamaTags: () => ollamaTags(parts),
-      ollamaPs: () => ollamaPs(parts),
-      ollamaShow: ({ body }) => ollamaShow(parts, body),
+      ollamaTags: (request) => ollamaTags(parts, request),
+      ollamaPs: (request) => ollamaPs(parts, request),
+      ollamaShow: (request) => ollamaShow(parts, request),
+      ollamaPull: (request) => ollamaPull(parts, request),
+      ollamaDelete: (request) => ollamaDelete(parts, request),
+      ollamaCopy: (request) => ollamaCopy(parts, request),
+      ollamaCreate: (request) => ollamaCreate(parts, request),
       ollamaVersion: () => ({ version: ctx.node.version })
     }
   }
 })
+
+/** Ollama's API at the root of a port, where its clients look for it; OpenAI's is below /v1 there, too. */
+function openOllamaPort (ctx: Context<typeof manifest>): void {
+  const { ollama_port: port } = ctx.config
+  if (port === null) return
+  const listening = ctx.deps.listeners.open({
+    port, rewrite: (path) => path.replace(/^\/(?=$|[?]|api\/)/, '/ollama/'),
+    failed: ({ code, message }) => { ctx.raise('ollama_port_failed', `port ${port}: ${code ?? message}`) }
+  })
+  ctx.effect('port for Ollama', () => { listening.close() })
+}
+
+const MIB = 2 ** 20
+
+/** What the routes work with. */
+function partsOf (ctx: Context<typeof manifest>): ApiParts {
+  const { runners, invocations, own, instances, models } = ctx.deps
+  const { model_aliases: aliases, kept_mib: kept, ollama_port: _, ...limits } = ctx.config
+  const { made } = ctx.sections
+  return {
+    runners, invocations, own, instances, models, limits,
+    aliases: aliases as Record<string, string>,
+    made: (name) => made.get(name),
+    makes: {
+      all: () => made.entries(),
+      put: async (name, value) => await ctx.command('make', { name, made: value }),
+      remove: async (name) => await ctx.command('unmake', { name })
+    },
+    sees: (modelId) => {
+      const card = runners.card(modelId)
+      return card === undefined || card.support['images'] !== undefined
+    },
+    // Clients of one kind leave the room to those of the other.
+    threads: new Kept(kept * MIB / 2),
+    responses: new Kept(kept * MIB / 2),
+    loading: new Map(),
+    startedMs: ctx.clock.now(),
+    clock: ctx.clock,
+    log: ctx.log,
+    newId: () => randomUUID().replaceAll('-', '')
+  }
+}
 
 /** The capability: chunks as they are on the chat route. */
 async function * chatChunks (

@@ -1,5 +1,8 @@
-import { InvocationService } from '../../kernel/index.js'
-import { RunnersService } from '../runners/service.js'
+import { InvocationService, ListenerService, OwnApiService } from '../../kernel/index.js'
+import { InstanceService, RunnersService } from '../runners/service.js'
+import { ModelsService } from '../staging/service.js'
+import { notKeptDecl } from './api/errors.js'
+import { commands, sections } from './api/made.js'
 import { verbs } from './cli/verbs.js'
 import { config, settings } from './config.js'
 import { chatCapability, embeddingsCapability } from './descriptor.js'
@@ -13,8 +16,12 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
   requires: ['runners'],
-  consumes: { runners: RunnersService, invocations: InvocationService },
-  config, settings, routes,
+  after: ['staging'],
+  consumes: {
+    runners: RunnersService, invocations: InvocationService, own: OwnApiService, listeners: ListenerService
+  },
+  consumesOptional: { instances: InstanceService, models: ModelsService },
+  config, settings, routes, sections, commands,
   errors: {
     context_length_exceeded: {
       status: 400,
@@ -23,12 +30,21 @@ export const manifest = {
       remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
         'context_length.'
     },
+    not_kept: notKeptDecl,
     tool_call_unreadable: {
       status: 502,
       retryable: true,
       message: 'The model began a tool call and wrote none that can be read.',
       remedy: 'Ask again, with a temperature above 0 or with fewer and simpler tools; tool_choice "none" ' +
         'gives an answer in words.'
+    }
+  },
+  conflicts: {
+    ollama_port_failed: {
+      severity: 'warn',
+      meaning: 'The port for Ollama\'s clients cannot be listened to; its API is at /ollama all the same.',
+      remediation: 'If Ollama itself runs there, stop it; or set plugins.chat.ollama_port to another port ' +
+        'or to null, and restart the node.'
     }
   },
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },

@@ -1,9 +1,11 @@
-import { anthropicFailure, messagesBody } from './api/anthropic.js'
-import { embeddingsBody, ollamaEmbedBody, ollamaEmbeddingsBody } from './api/embeddings.js'
-import { ollamaChatBody, ollamaFailure, ollamaGenerateBody, ollamaShowBody } from './api/ollama.js'
-import { detokenizeBody, tokenizeBody } from './api/openai.js'
-import { responsesBody } from './api/responses.js'
+import { countBody, messagesBody } from './api/anthropic-body.js'
+import { embeddingsBody } from './api/embeddings.js'
+import { anthropicFailure, ollamaFailure, openAiFailure } from './api/failures.js'
+import * as ollamaBodies from './api/ollama/body.js'
+import { inputTokensBody, responsesBody } from './api/responses-body.js'
+import { itemsQuery, responseParams, responseQuery } from './api/responses-kept.js'
 import { chatBody, completionBody } from './api/schema.js'
+import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
 /** Largest body in bytes. */
@@ -21,19 +23,36 @@ const served = {
   ]
 } as const
 
-/** Ollama's clients read errors in a format of their own. */
-const ollama = { ...served, failure: ollamaFailure } as const
+const openAi = { ...served, api: 'OpenAI', failure: openAiFailure } as const
+const anthropic = {
+  ...served, api: 'Anthropic', failure: anthropicFailure, idHeader: 'request-id'
+} as const
+const kept = {
+  authority: 'invoke', failure: openAiFailure, params: responseParams, errors: ['not_kept']
+} as const
+
+const ollama = { ...served, api: 'Ollama', failure: ollamaFailure } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
+/** Ollama's routes that bring, make and remove models; some tell of it in lines. */
+const ollamaManage = {
+  ...ollama, authority: 'cluster:write',
+  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed']
+} as const
+/** What an open client asks to find out whether there is an Ollama; it has no token then. */
+const ollamaAlive = {
+  method: 'GET', authority: null, failure: ollamaFailure, produces: 'text/plain; charset=utf-8',
+  summary: 'Says that Ollama\'s API is here.'
+} as const
 
 /** The routes of this plugin. */
 export const routes = {
   chat: {
-    ...served, url: '/v1/chat/completions', body: chatBody,
+    ...openAi, url: '/v1/chat/completions', body: chatBody,
     summary: 'Answers a conversation (OpenAI\'s route), whole or as server-sent events.',
     ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
   completions: {
-    ...served, url: '/v1/completions', body: completionBody,
+    ...openAi, url: '/v1/completions', body: completionBody,
     summary: 'Completes a text (OpenAI\'s older route), whole or as server-sent events.',
     ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
@@ -47,36 +66,60 @@ export const routes = {
     summary: 'The text of token ids.', ...reply('prompt')
   },
   embeddings: {
-    ...served, url: '/v1/embeddings', body: embeddingsBody,
+    ...openAi, url: '/v1/embeddings', body: embeddingsBody,
     summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
   },
   messages: {
-    ...served, failure: anthropicFailure, url: '/v1/messages', body: messagesBody,
+    ...anthropic, url: '/v1/messages', body: messagesBody, errors: [...served.errors, 'not_kept'],
     summary: 'Answers a conversation (Anthropic\'s route), whole or as server-sent events.',
     ...reply('id', 'type', 'role', 'content', 'model', 'stop_reason', 'usage')
   },
+  countMessages: {
+    ...anthropic, url: '/v1/messages/count_tokens', body: countBody,
+    summary: 'How many tokens a conversation has (Anthropic\'s route).', ...reply('input_tokens')
+  },
   responses: {
-    ...served, url: '/v1/responses', body: responsesBody,
+    ...openAi, url: '/v1/responses', body: responsesBody, errors: [...served.errors, 'not_kept'],
     summary: 'Answers items of a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
     ...reply('id', 'object', 'created_at', 'status', 'model', 'output', 'usage')
   },
+  inputTokens: {
+    ...openAi, url: '/v1/responses/input_tokens', body: inputTokensBody,
+    errors: [...served.errors, 'not_kept'],
+    summary: 'How many tokens the items of a conversation have (OpenAI\'s Responses route).',
+    ...reply('object', 'input_tokens')
+  },
+  getResponse: {
+    ...kept, method: 'GET', url: '/v1/responses/:response_id', query: responseQuery,
+    summary: 'An answer of POST /v1/responses that is kept on this node.', ...reply('id', 'object', 'status')
+  },
+  deleteResponse: {
+    ...kept, method: 'DELETE', url: '/v1/responses/:response_id',
+    summary: 'Forgets an answer that is kept on this node.', ...reply('id', 'object', 'deleted')
+  },
+  inputItems: {
+    ...kept, method: 'GET', url: '/v1/responses/:response_id/input_items', query: itemsQuery,
+    summary: 'What was sent for an answer that is kept on this node.', ...reply('object', 'data', 'has_more')
+  },
+  ollama: { ...ollamaAlive, url: '/ollama' },
+  ollamaRoot: { ...ollamaAlive, url: '/ollama/' },
   ollamaChat: {
-    ...ollama, url: '/ollama/api/chat', body: ollamaChatBody,
+    ...ollama, url: '/ollama/api/chat', body: ollamaBodies.chatBody,
     summary: 'Answers a conversation (Ollama\'s route), as lines of JSON or whole.',
     ...reply('model', 'created_at', 'message', 'done')
   },
   ollamaGenerate: {
-    ...ollama, url: '/ollama/api/generate', body: ollamaGenerateBody,
+    ...ollama, url: '/ollama/api/generate', body: ollamaBodies.generateBody,
     summary: 'Answers a prompt (Ollama\'s route), as lines of JSON or whole.',
     ...reply('model', 'created_at', 'response', 'done')
   },
   ollamaEmbed: {
-    ...ollama, url: '/ollama/api/embed', body: ollamaEmbedBody,
+    ...ollama, url: '/ollama/api/embed', body: ollamaBodies.embedBody,
     summary: 'One vector for each text (Ollama\'s route).',
     ...reply('model', 'embeddings', 'prompt_eval_count')
   },
   ollamaEmbeddings: {
-    ...ollama, url: '/ollama/api/embeddings', body: ollamaEmbeddingsBody,
+    ...ollama, url: '/ollama/api/embeddings', body: ollamaBodies.embeddingsBody,
     summary: 'The vector of one text (Ollama\'s older route).', ...reply('embedding')
   },
   ollamaTags: {
@@ -88,9 +131,28 @@ export const routes = {
     summary: 'The language models that are ready, as Ollama lists them.', ...reply('models')
   },
   ollamaShow: {
-    method: 'POST', authority: 'read', failure: ollamaFailure, url: '/ollama/api/show', body: ollamaShowBody,
+    ...ollama, authority: 'read', stream: false, url: '/ollama/api/show', body: ollamaBodies.showBody,
     summary: 'What is known of a language model, as Ollama shows it.',
     ...reply('details', 'model_info', 'capabilities'), errors: ['invalid_request', 'no_instance']
+  },
+  ollamaPull: {
+    ...ollamaManage, url: '/ollama/api/pull', body: ollamaBodies.pullBody,
+    summary: 'Brings a model of the hub into the store (Ollama\'s route), as lines of JSON or whole.',
+    ...reply('status')
+  },
+  ollamaDelete: {
+    ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete',
+    body: ollamaBodies.deleteBody,
+    summary: 'Removes a model from the store, or one that was made of another (Ollama\'s route).'
+  },
+  ollamaCopy: {
+    ...ollamaManage, stream: false, url: '/ollama/api/copy', body: ollamaBodies.copyBody,
+    summary: 'Gives a model another name (Ollama\'s route).'
+  },
+  ollamaCreate: {
+    ...ollamaManage, url: '/ollama/api/create', body: ollamaBodies.createBody,
+    summary: 'Makes a model of another one, with its own parameters and messages (Ollama\'s route).',
+    ...reply('status')
   },
   ollamaVersion: {
     ...ollamaGet, url: '/ollama/api/version',

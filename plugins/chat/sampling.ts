@@ -31,7 +31,7 @@ interface Row {
 export const SAMPLING = {
   temperature: {
     field: 'temperature', min: 0, max: 100, default: 1,
-    chat: {}, responses: {}, anthropic: { max: 1 }, ollama: {}, llama: {}, model: {},
+    chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {}, model: {},
     cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
   },
   top_p: {

@@ -1,3 +1,4 @@
+export { eitherFailure, isAnthropic, openAiFailure } from './api/failures.js'
 import { isVerbError } from '../../kernel/cli/index.js'
 import type { VerbContext } from '../../kernel/cli/index.js'
 

@@ -1,12 +1,9 @@
+import { add, card, copies, list, modelsShort, one, removeCustom } from './routes-models.js'
+import { modelId, modelParam, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-const text = { type: 'string' } as const
 const bytes = { type: 'integer', minimum: 0 } as const
 const nullable = { type: ['string', 'null'] } as const
-const modelParam = {
-  type: 'object', required: ['model_id'], properties: { model_id: { type: 'string', minLength: 1 } }
-} as const
-const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
@@ -70,7 +67,6 @@ const downloadStatus = {
     }
   }
 } as const
-const storeErrors = ['store_not_configured', 'store_unreachable'] as const
 
 const downloads = {
   method: 'GET', url: '/store/downloads', members: true, authority: 'read',
@@ -344,55 +340,9 @@ const file = {
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
 } as const satisfies RouteDecl
 
-const modelList = {
-  type: 'object', additionalProperties: false, required: ['object', 'data'],
-  properties: { object: { const: 'list' }, data: { type: 'array' } }
-} as const
-
-const list = {
-  method: 'GET', url: '/v1/models', authority: 'read',
-  summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
-} as const satisfies RouteDecl
-
-const copies = {
-  method: 'GET', url: '/models/copies', authority: 'read',
-  summary: 'Where the copies of all models are, over the whole cluster.',
-  reply: { type: 'object', required: ['copies'], properties: { copies: { type: 'array' } } }
-} as const satisfies RouteDecl
-
-const card = {
-  method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
-  summary: 'The card of a model, where it comes from and where its copies are.',
-  params: modelParam,
-  reply: { type: 'object', required: ['model_id', 'origin', 'card', 'copies'] },
-  errors: ['model_not_found']
-} as const satisfies RouteDecl
-
-const add = {
-  method: 'POST', url: '/models/add', authority: 'cluster:write',
-  summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
-  body: {
-    type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
-    properties: { card: { type: 'object' }, source: modelId }
-  },
-  reply: { type: 'object', required: ['model_id', 'card'] },
-  errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
-} as const satisfies RouteDecl
-
-const removeCustom = {
-  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write',
-  summary: 'Removes a card that was added.',
-  params: modelParam,
-  reply: {
-    type: 'object', required: ['model_id', 'deleted'],
-    properties: { model_id: text, deleted: { const: true } }
-  },
-  errors: ['model_not_found', 'model_in_use']
-} as const satisfies RouteDecl
-
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
   storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
-  stage, purge, remove, manifest, file, models: list, modelsShort: { ...list, url: '/models' }, copies, card,
+  stage, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>

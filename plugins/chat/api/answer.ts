@@ -4,12 +4,17 @@ import { runTask } from '../../runners/service.js'
 import { asRequestError } from './errors.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
 import type {
-  CapabilityCall, CapabilityChunk, Clock, EngineChunk, ErrorBody, Invocations, RouteRequest,
+  CapabilityCall, CapabilityChunk, Clock, EngineChunk, ErrorBody, Invocations, Logger, OwnApi, RouteRequest,
   ServedFrame
 } from '../../../kernel/index.js'
-import type { Runners, TaskRequest } from '../../runners/service.js'
+import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
+import type { Models } from '../../staging/service.js'
+import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
+import type { Kept } from './kept.js'
+import type { Made } from './made.js'
 import type { EndPiece, Piece, Reading, TextPiece } from './pieces.js'
+import type { KeptResponse } from './responses-kept.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
 const CHAT = 'chat@1.0.0'
@@ -22,15 +27,47 @@ export interface ApiParts extends Rules {
   runners: Runners
   invocations: Invocations
   clock: Clock
+  /** Conversations and answers that clients have kept here. */
+  threads: Kept<Thread>
+  responses: Kept<KeptResponse>
+  /** This node's own API, in the name of who asks. */
+  own: OwnApi
+  /** What is placed, and what is on disk; undefined where no plugin says. */
+  instances: Instances | undefined
+  models: Models | undefined
+  /** Models that are made of others, by name, over the whole cluster. */
+  makes: Makes
+  /** Models that are being loaded for requests of Ollama's clients. */
+  loading: Map<string, Promise<void>>
+  /** When the node started, ms. */
+  startedMs: number
+  log: Logger
   /** A new id of characters and digits. */
   newId: () => string
+}
+
+/** Models that are made of others. */
+export interface Makes {
+  all (): Iterable<{ key: string, value: Made }>
+  put (name: string, made: Made): Promise<unknown>
+  remove (name: string): Promise<unknown>
 }
 
 /** A route's handler; `Body` is the schema of its body. */
 export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
 
-/** A request for text as a task of the engine. */
-export interface Asked extends TaskRequest { reading: Reading }
+/** A prompt as a task of the engine, and how its answers are read. */
+export interface Prompt { task: TaskRequest['task'], reading: Reading }
+
+/** A request for text: its prompt, and further ones where it has a list of them. */
+export interface Asked extends TaskRequest, Prompt {
+  /** The model's name in the answer, where that is not its own. */
+  shownAs?: string
+  /** How long it was loaded for this request, ms. */
+  loadMs?: number
+  /** They are answered one after the other, with `answers` answers each. */
+  more?: { prompts: readonly Prompt[], answers: number }
+}
 
 /** What an answer says about itself. */
 export interface Facts {
@@ -39,8 +76,9 @@ export interface Facts {
   model: string
   /** Unix seconds. */
   created: number
-  /** Milliseconds since the request was taken, monotonic. */
+  /** Milliseconds since the request was taken, monotonic; of them, what the model was loaded before. */
   elapsedMs: () => number
+  loadMs: number
   newId: () => string
 }
 
@@ -69,6 +107,31 @@ export interface AnswerFormat {
   formatter: (facts: Facts) => Formatter
   whole: (answer: Collector, facts: Facts) => object
 }
+
+/** The same format; `keep` gets the whole answer once it is complete, of a stream too. */
+export const keeping = (format: AnswerFormat, keep: (whole: object) => void): AnswerFormat => ({
+  ...format,
+  formatter (facts) {
+    const inner = format.formatter(facts)
+    const all = new Collector()
+    return {
+      begin: (tokens) => inner.begin(tokens),
+      piece (piece) {
+        all.add(piece)
+        return inner.piece(piece)
+      },
+      end (totals) {
+        keep(format.whole(all, facts))
+        return inner.end(totals)
+      }
+    }
+  },
+  whole (answer, facts) {
+    const made = format.whole(answer, facts)
+    keep(made)
+    return made
+  }
+})
 
 /** A server-sent event that has the name of its value's type. */
 export const namedEvent = (value: object): string =>
@@ -101,15 +164,25 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
   yield * all
 }
 
-const piecesIn = (
-  parts: ApiParts, { reading }: Asked, chunks: AsyncIterable<EngineChunk>
-): AsyncGenerator<Piece> => piecesOf(chunks, reading, () => `call_${parts.newId()}`)
+/** The pieces of all answers; `run` has a task done. */
+async function * piecesIn (
+  parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked,
+  run: (request: TaskRequest) => AsyncIterable<EngineChunk>
+): AsyncGenerator<Piece> {
+  const prompts = [asked, ...more?.prompts ?? []]
+  for (const [i, { task, reading }] of prompts.entries()) {
+    const first = i * (more?.answers ?? 1)
+    yield * piecesOf(run({ ...asked, task }), reading, () => `call_${parts.newId()}`, first)
+  }
+}
 
-const factsOf = ({ clock, newId }: ApiParts, { commandId }: CapabilityCall, { modelId }: Asked): Facts => {
+const factsOf = (
+  { clock, newId }: ApiParts, { commandId }: CapabilityCall, { modelId, shownAs, loadMs = 0 }: Asked
+): Facts => {
   const startedMs = clock.mono()
   return {
-    id: commandId, model: modelId, created: Math.floor(clock.now() / 1000), newId,
-    elapsedMs: () => clock.mono() - startedMs
+    id: commandId, model: shownAs ?? modelId, created: Math.floor(clock.now() / 1000), newId,
+    loadMs, elapsedMs: () => loadMs + clock.mono() - startedMs
   }
 }
 
@@ -119,9 +192,13 @@ export async function * formatted (
   totals = new Totals()
 ): AsyncGenerator<object[]> {
   const formatter = formatterOf(factsOf(parts, call, asked))
-  for await (const piece of piecesIn(parts, asked, runRequest(parts.runners, asked, call))) {
+  const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runRequest(parts.runners, request, call)
+  let begun = false
+  for await (const piece of piecesIn(parts, asked, run)) {
     totals.add(piece)
-    yield piece.kind === 'start' ? formatter.begin(piece.promptTokens) : formatter.piece(piece)
+    if (piece.kind !== 'start') yield formatter.piece(piece)
+    else if (!begun) yield formatter.begin(piece.promptTokens)
+    begun = true
   }
   yield formatter.end(totals)
 }
@@ -139,7 +216,8 @@ async function wholeAnswer (
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
-  for await (const piece of piecesIn(parts, asked, runWhole(parts, asked, call))) collected.add(piece)
+  const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runWhole(parts, request, call)
+  for await (const piece of piecesIn(parts, asked, run)) collected.add(piece)
   return whole(collected, facts)
 }
 

@@ -1,87 +1,113 @@
-/** Anthropic's API: POST /v1/messages. */
+/** Anthropic's API: POST /v1/messages, its count of tokens, and conversations that are kept between turns. */
 import { fieldsOf, parsed, present, type Fields } from '../json.js'
-import { samplingOf, strictFields } from '../sampling.js'
-import { answer, namedEvent } from './answer.js'
-import { refused, stringAt } from './errors.js'
-import { name } from './schema.js'
+import { samplingOf } from '../sampling.js'
+import { answer, answerJson, keeping, namedEvent } from './answer.js'
+import { inWordsOf, notKept, refused, stringAt } from './errors.js'
+import { anthropicFailure } from './failures.js'
 import { imagePart, wholeOf } from './images.js'
 import { chatTask, eyesOf, functionCall, functionTool, partText, textOf } from './task.js'
-import type { ErrorBody, FromSchema } from '../../../kernel/index.js'
-import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
+import { countTokens } from './tokens.js'
+import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
+import type { AnswerFormat, ApiParts, Asked, Facts, Formatter, Framing, Handler } from './answer.js'
+import type { countBody, messagesBody } from './anthropic-body.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
 import type { Rules } from './errors.js'
 import type { Eyes } from './images.js'
-import type { ChatBody, InputMessage, Tool } from './task.js'
-
-const blocks = { type: ['string', 'array'], items: { type: 'object', required: ['type'] } } as const
-
-/** Body of POST /v1/messages. Unknown fields are ignored. */
-export const messagesBody = {
-  type: 'object', required: ['model', 'max_tokens', 'messages'],
-  properties: {
-    model: name,
-    max_tokens: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
-    messages: {
-      type: 'array', minItems: 1,
-      items: {
-        type: 'object', required: ['role', 'content'],
-        properties: { role: { enum: ['user', 'assistant'] }, content: blocks }
-      }
-    },
-    system: blocks,
-    stop_sequences: { type: 'array', items: name },
-    ...strictFields('anthropic'),
-    stream: { type: 'boolean' },
-    tools: {
-      type: 'array',
-      items: {
-        type: 'object', required: ['name'],
-        properties: {
-          type: { type: 'string' }, name, description: { type: 'string' }, input_schema: { type: 'object' }
-        }
-      }
-    },
-    tool_choice: {
-      type: 'object', required: ['type'],
-      properties: {
-        type: { enum: ['auto', 'any', 'tool', 'none'] }, name, disable_parallel_tool_use: { type: 'boolean' }
-      }
-    },
-    thinking: { type: 'object', required: ['type'], properties: { type: { type: 'string' } } }
-  }
-} as const
+import type { ChatBody, InputMessage, Seeing, Tool } from './task.js'
 
 /** A valid body of POST /v1/messages. */
 export type MessagesBody = FromSchema<typeof messagesBody>
+type CountBody = FromSchema<typeof countBody>
 type Block = Record<string, unknown>
+
+/** What is kept of a conversation under the id of its last answer. */
+export type Thread = Pick<MessagesBody, 'messages' | 'system' | 'tools'>
 
 /** POST /v1/messages. */
 export const messages: Handler<typeof messagesBody> = async (parts, request) => {
-  const { body } = request
-  await answer(parts, request, chatTask(fromAnthropic(body, parts), parts), body.stream === true, format)
+  const body = resumed(parts, request)
+  const { thread, system, tools, messages } = body
+  const keep = (made: object): void => {
+    const { id, content } = made as { id: string, content: Block[] }
+    const turn = { role: 'assistant', content } as const
+    parts.threads.put(id, request.caller.id,
+      { messages: [...messages, turn], ...present({ system, tools }) } as Thread)
+  }
+  await answer(parts, request, asTask(body, parts), body.stream === true,
+    thread == null ? format : keeping(format, keep))
 }
 
+/** POST /v1/messages/count_tokens. */
+export const countMessages: Handler<typeof countBody> = async (parts, request) => {
+  const asked = asTask(request.body, parts)
+  await answerJson(parts, request, async (call) =>
+    ({ input_tokens: await countTokens(parts, asked, call), context_management: null }))
+}
+
+/** The request with what is kept of the conversation that it continues. Throws what is wrong with it. */
+function resumed (
+  parts: ApiParts, { body, caller }: RouteRequest<{ readonly body: typeof messagesBody }>
+): MessagesBody {
+  const { type, previous_message_id: id } = body.thread ?? {}
+  if (type !== 'continue') return body
+  if (id === undefined) throw refused('thread.previous_message_id', 'is required')
+  for (const field of ['system', 'tools'] as const) {
+    if (body[field] === undefined) continue
+    throw refused(field, 'is that of the thread: leave it out, or create another')
+  }
+  const kept = parts.threads.get(id, caller.id)
+  if (kept === undefined) throw notKept('thread.previous_message_id', id, { error_code: 'thread_not_found' })
+  return { ...body, ...kept, messages: [...kept.messages, ...body.messages] }
+}
+
+/** Anthropic's names of fields that the chat request calls otherwise. */
+const NAMES = { stop: 'stop_sequences', response_format: 'output_config.format' }
+
+const asTask = (body: MessagesBody | CountBody, rules: Rules): Asked =>
+  inWordsOf(NAMES, () => chatTask(fromAnthropic(body, rules), rules))
+
 /** Throws `invalid_request` naming the field. */
-export function fromAnthropic (body: MessagesBody, rules: Pick<Rules, 'aliases' | 'sees'>): ChatBody {
-  const { model, max_tokens, thinking, stop_sequences: stop, tools, tool_choice: choice } = body
+export function fromAnthropic (
+  body: MessagesBody | CountBody, rules: Seeing
+): ChatBody {
+  const { model, thinking, tools, tool_choice: choice, output_config: output } = body
+  const { max_tokens, stop_sequences: stop } = body as Partial<MessagesBody>
+  if (body.messages.at(-1)?.role === 'assistant') {
+    throw refused('messages', 'must end with one of the user: an answer cannot be begun for the model')
+  }
   const system = textOf(body.system ?? null, 'system')
   const messages = body.messages.flatMap(({ role, content }, i) =>
     messagesOf(role, content, `messages.${i}.content`, eyesOf(rules, model)))
+  const schema = (output?.format ?? body.output_format)?.schema
   return {
-    model, max_tokens,
+    model,
     messages: system === null ? messages : [{ role: 'system', content: system }, ...messages],
     ...samplingOf('anthropic', body),
     ...present({
-      stop, tools: tools?.map(toolOf), tool_choice: choiceOf(choice),
+      max_tokens, stop, tools: tools?.map(toolOf), tool_choice: choiceOf(choice),
       parallel_tool_calls: choice?.disable_parallel_tool_use === true ? false : null,
-      chat_template_kwargs: thinking === undefined ? null : { enable_thinking: thinking.type !== 'disabled' }
+      response_format: schema === undefined
+        ? null
+        : { type: 'json_schema', json_schema: { schema } } as const,
+      chat_template_kwargs: variablesOf(thinking?.type, output?.effort)
     })
   }
 }
 
+/** What a template is told of thinking; null for nothing. */
+function variablesOf (
+  thinking: string | undefined, effort: string | null | undefined
+): Record<string, unknown> | null {
+  if (thinking === undefined && effort == null) return null
+  return {
+    ...thinking === undefined ? {} : { enable_thinking: thinking !== 'disabled' },
+    ...effort == null ? {} : { reasoning_effort: effort }
+  }
+}
+
 function toolOf (tool: NonNullable<MessagesBody['tools']>[number], i: number): Tool {
-  const { type = 'custom', name, description = null, input_schema: parameters = null } = tool
-  if (type === 'custom') return functionTool(name, { description, parameters })
+  const { type, name, description = null, input_schema: parameters = null } = tool
+  if (type == null || type === 'custom') return functionTool(name, { description, parameters })
   throw refused(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send tools of your own`)
 }
 
@@ -130,10 +156,12 @@ function resultOf (block: Block, path: string): InputMessage {
   if (typeof content !== 'string' && !Array.isArray(content)) {
     throw refused(`${path}.content`, 'must be a string or a list')
   }
+  const text = textOf(content, `${path}.content`)
   return {
     role: 'tool',
     tool_call_id: stringAt(block, 'tool_use_id', path),
-    content: textOf(content, `${path}.content`)
+    // Templates know results only: that one is a failure has to be said in its text.
+    content: block['is_error'] === true ? `Error: ${text ?? ''}` : text
   }
 }
 
@@ -141,18 +169,6 @@ const callOf = (block: Block, path: string): object => functionCall(
   stringAt(block, 'id', path), stringAt(block, 'name', path), JSON.stringify(block['input'] ?? {}))
 
 type Value = { type: string } & Record<string, unknown>
-
-/** Anthropic's types of errors, by status. */
-const ERROR_TYPES: Readonly<Record<number, string>> = {
-  400: 'invalid_request_error', 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error',
-  413: 'request_too_large', 429: 'rate_limit_error', 503: 'overloaded_error', 504: 'timeout_error'
-}
-
-/** The one error body in Anthropic's format. */
-export function anthropicFailure ({ error, detail }: ErrorBody): object {
-  const type = ERROR_TYPES[error.code] ?? (error.code < 500 ? 'invalid_request_error' : 'api_error')
-  return { type: 'error', error: { ...error, type }, request_id: error.requestId, detail }
-}
 
 const STOP_REASONS: Readonly<Record<Finish, string>> = {
   stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use'

@@ -1,9 +1,10 @@
-/** Vectors of texts: the embeddings capability, and the routes of OpenAI's and Ollama's APIs. */
+/** Vectors of texts: the embeddings capability, and OpenAI's route. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, refused } from './errors.js'
-import { name } from './schema.js'
+import { name } from './fields.js'
+import { openAiExtras } from './schema.js'
 import { modelOf } from './task.js'
 import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
 import type { TaskRequest } from '../../runners/service.js'
@@ -21,19 +22,10 @@ export const embeddingFields = {
   encoding_format: { enum: ['float', 'base64', null], description: 'base64: 32-bit floats, little-endian.' }
 } as const
 
-/** Body of POST /v1/embeddings. Unknown fields are ignored. */
+/** Body of POST /v1/embeddings. As at OpenAI an unknown field is refused. */
 export const embeddingsBody = {
-  type: 'object', required: ['model', 'input'], properties: embeddingFields
-} as const
-
-/** Body of POST /ollama/api/embed. */
-export const ollamaEmbedBody = {
-  type: 'object', required: ['model', 'input'], properties: { model: name, input: inputs, dimensions }
-} as const
-
-/** Body of POST /ollama/api/embeddings, which takes one text. */
-export const ollamaEmbeddingsBody = {
-  type: 'object', required: ['model', 'prompt'], properties: { model: name, prompt: name }
+  type: 'object', additionalProperties: false, required: ['model', 'input'],
+  properties: { ...embeddingFields, user: openAiExtras.user }
 } as const
 
 /** A valid body of POST /v1/embeddings. */
@@ -41,7 +33,7 @@ export type EmbeddingsBody = FromSchema<typeof embeddingsBody>
 type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions'>
 
 /** The capability whose limit of calls at once these routes count against. */
-const EMBEDDINGS = 'embeddings@1.0.0'
+export const EMBEDDINGS = 'embeddings@1.0.0'
 
 /** The capability: the answer of POST /v1/embeddings. */
 export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
@@ -52,26 +44,6 @@ export async function embed (parts: ApiParts, body: EmbeddingsBody, call: Capabi
 /** POST /v1/embeddings. */
 export const embeddings: Handler<typeof embeddingsBody> = async (parts, request) => {
   await answerJson(parts, request, async (call) => await embed(parts, request.body, call), EMBEDDINGS)
-}
-
-/** POST /ollama/api/embed. */
-export const ollamaEmbed: Handler<typeof ollamaEmbedBody> = async (parts, request) => {
-  const asked = embeddingTask(request.body, parts)
-  const startedMs = parts.clock.mono()
-  await answerJson(parts, request, async (call) => {
-    const made = await vectorsOf(parts, asked, call)
-    return await ollamaEmbedded(made, asked.modelId, parts.clock.mono() - startedMs)
-  }, EMBEDDINGS)
-}
-
-/** POST /ollama/api/embeddings: the older route, with one text. */
-export const ollamaEmbeddings: Handler<typeof ollamaEmbeddingsBody> = async (parts, request) => {
-  const { model, prompt } = request.body
-  const asked = embeddingTask({ model, input: prompt }, parts)
-  await answerJson(parts, request, async (call) => {
-    const { vectors: [vector] } = await vectorsOf(parts, asked, call)
-    return { embedding: numbersOf(vector ?? new Uint8Array()) }
-  }, EMBEDDINGS)
 }
 
 const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf(value) ?? []).length > 0
@@ -99,7 +71,9 @@ export function embeddingTask ({ model, input: given, dimensions }: Wanted, rule
 export interface Vectors { vectors: readonly Uint8Array[], tokens: number }
 
 /** Throws what `runTask` throws; refusals name the fields of the request. */
-async function vectorsOf (parts: ApiParts, asked: TaskRequest, call: CapabilityCall): Promise<Vectors> {
+export async function vectorsOf (
+  parts: ApiParts, asked: TaskRequest, call: CapabilityCall
+): Promise<Vectors> {
   const vectors: Uint8Array[] = []
   let tokens = 0
   for await (const { payload, media } of runWhole(parts, asked, call)) {
@@ -124,7 +98,9 @@ export function numbersOf (vector: Uint8Array): number[] {
 const base64 = (vector: Uint8Array): string => Buffer.from(vector).toString('base64')
 
 /** Converts every vector with `write`. */
-async function written<T> (vectors: readonly Uint8Array[], write: (vector: Uint8Array) => T): Promise<T[]> {
+export async function written<T> (
+  vectors: readonly Uint8Array[], write: (vector: Uint8Array) => T
+): Promise<T[]> {
   const all: T[] = []
   let bytes = 0
   for (const vector of vectors) {
@@ -147,15 +123,5 @@ export async function embeddingList (
     data: embeddings.map((embedding, index) => ({ object: 'embedding', index, embedding })),
     model,
     usage: { prompt_tokens: tokens, total_tokens: tokens }
-  }
-}
-
-/** POST /ollama/api/embed. */
-export async function ollamaEmbedded (
-  { vectors, tokens }: Vectors, model: string, elapsedMs: number
-): Promise<object> {
-  return {
-    model, embeddings: await written(vectors, numbersOf), total_duration: Math.round(elapsedMs * 1e6),
-    load_duration: 0, prompt_eval_count: tokens
   }
 }

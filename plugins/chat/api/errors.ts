@@ -1,18 +1,29 @@
 /** Refusals of requests before any work, and the bounds that requests are checked against. Pure. */
-import { EngineError, kernelError } from '../../../kernel/index.js'
+import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { present } from '../json.js'
-import type { SvcError } from '../../../kernel/index.js'
 import type { ChatConfig } from '../config.js'
 import type { Fields } from '../json.js'
+import type { Made } from './made.js'
+
+/** Where a client goes on from what is not kept, or not any more. */
+export const notKeptDecl = {
+  status: 404,
+  retryable: false,
+  message: 'Nothing is kept here under that id.',
+  remedy: 'Send the whole conversation, to any node. Answers are kept in the memory of the node that gave ' +
+    'them, the oldest go first (plugins.chat.kept_mib).'
+} as const
 
 /** Bounds of a request; sizes in KiB. */
-export type Limits = Omit<ChatConfig, 'model_aliases'>
+export type Limits = Omit<ChatConfig, 'model_aliases' | 'kept_mib' | 'ollama_port'>
 
 /** What a request is read by. */
 export interface Rules {
   limits: Limits
   /** Names that clients may use, and the models they stand for. */
   aliases: Readonly<Record<string, string>>
+  /** A model that was made of another one, by its name. */
+  made?: (name: string) => Made | undefined
   /** Whether a model reads images; true where nothing tells. */
   sees: (modelId: string) => boolean
 }
@@ -20,6 +31,27 @@ export interface Rules {
 /** The refusal of a field; the message is the path followed by `message`. */
 export function refused (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
+}
+
+/** The refusal of an id under which nothing is kept here; `more` are details. */
+export function notKept (path: string, id: string, more: object = {}): SvcError {
+  const message = `${path} ${id.slice(0, 128)} is not kept on this node: it was never kept, belongs to ` +
+    'another caller, or was let go to make room.'
+  return new SvcError('not_kept', notKeptDecl, message, { param: path, ...more })
+}
+
+/** What `make` gives. A refusal of a field is told under the name that an API has for it. */
+export function inWordsOf<T> (names: Readonly<Record<string, string>>, make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.reason !== 'invalid_request') throw error
+    const { issues } = error.details as { issues?: { path: string, message: string }[] }
+    const [issue] = issues ?? []
+    const known = Object.keys(names).find((name) => `${issue?.path}.`.startsWith(`${name}.`))
+    if (issue === undefined || known === undefined) throw error
+    throw refused(names[known]! + issue.path.slice(known.length), issue.message)
+  }
 }
 
 /** The prefix that an engine puts before the names of sampling parameters; requests have none. */

@@ -1,36 +1,12 @@
-/** OpenAI's API: POST /v1/chat/completions and /v1/completions; and vLLM's token routes beside it. */
-import { present } from '../json.js'
-import { answer, answerJson, runRequest } from './answer.js'
-import { refused } from './errors.js'
-import { isImage } from './images.js'
-import { message, name, tool } from './schema.js'
-import { chatTask, completionTask, functionCall, modelOf, eyesOf, toMessages } from './task.js'
-import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
-import type { TokenReport } from '../engine/pieces.js'
-import type { AnswerFormat, ApiParts, Facts, Formatter, Framing, Handler } from './answer.js'
+/** OpenAI's API: POST /v1/chat/completions and /v1/completions. */
+import { answer } from './answer.js'
+import { openAiFailure } from './failures.js'
+import { chatTask, completionTask, functionCall } from './task.js'
+import type { NamedToken, TokenReport } from '../engine/pieces.js'
+import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
 import type { chatBody, completionBody } from './schema.js'
-import type { Fields } from '../json.js'
 import type { CompletionBody } from './task.js'
-
-/** Body of POST /v1/tokenize. */
-export const tokenizeBody = {
-  type: 'object', required: ['model'],
-  properties: {
-    model: name,
-    prompt: { type: 'string' },
-    messages: { type: 'array', minItems: 1, items: message },
-    tools: { type: ['array', 'null'], items: tool },
-    add_special_tokens: { type: 'boolean' },
-    add_generation_prompt: { type: 'boolean' }
-  }
-} as const
-
-/** Body of POST /v1/detokenize. */
-export const detokenizeBody = {
-  type: 'object', required: ['model', 'tokens'],
-  properties: { model: name, tokens: { type: 'array', items: { type: 'integer', minimum: 0 } } }
-} as const
 
 /** POST /v1/chat/completions. */
 export const chat: Handler<typeof chatBody> = async (parts, request) => {
@@ -49,51 +25,6 @@ const optionsOf = (
   { n, stream_options: options }: Pick<CompletionBody, 'n' | 'stream_options'>
 ): ChunkOptions => ({ n: n ?? 1, includeUsage: options?.include_usage === true })
 
-/** POST /v1/tokenize. */
-export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
-  const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
-  if ((prompt === undefined) === (messages === undefined)) {
-    throw refused('prompt', 'or messages is required, and not both')
-  }
-  const payload = messages === undefined
-    ? present({ prompt, add_special_tokens })
-    : present({ messages: toMessages(messages, eyesOf(parts, model)), tools, add_generation_prompt })
-  if (messages?.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) {
-    throw refused('messages', 'have images, which no token ids stand for; usage.prompt_tokens of an answer ' +
-      'counts them')
-  }
-  await answerJson(parts, request, async (call) => {
-    const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
-    return { tokens, count, max_model_len: context_length }
-  })
-}
-
-/** POST /v1/detokenize. */
-export const detokenize: Handler<typeof detokenizeBody> = async (parts, request) => {
-  const { model, tokens } = request.body
-  await answerJson(parts, request, async (call) => {
-    const { text } = await replyTo(parts, model, { kind: 'detokenize', payload: { tokens } }, call)
-    return { prompt: text }
-  })
-}
-
-/** Tasks of models that have a tokenizer. */
-const TEXT_TASKS = ['chat', 'completions', 'embeddings']
-
-/** The last message of the engine, of tasks that have one only. */
-async function replyTo (
-  parts: ApiParts, name: string, task: EngineTask, call: CapabilityCall
-): Promise<Record<string, unknown>> {
-  const modelId = modelOf(parts, name)
-  const tasks = parts.runners.card(modelId)?.tasks ?? []
-  const capability = TEXT_TASKS.find((known) => tasks.includes(known)) ?? 'chat'
-  let reply: Record<string, unknown> = {}
-  for await (const { payload } of runRequest(parts.runners, { modelId, capability, task }, call)) {
-    reply = payload
-  }
-  return reply
-}
-
 /** `usage` of an answer. */
 function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Record<string, unknown> {
   return {
@@ -107,17 +38,18 @@ function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Rec
 /** `logprobs` of tokens, as the chat route shows them; null for none. */
 function chatLogprobs (tokens: readonly TokenReport[]): object | null {
   if (tokens.length === 0) return null
-  const content = tokens.map(({ text, logprob, top }) => ({
-    ...tokenLogprob(text, logprob),
-    top_logprobs: top.map((each) => tokenLogprob(each.text, each.logprob))
+  const content = tokens.map(({ top, ...token }) => ({
+    ...tokenLogprob(token, token.logprob),
+    top_logprobs: top.map((each) => tokenLogprob(each, each.logprob))
   }))
   return { content, refusal: null }
 }
 
-const tokenLogprob = (token: string, logprob: number | null) => ({
-  token, logprob,
-  // The bytes of a part of a character are not known here.
-  bytes: token.includes('\ufffd') ? null : [...Buffer.from(token)]
+/**
+ * A token with its log probability. Where an engine names no bytes, those of its text count if it has all.
+ */
+export const tokenLogprob = ({ text, bytes }: NamedToken, logprob: number | null) => ({
+  token: text, logprob, bytes: bytes ?? (text.includes('\ufffd') ? null : [...Buffer.from(text)])
 })
 
 const comment = (text: string): string => `: ${text}\n\n`
@@ -131,7 +63,7 @@ const openAiFraming: Framing = {
   value: dataEvent,
   end: (totals) => comment(`generation_stats ${JSON.stringify(statsOf(totals))}`) + 'data: [DONE]\n\n',
   beat: comment('keep-alive'),
-  failed: (error) => dataEvent(error)
+  failed: (error) => dataEvent(openAiFailure(error))
 }
 
 /** Figures of an answer: tokens per second and bytes. */
@@ -228,6 +160,12 @@ export const chatFormat = (options: ChunkOptions): AnswerFormat => ({
   })
 })
 
+/** A token as a text; a part of a character by its bytes, as OpenAI writes it. */
+function writtenToken ({ text, bytes }: NamedToken): string {
+  if (bytes === undefined || !text.includes('\ufffd')) return text
+  return `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`
+}
+
 /** `logprobs` of a text completion: lists beside each other. `offset`: where the first token's text lies. */
 function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object | null {
   if (tokens.length === 0) return null
@@ -238,10 +176,10 @@ function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object
     return from
   })
   return {
-    tokens: tokens.map(({ text }) => text),
+    tokens: tokens.map(writtenToken),
     token_logprobs: tokens.map(({ logprob }) => logprob),
     top_logprobs: tokens.map(({ top }) =>
-      Object.fromEntries(top.map(({ text, logprob }) => [text, logprob]))),
+      Object.fromEntries(top.map((each) => [writtenToken(each), each.logprob]))),
     text_offset: offsets
   }
 }

@@ -8,7 +8,7 @@ import type { ToolFormatName } from '../text/tool-formats.js'
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
-/** The engine admitted the request: its prompt fits. Comes once, first. */
+/** The engine admitted the request: its prompt fits. Comes once for each prompt, before its choices. */
 export interface StartPiece { kind: 'start', promptTokens: number }
 /** What is new of a choice. */
 export interface TextPiece {
@@ -32,6 +32,8 @@ export interface Reading {
   tools: boolean
   /** Calls that are passed on; later ones are left out. */
   mostCalls: number
+  /** What each answer begins with: its prompt, where a text completion is to repeat it. */
+  echo?: string
 }
 
 /** The engine's message that it admitted a request. */
@@ -44,11 +46,12 @@ interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenRepo
 type EngineMessage = Admitted | Delta | Done
 
 /**
- * The pieces of an answer, in the order in which the engine made them. The first is a `start`, also where
- * the engine sends no `admitted`. `newId` makes the ids of tool calls.
+ * The pieces of the answers to a prompt, in the order in which the engine made them. The first is a `start`,
+ * also where the engine sends no `admitted`. `newId` makes the ids of tool calls; `first` is the index of the
+ * first answer.
  */
 export async function * piecesOf (
-  chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string
+  chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string, first = 0
 ): AsyncGenerator<Piece> {
   let read: ((message: EngineMessage) => Piece[]) | null = null
   for await (const { payload } of chunks) {
@@ -58,15 +61,40 @@ export async function * piecesOf (
       read = messageReader(reading, newId, admitted)
       yield { kind: 'start', promptTokens: admitted?.prompt_tokens ?? 0 }
     }
-    yield * read(message)
+    for (const piece of read(message)) {
+      if (piece.kind === 'start') yield piece
+      else yield { ...piece, index: first + piece.index }
+    }
   }
+}
+
+const plainText = (index: number, content: string, tokens: TokenReport[]): TextPiece =>
+  ({ kind: 'text', index, content, reasoning: '', calls: [], tokens })
+
+/** One entry for each call: clients put what they get of one together once in a chunk. */
+function joinedCalls (deltas: readonly ToolCallDelta[]): ToolCallDelta[] {
+  const byIndex = new Map<number, ToolCallDelta>()
+  for (const delta of deltas) {
+    const { index, arguments: more } = delta
+    const known = byIndex.get(index)
+    if (known === undefined) byIndex.set(index, delta)
+    else if (more !== undefined) byIndex.set(index, { ...known, arguments: (known.arguments ?? '') + more })
+  }
+  return [...byIndex.values()]
 }
 
 /** Makes pieces of an engine's messages. Each choice has its own reader. */
 function messageReader (
-  { parse: wanted, tools, mostCalls }: Reading, newId: () => string, admitted: Admitted | null
+  { parse: wanted, tools, mostCalls, echo = '' }: Reading, newId: () => string, admitted: Admitted | null
 ): (message: EngineMessage) => Piece[] {
   const parse = wanted && admitted?.plain !== true
+  const begun = new Set<number>()
+  /** The prompt, before the first text of an answer that is to repeat it. */
+  const echoed = (index: number): string => {
+    if (begun.has(index)) return ''
+    begun.add(index)
+    return echo
+  }
   const readers = new Map<number, OutputReader>()
   const readerOf = (index: number): OutputReader => {
     const reader = readers.get(index) ?? new OutputReader({
@@ -79,7 +107,7 @@ function messageReader (
   }
   const texts = (index: number, read: OutputDelta, tokens: TokenReport[]): Piece[] => {
     const { content, reasoning } = read
-    const calls = read.toolCalls.filter((call) => call.index < mostCalls)
+    const calls = joinedCalls(read.toolCalls.filter((call) => call.index < mostCalls))
     const empty = content === '' && reasoning === '' && calls.length === 0 && tokens.length === 0
     return empty ? [] : [{ kind: 'text', index, content, reasoning, calls, tokens }]
   }
@@ -87,12 +115,15 @@ function messageReader (
     if (message.kind === 'delta') {
       const { index, text, tokens = [] } = message
       if (parse) return texts(index, readerOf(index).push(text), tokens)
-      return [{ kind: 'text', index, content: text, reasoning: '', calls: [], tokens }]
+      return [plainText(index, echoed(index) + text, tokens)]
     }
     if (message.kind !== 'done') return []
     const { index, finish_reason: reason, stop_text: stop, usage, stats } = message
     const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats, stop }
-    if (!parse) return [end]
+    if (!parse) {
+      const prompt = echoed(index)
+      return prompt === '' ? [end] : [plainText(index, prompt, []), end]
+    }
     const reader = readerOf(index)
     const rest = texts(index, reader.end(), [])
     return [...rest, reason === 'stop' && reader.calls > 0 ? { ...end, finish: 'tool_calls' } : end]
@@ -143,7 +174,7 @@ export class Collector {
   }
 }
 
-/** Counts of an answer over all its choices. Rates are tokens per second. */
+/** Counts of an answer over all its prompts and choices. Rates are tokens per second. */
 export class Totals {
   promptTokens = 0
   completionTokens = 0
@@ -151,16 +182,22 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
+  /** Tokens of the prompts before this one, and how many of its choices have ended. */
+  #before = 0
   #ended = 0
 
   add (piece: Piece): void {
-    if (piece.kind === 'start') this.promptTokens = piece.promptTokens
+    if (piece.kind === 'start') {
+      this.#before = this.promptTokens
+      this.#ended = 0
+      this.promptTokens += piece.promptTokens
+    }
     if (piece.kind !== 'end') return
     const { usage, stats } = piece
-    this.promptTokens = usage.prompt_tokens
+    this.promptTokens = this.#before + usage.prompt_tokens
     this.completionTokens += usage.completion_tokens
     // The choices share one prompt: what was cached of it counts once.
-    if (this.#ended++ === 0) this.cachedTokens = usage.cached_tokens
+    if (this.#ended++ === 0) this.cachedTokens += usage.cached_tokens
     this.promptRate = Math.max(this.promptRate, stats.prompt_tps ?? 0)
     this.generationRate += stats.generation_tps ?? 0
     this.peakMemoryBytes = Math.max(this.peakMemoryBytes, stats.peak_memory_bytes)

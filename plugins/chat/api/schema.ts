@@ -1,12 +1,10 @@
-/** Bodies of OpenAI's chat and completion routes. Unknown fields are ignored, null is as good as absent. */
+/**
+ * Bodies of OpenAI's chat and completion routes. As at OpenAI an unknown field is refused, and null is as
+ * good as absent. Of messages and their parts unknown fields are ignored: clients send answers back as they
+ * got them.
+ */
 import { nullableFields } from '../sampling.js'
-
-/** A text that is not empty. */
-export const name = { type: 'string', minLength: 1 } as const
-/** A field where null is as good as absent. */
-export const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
-const whole = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
-  ({ type: ['integer', 'null'], minimum, maximum }) as const
+import { ignored, name, optional, refusedField, whole } from './fields.js'
 
 /** Fields that say how tokens are chosen. */
 export const sampling = {
@@ -25,6 +23,7 @@ export const message = {
   properties: {
     role: { enum: ['system', 'developer', 'user', 'assistant', 'tool'] },
     content: { type: ['string', 'array', 'null'], items: { type: 'object', required: ['type'] } },
+    refusal: { ...optional('string'), description: 'the text of a message without content' },
     name: optional('string'),
     reasoning_content: optional('string'),
     tool_call_id: optional('string'),
@@ -93,29 +92,59 @@ export const chatFields = {
   chat_template_kwargs: optional('object')
 } as const
 
+/** Fields of OpenAI's that say nothing of the answer. */
+export const openAiExtras = {
+  user: ignored('names the end user for checks of abuse that nobody makes here'),
+  safety_identifier: ignored('the same under its newer name'),
+  prompt_cache_key: ignored('the cache finds prompts by what they begin with'),
+  prompt_cache_retention: ignored('what is cached stays until its room is needed'),
+  prompt_cache_options: ignored('the cache finds prompts by what they begin with'),
+  service_tier: ignored('there is one tier'),
+  moderation: refusedField('is not served: nothing judges inputs or answers here')
+} as const
+
 const streaming = {
   stream: optional('boolean'),
-  stream_options: { type: ['object', 'null'], properties: { include_usage: optional('boolean') } },
-  user: optional('string')
+  stream_options: {
+    type: ['object', 'null'], additionalProperties: false,
+    properties: {
+      include_usage: optional('boolean'),
+      include_obfuscation: ignored('it pads chunks against listeners of an encrypted line')
+    }
+  }
 } as const
 
 /** Body of POST /v1/chat/completions. */
 export const chatBody = {
-  type: 'object', required: ['model', 'messages'],
-  properties: { ...chatFields, ...streaming }
+  type: 'object', additionalProperties: false, required: ['model', 'messages'],
+  properties: {
+    ...chatFields,
+    ...streaming,
+    ...openAiExtras,
+    store: ignored('it is about what is kept afterwards: nothing is'),
+    metadata: ignored('labels of what is kept afterwards: nothing is'),
+    prediction: ignored('it only makes the same answer come sooner'),
+    verbosity: refusedField('is not served: say in the messages how long the answer is to be', 'medium'),
+    modalities: refusedField('may be ["text"] only: answers are text', ['text'], []),
+    audio: refusedField('is not served: answers are text'),
+    functions: refusedField('is not served; send tools', []),
+    function_call: refusedField('is not served; send tool_choice', 'none'),
+    web_search_options: refusedField('is not served: nothing is searched; give the model a tool')
+  }
 } as const
 
 /** Body of POST /v1/completions. */
 export const completionBody = {
-  type: 'object', required: ['model', 'prompt'],
+  type: 'object', additionalProperties: false, required: ['model', 'prompt'],
   properties: {
     ...sampling,
     ...streaming,
+    ...openAiExtras,
     model: name,
-    prompt: { type: ['string', 'array'] },
+    prompt: { type: ['string', 'array'], description: 'a text, token ids, or a list of either' },
     logprobs: whole(0, 5),
-    echo: optional('boolean'),
-    best_of: whole(1),
-    suffix: optional('string')
+    echo: { ...optional('boolean'), description: 'not with logprobs, and of texts only' },
+    best_of: refusedField('is not served; ask for n answers and choose', 1),
+    suffix: refusedField('is not served: nothing is filled in between two texts', '')
   }
 } as const

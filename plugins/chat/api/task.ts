@@ -1,21 +1,24 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
-import { imagePart, isImage } from './images.js'
-import type { Eyes } from './images.js'
 import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
+import { imagePart, isImage } from './images.js'
+import { asMade, chatParameters, withDefaults } from './made.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { ChatMessage, GrammarRequest } from '../text/types.js'
-import type { Asked } from './answer.js'
+import type { Asked, Prompt } from './answer.js'
 import type { Fields } from '../json.js'
 import type { Limits, Rules } from './errors.js'
+import type { Eyes } from './images.js'
+import type { Made } from './made.js'
 import type { chatBody, completionBody } from './schema.js'
 
 /** A message as a client sends it; null is as good as absent. */
 export interface InputMessage {
   role: string
   content?: string | unknown[] | null
+  refusal?: string | null
   name?: string | null
   reasoning_content?: string | null
   tool_call_id?: string | null
@@ -37,21 +40,33 @@ export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>)
 export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
-/** The model a name stands for. */
-export function modelOf ({ aliases }: Pick<Rules, 'aliases'>, name: string): string {
-  return Object.hasOwn(aliases, name) ? aliases[name]! : name
+/** How names of models are read. */
+export type Naming = Pick<Rules, 'aliases' | 'made'>
+
+/** The model a name stands for, and what was made of it under that name. */
+export function named ({ aliases, made }: Naming, name: string): { modelId: string, made: Made | undefined } {
+  const known = Object.hasOwn(aliases, name) ? aliases[name]! : name
+  const found = made?.(known)
+  return { modelId: found?.from ?? known, made: found }
 }
 
+/** The model a name stands for. */
+export const modelOf = (naming: Naming, name: string): string => named(naming, name).modelId
+
+/** What says whether a model reads images. */
+export type Seeing = Naming & Pick<Rules, 'sees'>
+
 /** The model of a request, and whether it reads images. */
-export function eyesOf (rules: Pick<Rules, 'aliases' | 'sees'>, name: string): Eyes {
+export function eyesOf (rules: Seeing, name: string): Eyes {
   const modelId = modelOf(rules, name)
   return { modelId, sees: rules.sees(modelId) }
 }
 
 /** A chat request as a task. Throws `invalid_request` for what is refused, naming the field. */
-export function chatTask (body: ChatBody, rules: Rules): Asked {
+export function chatTask (given: ChatBody, rules: Rules): Asked {
   const { limits } = rules
-  refuseUnsupported(body)
+  const { modelId, made } = named(rules, given.model)
+  const body = asMade(given, made)
   atMost('messages', body.messages.length, limits.max_messages, 'messages')
   const tools = toolsOf(body, limits)
   const payload = {
@@ -65,26 +80,10 @@ export function chatTask (body: ChatBody, rules: Rules): Asked {
   }
   const mostCalls = body.parallel_tool_calls === false ? 1 : Infinity
   return {
-    modelId: modelOf(rules, body.model),
+    modelId,
     capability: 'chat',
     task: { kind: 'chat', payload },
     reading: { parse: true, tools: tools.length > 0, mostCalls }
-  }
-}
-
-/** Old or foreign fields that would change the answer, and what to send instead. */
-const UNSUPPORTED: Readonly<Record<string, string>> = {
-  functions: 'is not served; send tools', function_call: 'is not served; send tool_choice',
-  audio: 'is not served: answers are text', prediction: 'is not served; leave it out',
-  web_search_options: 'is not served; leave it out'
-}
-
-function refuseUnsupported (body: ChatBody): void {
-  const given = body as unknown as Fields
-  for (const [field, why] of Object.entries(UNSUPPORTED)) if (given[field] != null) throw refused(field, why)
-  const modalities = given['modalities']
-  if (Array.isArray(modalities) && modalities.some((modality) => modality !== 'text')) {
-    throw refused('modalities', 'may be ["text"] only: answers are text')
   }
 }
 
@@ -172,6 +171,7 @@ export function toMessages (messages: readonly InputMessage[], eyes: Eyes): Chat
 function toMessage (message: InputMessage, path: string, eyes: Eyes): ChatMessage {
   const { role, name, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message
   const content = contentOf(message, `${path}.content`, eyes)
+  refuseOld(message as unknown as Fields, path)
   const hasCalls = role === 'assistant' && calls != null && calls.length > 0
   if (content === null && !hasCalls) throw refused(`${path}.content`, 'is required')
   if (role === 'tool' && callId == null) throw refused(`${path}.tool_call_id`, 'is required')
@@ -188,10 +188,19 @@ function toMessage (message: InputMessage, path: string, eyes: Eyes): ChatMessag
   }
 }
 
+/** What older and speaking models answered, and clients send back. */
+function refuseOld (message: Fields, path: string): void {
+  if (message['function_call'] != null) {
+    throw refused(`${path}.function_call`, 'is not served; send tool_calls')
+  }
+  if (message['audio'] != null) throw refused(`${path}.audio`, 'is not served: no sound is kept here')
+}
+
 /** A content with images stays a list of parts, each checked; every other is its text. */
 function contentOf (
-  { role, content = null }: InputMessage, path: string, eyes: Eyes
+  { role, content: given = null, refusal = null }: InputMessage, path: string, eyes: Eyes
 ): ChatMessage['content'] {
+  const content = given ?? (role === 'assistant' ? refusal : null)
   const parts = role === 'user' && Array.isArray(content) ? content as Fields[] : []
   if (!parts.some(isImage)) return textOf(content, path)
   return parts.map((part, i) => isImage(part)
@@ -231,31 +240,48 @@ export function partText (part: Fields, path: string): string {
 /** OpenAI's own default of `max_tokens` for a text completion. */
 const DEFAULT_COMPLETION_TOKENS = 16
 
-/** A plain prompt as a task. Throws `invalid_request` for what is refused, naming the field. */
-export function completionTask (body: CompletionBody, rules: Rules): Asked {
-  if (body.echo === true) throw refused('echo', 'is not served; put the prompt before the answer yourself')
-  if ((body.best_of ?? 1) > 1) throw refused('best_of', 'is not served; ask for n answers and choose')
-  if (body.suffix != null && body.suffix !== '') throw refused('suffix', 'is not served; leave it out')
-  const logprobs = body.logprobs == null ? {} : { logprobs: true, top_logprobs: body.logprobs }
-  const payload = {
-    prompt: promptOf(body.prompt),
-    ...lengthsOf(body, rules.limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS),
-    params: { ...paramsOf(body), ...logprobs }
+/** Plain prompts as a task, or several. Throws `invalid_request` for what is refused, naming the field. */
+export function completionTask (given: CompletionBody, rules: Rules): Asked {
+  const { limits } = rules
+  const { modelId, made } = named(rules, given.model)
+  const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
+  const { echo, logprobs } = body
+  if (echo === true && logprobs != null) {
+    throw refused('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')
   }
+  const lengths = lengthsOf(body, limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS)
+  const params = {
+    ...paramsOf(body), ...logprobs == null ? {} : { logprobs: true, top_logprobs: logprobs }
+  }
+  const prompts = promptsOf(body.prompt)
+  atMost('prompt', prompts.length, limits.max_inputs, 'prompts')
+  const [first, ...others] = prompts.map((prompt, i): Prompt => {
+    if (echo === true && typeof prompt !== 'string') {
+      throw refused(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text where echo is true')
+    }
+    return {
+      task: { kind: 'completion', payload: { prompt, ...lengths, params } },
+      reading: {
+        parse: false, tools: false, mostCalls: 0, ...echo === true ? { echo: prompt as string } : {}
+      }
+    }
+  })
   return {
-    modelId: modelOf(rules, body.model),
+    modelId,
     capability: 'completions',
-    task: { kind: 'completion', payload },
-    reading: { parse: false, tools: false, mostCalls: 0 }
+    ...first!,
+    ...others.length === 0 ? {} : { more: { prompts: others, answers: body.n ?? 1 } }
   }
 }
 
-/** A text, or token ids; also as the only entry of a list. */
-function promptOf (prompt: unknown): string | number[] {
-  const wrapped = Array.isArray(prompt) && prompt.length === 1 && idsOf(prompt) === undefined
-  const only: unknown = wrapped ? prompt[0] : prompt
-  if (typeof only === 'string') return only
-  const ids = idsOf(only) ?? []
-  if (ids.length > 0) return ids
-  throw refused('prompt', 'must be a text, or token ids, or a list with one of them')
+/** Texts, or token ids: one, or a list of them. */
+function promptsOf (prompt: unknown): (string | number[])[] {
+  const one = typeof prompt === 'string' || idsOf(prompt) !== undefined
+  const all: unknown[] = one ? [prompt] : prompt as unknown[]
+  return all.map((each, i) => {
+    if (typeof each === 'string') return each
+    const ids = idsOf(each) ?? []
+    if (ids.length > 0) return ids
+    throw refused(one ? 'prompt' : `prompt.${i}`, 'must be a text, or token ids')
+  })
 }

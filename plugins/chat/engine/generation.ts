@@ -89,8 +89,11 @@ export class Generation implements Job {
 
   private report ({ id, logprob, top }: ChosenToken): TokenReport {
     const { text } = this.parts
-    const named = (token: number): string => text.decode([token], false)
-    return { id, text: named(id), logprob, top: top.map((each) => ({ ...each, text: named(each.id) })) }
+    const named = (token: number): Pick<TokenReport, 'text' | 'bytes'> => {
+      const bytes = [...text.bytes(token)]
+      return { text: Buffer.from(bytes).toString(), bytes }
+    }
+    return { id, ...named(id), logprob, top: top.map((each) => ({ ...each, ...named(each.id) })) }
   }
 
   private send (text: string): void {

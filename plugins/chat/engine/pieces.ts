@@ -1,9 +1,12 @@
 /** The pieces of an answer, their queue, and the spans of a traced answer. */
 import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
+/** A token, and its bytes where they are known: `text` has U+FFFD for a part of a character. */
+export interface NamedToken { id: number, text: string, bytes?: number[] }
+
 /** A token as it is reported with log probabilities. */
-export interface TokenReport {
-  id: number, text: string, logprob: number | null, top: Array<{ id: number, text: string, logprob: number }>
+export interface TokenReport extends NamedToken {
+  logprob: number | null, top: Array<NamedToken & { logprob: number }>
 }
 
 /** New text of one of a task's answers; `tokens` only where log probabilities were asked for. */

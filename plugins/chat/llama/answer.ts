@@ -1,7 +1,7 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans, type Delta, type Done, type TokenReport } from '../engine/pieces.js'
-import { fieldsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
+import { AnswerSpans, type Delta, type Done, type NamedToken, type TokenReport } from '../engine/pieces.js'
+import { fieldsOf, idsOf, listOf, numberOf, present, textOf, type Fields } from '../json.js'
 
 /** The prompt fits and is worked on. Comes first, from a server that reports it. */
 export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format: 'hermes' }
@@ -18,9 +18,10 @@ const rate = (value: unknown): number | null => {
   return number === undefined || number <= 0 ? null : number
 }
 
-const tokenOf = (token: Fields): { id: number, text: string, logprob: number } => ({
+const tokenOf = (token: Fields): NamedToken & { logprob: number } => ({
   id: numberOf(token['id']) ?? UNKNOWN_ID,
   text: textOf(token['token']),
+  ...present({ bytes: idsOf(token['bytes']) }),
   logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB)
 })
 

@@ -11,7 +11,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/
 
 t.test('a whole answer', async (t) => {
   const { post, asked } = await startChat(t)
-  const answer = await post(URL_, { ...hello, unknown_field: 1, user: 'me', temperature: 0.5, max_tokens: 9 })
+  const answer = await post(URL_, { ...hello, user: 'me', temperature: 0.5, max_tokens: 9 })
   t.equal(answer.statusCode, 200, answer.body)
   t.match(answer.headers, {
     'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
@@ -162,7 +162,7 @@ t.test('an engine that does not say that it took the request in', async (t) => {
 
 t.test('log probabilities', async (t) => {
   const token = { id: 7, text: 'ä', logprob: -0.5, top: [{ id: 7, text: 'ä', logprob: -0.5 }] }
-  const part = { id: 8, text: '\ufffd', logprob: -1, top: [] }
+  const part = { id: 8, text: '\ufffd', bytes: [159], logprob: -1, top: [] }
   const open: Open = async function * () {
     yield admitted()
     yield delta('ä', 0, [token, part])
@@ -171,7 +171,7 @@ t.test('log probabilities', async (t) => {
   const { post, asked } = await startChat(t, { open })
   const expect = { content: [
     { token: 'ä', logprob: -0.5, bytes: [195, 164], top_logprobs: [{ token: 'ä', logprob: -0.5 }] },
-    { token: '\ufffd', logprob: -1, bytes: null, top_logprobs: [] }
+    { token: '\ufffd', logprob: -1, bytes: [159], top_logprobs: [] }
   ] }
   const body = { ...hello, logprobs: true, top_logprobs: 1 }
   t.match((await post(URL_, body)).json(), { choices: [{ logprobs: expect }] })
@@ -179,6 +179,11 @@ t.test('log probabilities', async (t) => {
   const chunks = values((await post(URL_, { ...body, stream: true })).body)
   t.match(chunks[1], { choices: [{ delta: { content: 'ä' }, logprobs: expect }] })
 })
+
+/** OpenAI's codes, where they are not our reasons. */
+const CODES: Readonly<Record<string, string>> = {
+  overloaded: 'rate_limit_exceeded', no_instance: 'model_not_found', invalid_request: 'invalid_value'
+}
 
 t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
   const over = (): never => {
@@ -204,7 +209,7 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     for (const stream of [false, true]) {
       const answer = await post(URL_, { ...body, stream })
       t.equal(answer.statusCode, status, answer.body)
-      t.match(answer.json(), { error: { reason, message, code: status }, detail: message })
+      t.match(answer.json(), { error: { reason, message, code: CODES[reason] ?? reason }, detail: message })
       if (status === 429) t.ok(answer.headers['retry-after'])
       if (reason !== 'invalid_request') t.match(answer.headers, { 'x-svc-command-id': UUID })
     }

@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import { admitted, delta, done, MODEL, saying, startChat, until } from './api-kit.js'
+import { admitted, delta, done, failure, MODEL, saying, startChat, until } from './api-kit.js'
 import type { Test } from 'tap'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
@@ -103,8 +103,8 @@ t.test('ollama: texts and tools, streamed and whole, and what there is', async (
   let text = ''
   for await (const part of await ollama.generate({ ...prompt, stream: true })) text += part.response
   t.match(text, /^Look:/)
-  t.match(await ollama.list(), { models: [{ name: MODEL }] })
-  t.match(await ollama.ps(), { models: [{ name: MODEL }] })
+  t.match(await ollama.list(), { models: [{ name: `${MODEL}:latest` }] })
+  t.match(await ollama.ps(), { models: [{ name: `${MODEL}:latest` }] })
   t.match(await ollama.show({ model: MODEL }), { capabilities: ['completion', 'tools'] })
   t.match(await ollama.version(), { version: '0.0.0' })
 })
@@ -122,10 +122,6 @@ const failing: Open = async function * (task): AsyncGenerator<EngineChunk> {
 const say = (content: string): { messages: { role: 'user', content: string }[] } =>
   ({ messages: [{ role: 'user', content }] })
 
-/** What a call fails with. */
-const failure = async (call: Promise<unknown>): Promise<unknown> =>
-  await call.then(() => null, (error: unknown) => error)
-
 async function fails (
   t: Test, call: Promise<unknown>, kind: new (...parts: never[]) => Error
 ): Promise<void> {
@@ -140,9 +136,9 @@ t.test('openai: errors are of its own classes', async (t) => {
       await openai.chat.completions.create({ ...asked, ...more, stream } as never)
     await fails(t, ask({ model: 'acme/none' }), OpenAI.NotFoundError)
     t.match(await failure(ask({ model: 'acme/none' })),
-      { status: 404, type: 'Not Found', message: /acme\/none/ })
-    await fails(t, ask({ temperature: 101 }), OpenAI.BadRequestError)
-    t.match(await failure(ask({ temperature: 101 })), { param: 'temperature' })
+      { status: 404, type: 'invalid_request_error', code: 'model_not_found', message: /acme\/none/ })
+    await fails(t, ask({ temperature: 2.1 }), OpenAI.BadRequestError)
+    t.match(await failure(ask({ temperature: 2.1 })), { param: 'temperature' })
     t.match(await failure(ask(say('long'))), { status: 400, message: /context_length_exceeded/ })
     await fails(t, ask(say('busy')), OpenAI.RateLimitError)
     const busy = await ask(say('busy')).catch((error: unknown) => error) as { headers: Headers }

@@ -14,7 +14,7 @@ export const MODEL = 'acme/writer'
 export const card = {
   modelId: MODEL, revision: 'r1', tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm',
   totalBytes: 1234, contextLength: 128, quantization: 'q4', description: 'Writes.', title: 'Writer',
-  support: { tools: 'hermes' }, licence: 'MIT'
+  support: { tools: 'hermes' }, licence: 'MIT', files: [], defaults: {}, nLayers: 2
 } as unknown as ModelCard
 
 /** What a runner is asked, and when its work was given up. */
@@ -95,6 +95,10 @@ export async function until (look: () => boolean): Promise<void> {
 }
 
 export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }
+
+/** What a call fails with; null where it does not. */
+export const failure = async (call: Promise<unknown>): Promise<unknown> =>
+  await call.then(() => null, (error: unknown) => error)
 
 /** A PNG of one colour, in base64. */
 export function png (width: number, height: number, [red, green, blue] = [255, 0, 0]): string {

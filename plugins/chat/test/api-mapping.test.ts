@@ -156,10 +156,8 @@ t.test('what is refused', (t) => {
     [{ stop: ['a', 'b', 'c'] }, 'stop', /has 3 texts; at most 2/],
     [{ n: 3 }, 'n', /is 3; at most 2/],
     [{ top_logprobs: 2 }, 'top_logprobs', /needs logprobs: true/],
-    [{ functions: [] }, 'functions', /send tools/],
-    [{ function_call: 'auto' }, 'function_call', /send tool_choice/],
-    [{ modalities: ['text', 'audio'] }, 'modalities', /\["text"\] only/],
-    [{ audio: {} }, 'audio', /answers are text/],
+    [{ messages: [{ role: 'assistant', content: '', function_call: {} }] },
+      'messages.0.function_call', /send tool_calls/],
     [{ tools: [tool('a'), tool('b'), tool('c')] }, 'tools', /has 3 tools; at most 2/],
     [{ tools: [tool('a', deep)] }, 'tools.0.function.parameters', /nested deeper than 5 levels/],
     [{ tool_choice: 'required' }, 'tool_choice', /needs tools/],
@@ -196,10 +194,17 @@ t.test('plain prompts', (t) => {
       task: { kind: 'completion', payload }
     })
   }
+  const several = plain({ prompt: ['a', [3, 4]], n: 2 })
+  t.match(several, { task: { payload: { prompt: 'a', n: 2 } }, more: {
+    answers: 2, prompts: [{ task: { kind: 'completion', payload: { prompt: [3, 4], n: 2 } } }]
+  } })
+  t.match(plain({ prompt: ['a', 'b'], echo: true }),
+    { reading: { echo: 'a' }, more: { prompts: [{ reading: { echo: 'b' } }] } })
   const refused: [object, string][] = [
-    [{ echo: true }, 'echo'], [{ best_of: 2 }, 'best_of'], [{ suffix: 'x' }, 'suffix'], [{ n: 3 }, 'n'],
-    [{ prompt: [] }, 'prompt'], [{ prompt: ['a', 'b'] }, 'prompt'], [{ prompt: [1.5] }, 'prompt'],
-    [{ prompt: [[1], [2]] }, 'prompt'], [{ prompt: [-1] }, 'prompt'], [{ prompt: [null] }, 'prompt']
+    [{ echo: true, logprobs: 1 }, 'echo'], [{ echo: true, prompt: [1] }, 'prompt'], [{ n: 3 }, 'n'],
+    [{ echo: true, prompt: ['a', [1]] }, 'prompt.1'], [{ prompt: Array(5).fill('a') }, 'prompt'],
+    [{ prompt: [] }, 'prompt'], [{ prompt: ['a', []] }, 'prompt.1'], [{ prompt: [1.5] }, 'prompt.0'],
+    [{ prompt: [-1] }, 'prompt.0'], [{ prompt: [null] }, 'prompt.0']
   ]
   for (const [body, param] of refused) t.equal(refusal(() => plain(body))[0], param)
   t.end()

@@ -146,7 +146,7 @@ t.test('the older completions route', async (t) => {
     [{ text: '', finish_reason: 'length' }], []
   ])
   t.match(values(answer.body).at(-1), { usage: { completion_tokens: 3 } })
-  const refused = await post('/v1/completions', { model: MODEL, prompt: 'x', echo: true })
+  const refused = await post('/v1/completions', { model: MODEL, prompt: 'x', echo: true, logprobs: 1 })
   t.equal(refused.statusCode, 400)
   t.match(refused.json(), { error: { param: 'echo' } })
 })

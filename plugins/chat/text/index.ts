@@ -13,7 +13,7 @@ import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
 import { chatTemplate, findTemplates } from './template.js'
-import { fitVocabulary, tokenTable } from './tokens.js'
+import { bytesOf, fitVocabulary, tokenTable } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
 
@@ -46,6 +46,7 @@ export async function loadText (
     encode: (text, addSpecial = true) =>
       text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
+    bytes: (id) => bytesOf(exact(), id),
     warm: () => { grammars.warm() },
     render: chatTemplate(templates, namedTokens(files)),
     stream: (stop, how) => textStream(exact(), stop, how),

@@ -40,6 +40,8 @@ export interface StreamOptions {
 export interface LoadedText {
   encode (text: string, addSpecial?: boolean): number[]
   decode (ids: readonly number[], skipSpecial?: boolean): string
+  /** The bytes that a token stands for within a text, which may be a part of a character. */
+  bytes (id: number): Uint8Array
   vocabularySize: number
   eosIds: ReadonlySet<number>
   /** How this model writes tool calls, read from its template. */

@@ -1,11 +1,13 @@
 import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
+import { isAnthropic } from '../../chat/service.js'
 import { modelListEntry } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { routes } from '../routes.js'
 
 /** Largest custom card as JSON, bytes: it goes to every node. */
 const CARD_BYTES = 64 * 1024
@@ -13,15 +15,61 @@ const CARD_BYTES = 64 * 1024
 const CARD_MS = 5000
 const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
-/** GET /v1/models and GET /models. */
-export async function models (manager: ModelManager): Promise<unknown> {
+type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
+
+/** GET /v1/models. */
+export async function models (manager: ModelManager, request: ListRequest): Promise<unknown> {
+  const data = await entries(manager)
+  if (isAnthropic(request.headers)) return anthropicPage(data, request.query)
+  const [field] = Object.keys(request.query)
+  if (field === undefined) return { object: 'list', data }
+  throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
+}
+
+/** GET /models. */
+export async function modelsShort (manager: ModelManager): Promise<unknown> {
+  return { object: 'list', data: await entries(manager) }
+}
+
+/** GET /v1/models/{id}. */
+export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  const modelId = modelIn(request)
+  const found = (await entries(manager)).find(({ id }) => id === modelId)
+  if (found === undefined) throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)
+  return isAnthropic(request.headers) ? anthropicModel(found) : found
+}
+
+type Entry = ReturnType<typeof modelListEntry>
+
+/** A model as Anthropic's API shows it. */
+const anthropicModel = ({ id, name, created, context_length: most }: Entry): object => ({
+  type: 'model', id, display_name: name, created_at: new Date(created * 1000).toISOString(),
+  max_input_tokens: most, max_tokens: most
+})
+
+/** A page of the list, as Anthropic's API cuts it: 20 models from the first, or beside one. */
+function anthropicPage (all: readonly Entry[], { limit = 20, after_id: after, before_id: before }: {
+  limit?: number, after_id?: string, before_id?: string
+}): object {
+  const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
+  const end = before === undefined ? all.length : Math.max(0, all.findIndex(({ id }) => id === before))
+  const within = all.slice(from, end)
+  const page = before === undefined ? within.slice(0, limit) : within.slice(-limit)
+  return {
+    data: page.map(anthropicModel), has_more: page.length < within.length,
+    first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null
+  }
+}
+
+/** All models of the catalogue, as OpenAI's list has them and more. */
+async function entries (manager: ModelManager): Promise<Entry[]> {
   const judge = await manager.judge?.()
   const ready = manager.catalogue.ready()
   const live = manager.catalogue.copies().filter((copy) => copy.live)
   const installed = new Set(live.map(({ modelId }) => modelId))
   const host = manager.access.known()
   const virtual = manager.virtual()
-  const data = [...[...manager.catalogue.cards().values()].map(({ card }) => card), ...virtual]
+  return [...[...manager.catalogue.cards().values()].map(({ card }) => card), ...virtual]
     .sort((a, b) => a.modelId < b.modelId ? -1 : 1)
     .map((card) => {
       const judgement = judge?.(card.modelId)
@@ -33,7 +81,6 @@ export async function models (manager: ModelManager): Promise<unknown> {
         judgement, virtual: isVirtual
       })
     })
-  return { object: 'list', data }
 }
 
 /** Unix seconds at which the store got the model; 0 when the store does not say. */

@@ -5,7 +5,7 @@ import type { Context, ModelCard, RouteRequest, Session, Started, SvcError } fro
 import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
-import { add, card, copies, models, removeCustom } from '../handlers/models.js'
+import { add, card, copies, model, models, modelsShort, removeCustom } from '../handlers/models.js'
 import { plan } from '../handlers/plan.js'
 import { purge, remove } from '../handlers/purge.js'
 import { search } from '../handlers/search.js'
@@ -86,7 +86,8 @@ function routesOf (manager: ModelManager) {
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
     pause: on(pause), cancelDownload: on(cancelDownload),
     stage: on(stage), purge: on(purge), remove: on(remove),
-    manifest: on(manifestHandler), file: on(file), models: on(models), modelsShort: on(models),
+    manifest: on(manifestHandler), file: on(file), models: on(models), model: on(model),
+    modelsShort: on(modelsShort),
     copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
   }
 }

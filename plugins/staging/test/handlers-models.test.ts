@@ -42,6 +42,19 @@ t.test('custom cards: add, see, replace, remove', async (t) => {
     { body: { model_id: 'acme/mine', origin: 'custom', card: { title: 'Mine' }, copies: [] } })
   t.match((await call(rig, 'GET', '/v1/models')).body,
     { data: [{ id: 'acme/mine', installed: false, ready: false, created: 0 }] })
+  t.match(await call(rig, 'GET', '/v1/models/acme/mine'),
+    { status: 200, body: { id: 'acme/mine', object: 'model' } })
+  t.match(await call(rig, 'GET', '/v1/models/acme/none'), { status: 404,
+    body: { error: { type: 'invalid_request_error', code: 'model_not_found' } } })
+  const theirs = async (url: string): Promise<object> =>
+    (await rig.inject({ url, headers: { 'anthropic-version': '2023-06-01' } })).json()
+  const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^1970-/ }
+  t.match(await theirs('/v1/models/acme/mine'), shown)
+  t.match(await theirs('/v1/models?limit=1'),
+    { data: [shown], has_more: false, first_id: 'acme/mine', last_id: 'acme/mine' })
+  t.match(await theirs('/v1/models?after_id=acme/mine'), { data: [], has_more: false, first_id: null })
+  t.match(await theirs('/v1/models/acme/none'), { type: 'error', error: { type: 'not_found_error' } })
+  t.match(await call(rig, 'GET', '/v1/models?limit=1'), { status: 400 })
   t.match(await call(rig, 'POST', '/models/add', { card: { ...mine, title: 'Again' } }), { status: 200 })
   t.match(await call(rig, 'GET', '/models/acme%2Fmine/card'), { body: { card: { title: 'Again' } } })
   t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),

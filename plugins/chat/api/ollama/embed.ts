@@ -1,0 +1,62 @@
+/** Vectors of texts for Ollama's clients: POST /ollama/api/embed, and the older /ollama/api/embeddings. */
+import { present } from '../../json.js'
+import { answerJson } from '../answer.js'
+import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, written } from '../embeddings.js'
+import { loadFor, loadOnly } from './load.js'
+import { canonical } from './names.js'
+import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
+import type { ApiParts } from '../answer.js'
+import type { Vectors } from '../embeddings.js'
+import type { embedBody, embeddingsBody } from './body.js'
+
+/** POST /ollama/api/embed. Without a text the model is only loaded. */
+export async function ollamaEmbed (
+  parts: ApiParts, request: RouteRequest<{ readonly body: typeof embedBody }>
+): Promise<unknown> {
+  const body = request.body as FromSchema<typeof embedBody>
+  const model = canonical(parts, body.model)
+  const wish = { ...body, model, options: null }
+  if (isEmpty(body.input)) {
+    await loadOnly(parts, request, wish, {})
+    return ollamaEmbedded({ vectors: [], tokens: 0 }, body.model, 0)
+  }
+  const { dimensions, input } = body
+  const asked = embeddingTask({ model, input: input as string, ...present({ dimensions }) }, parts)
+  await loadFor(parts, request, wish)
+  const startedMs = parts.clock.mono()
+  return await answerJson(parts, request, async (call) => {
+    const made = await vectorsOf(parts, asked, call)
+    return await ollamaEmbedded(made, body.model, parts.clock.mono() - startedMs)
+  }, EMBEDDINGS)
+}
+
+/** POST /ollama/api/embeddings: the older route, with one text. */
+export async function ollamaEmbeddings (
+  parts: ApiParts, request: RouteRequest<{ readonly body: typeof embeddingsBody }>
+): Promise<unknown> {
+  const body = request.body as FromSchema<typeof embeddingsBody>
+  const wish = { ...body, model: canonical(parts, body.model), options: null }
+  if (isEmpty(body.prompt)) {
+    await loadOnly(parts, request, wish, {})
+    return { embedding: [] }
+  }
+  const asked = embeddingTask({ model: wish.model, input: body.prompt }, parts)
+  await loadFor(parts, request, wish)
+  return await answerJson(parts, request, async (call) => {
+    const { vectors: [vector] } = await vectorsOf(parts, asked, call)
+    return { embedding: numbersOf(vector ?? new Uint8Array()) }
+  }, EMBEDDINGS)
+}
+
+const isEmpty = (input: unknown): input is null | undefined | '' =>
+  input == null || input === '' || (Array.isArray(input) && input.length === 0)
+
+/** The answer of POST /ollama/api/embed. */
+export async function ollamaEmbedded (
+  { vectors, tokens }: Vectors, model: string, elapsedMs: number
+): Promise<object> {
+  return {
+    model, embeddings: await written(vectors, numbersOf), total_duration: Math.round(elapsedMs * 1e6),
+    load_duration: 0, prompt_eval_count: tokens
+  }
+}

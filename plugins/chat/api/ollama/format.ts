@@ -1,0 +1,99 @@
+/** How answers are written for Ollama's clients. */
+import { fieldsOf, parsed } from '../../json.js'
+import { ollamaFailure } from '../failures.js'
+import { tokenLogprob } from '../openai.js'
+import { Collector } from '../pieces.js'
+import type { TokenReport } from '../../engine/pieces.js'
+import type { AnswerFormat, Facts, Formatter, Framing } from '../answer.js'
+import type { Totals, Whole, WholeCall } from '../pieces.js'
+
+/**
+ * One value on a line. Lines have no comments, and clients read every one of them: an open stream without
+ * news is its head only.
+ */
+const framing: Framing = {
+  contentType: 'application/x-ndjson',
+  begin: () => '',
+  value: (value) => `${JSON.stringify(value)}\n`,
+  end: () => '',
+  beat: '',
+  failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
+}
+
+/** What is new of an answer. */
+type News = Pick<Whole, 'content' | 'reasoning' | 'calls' | 'tokens'>
+/** Where a route puts it. */
+type Field = (news: News) => object
+
+const NOTHING: News = { content: '', reasoning: '', calls: [], tokens: [] }
+
+const chatField: Field = ({ content, reasoning: thinking, calls, tokens }) => ({
+  message: {
+    role: 'assistant', content,
+    ...thinking === '' ? {} : { thinking },
+    ...calls.length === 0 ? {} : { tool_calls: calls.map(callValue) }
+  },
+  ...logprobsOf(tokens)
+})
+
+const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
+  ({ response: content, ...thinking === '' ? {} : { thinking }, ...logprobsOf(tokens) })
+
+function logprobsOf (tokens: readonly TokenReport[]): object {
+  if (tokens.length === 0) return {}
+  return { logprobs: tokens.map(({ top, ...token }) => ({
+    ...tokenLogprob(token, token.logprob),
+    top_logprobs: top.map((each) => tokenLogprob(each, each.logprob))
+  })) }
+}
+
+/** A call that was cut off has no arguments that can be read. */
+const callValue = ({ name, arguments: json }: WholeCall): object =>
+  ({ function: { name, arguments: fieldsOf(parsed(json)) } })
+
+const headOf = ({ model, created }: Facts): object =>
+  ({ model, created_at: new Date(created * 1000).toISOString() })
+
+const NANOSECONDS = 1e9
+const took = (tokens: number, rate: number): number => rate > 0 ? Math.round(tokens / rate * NANOSECONDS) : 0
+
+function ending (facts: Facts, totals: Totals, { finish }: Whole): object {
+  const { promptTokens, completionTokens, cachedTokens, promptRate, generationRate } = totals
+  return {
+    done: true,
+    done_reason: finish === 'length' ? 'length' : 'stop',
+    total_duration: Math.round(facts.elapsedMs() * 1e6),
+    load_duration: Math.round(facts.loadMs * 1e6),
+    prompt_eval_count: promptTokens,
+    prompt_eval_duration: took(promptTokens - cachedTokens, promptRate),
+    eval_count: completionTokens,
+    eval_duration: took(completionTokens, generationRate)
+  }
+}
+
+/** The lines of a stream. A call comes when it is complete: this API has no pieces of them. */
+function linesFormatter (facts: Facts, field: Field): Formatter {
+  const answer = new Collector()
+  return {
+    begin: () => [],
+    piece (piece) {
+      answer.add(piece)
+      const news = piece.kind === 'text' ? { ...piece, calls: [] } : { ...NOTHING, calls: answer.only.calls }
+      const { content, reasoning, calls, tokens } = news
+      if (content === '' && reasoning === '' && calls.length === 0 && tokens.length === 0) return []
+      return [{ ...headOf(facts), ...field(news), done: false }]
+    },
+    end: (totals) => [{ ...headOf(facts), ...field(NOTHING), ...ending(facts, totals, answer.only) }]
+  }
+}
+
+const answerFormat = (field: Field): AnswerFormat => ({
+  framing,
+  formatter: (facts) => linesFormatter(facts, field),
+  whole: ({ only, totals }, facts) =>
+    ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
+})
+
+/** The formats of POST /ollama/api/chat and /generate. */
+export const chatFormat = answerFormat(chatField)
+export const generateFormat = answerFormat(generateField)

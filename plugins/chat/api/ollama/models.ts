@@ -1,0 +1,161 @@
+/** What models there are, as Ollama's clients see them. */
+import { createHash } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { digestOf } from '../made.js'
+import { ask } from './own.js'
+import { find, nameIn } from './names.js'
+import { instancesOf, isReady } from './load.js'
+import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
+import type { ApiParts } from '../answer.js'
+import type { Made } from '../made.js'
+import type { showBody } from './body.js'
+
+/** Placed models stay, unless they were placed for a time. */
+const NEVER = '9999-12-31T23:59:59Z'
+
+/** A model under a name: one that is made of another has that one's card. */
+interface Listed { name: string, card: ModelCard, made: Made | undefined }
+
+/** Language models and encoders this node can name, and what is made of them. */
+function all ({ runners, makes }: ApiParts): Listed[] {
+  const cards = ['chat', 'completions', 'embeddings'].flatMap((task) => runners.models(task))
+  const own = [...new Map(cards.map(({ card }) => [card.modelId, card])).values()]
+    .map((card) => ({ name: card.modelId, card, made: undefined }))
+  const others = [...makes.all()].flatMap(({ key: name, value: made }) => {
+    const card = runners.card(made.from)
+    return card === undefined ? [] : [{ name, card, made }]
+  })
+  return [...own, ...others]
+}
+
+/** When the models came, by id, unix seconds: the store knows, and else the folder of a copy does. */
+type Times = (modelId: string) => string
+
+async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> {
+  interface Entry { id: string, created: number }
+  const list = parts.models === undefined
+    ? []
+    : (await ask<{ data: Entry[] }>(parts, request, { path: '/v1/models' })).data
+  const created = new Map(list.map((entry) => [entry.id, entry.created]))
+  return (modelId) => {
+    const seconds = created.get(modelId) ?? 0
+    return new Date(seconds > 0 ? seconds * 1000 : changedMs(parts, modelId)).toISOString()
+  }
+}
+
+/** When the folder of a copy on this node was last changed, ms; when the node started where there is none. */
+function changedMs ({ models, startedMs }: ApiParts, modelId: string): number {
+  const directory = models?.locate(modelId)?.directory
+  return directory === undefined ? startedMs : statSync(directory).mtimeMs
+}
+
+/** GET /ollama/api/tags. */
+export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promise<object> {
+  const times = await timesOf(parts, request)
+  return { models: all(parts).map((one) => listed(parts, one, times)) }
+}
+
+/** GET /ollama/api/ps. */
+export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
+  const times = await timesOf(parts, request)
+  const models = all(parts).filter(({ made, card }) => made === undefined && isReady(parts, card.modelId))
+  return {
+    models: models.map((one) => {
+      const { card: { modelId, contextLength } } = one
+      const [instance] = instancesOf(parts, modelId)
+      const { modified_at: _, ...entry } = listed(parts, one, times)
+      return {
+        ...entry, expires_at: expiryOf(parts, instance), size_vram: onGpu(one.card, instance),
+        context_length: instance?.contextTokenLimit ?? contextLength
+      }
+    })
+  }
+}
+
+type Placed = ReturnType<typeof instancesOf>[number]
+
+/** When it will be unloaded if nobody asks it any more. */
+function expiryOf ({ runners, clock }: ApiParts, instance: Placed | undefined): string {
+  const seconds = instance?.placement?.ttlSeconds ?? null
+  if (seconds === null) return NEVER
+  const report = runners.reports().find(({ instanceId }) => instanceId === instance?.instanceId)
+  // Of a runner elsewhere it is not known how long it has been idle: at the latest, then.
+  const idle = report?.secondsSinceForward ?? 0
+  return new Date(clock.now() + Math.max(0, seconds - idle) * 1000).toISOString()
+}
+
+/** Bytes of the model on GPUs, by the layers that are there. */
+function onGpu ({ totalBytes, nLayers }: ModelCard, instance: Placed | undefined): number {
+  const shards = Object.values(instance?.shardAssignments.runnerToShard ?? {})
+  const layers = shards.flatMap((shard) => Object.values(shard)).flatMap((body) => body.gpuLayers ?? [])
+  return nLayers === 0 ? 0 : Math.round(totalBytes * layers.reduce((sum, count) => sum + count, 0) / nLayers)
+}
+
+/** POST /ollama/api/show. Throws `no_instance` for a model this node cannot name. */
+export async function ollamaShow (
+  parts: ApiParts, request: RouteRequest<{ readonly body: typeof showBody }>
+): Promise<object> {
+  const found = find(parts, nameIn(request.body as FromSchema<typeof showBody>))
+  return shown(found, listed(parts, found, await timesOf(parts, request)))
+}
+
+const detailsOf = ({ engine, family, quantization }: ModelCard, made: Made | undefined): object => ({
+  parent_model: made?.from ?? '', format: engine === 'llama-server' ? 'gguf' : 'onnx', family,
+  families: [family], parameter_size: '', quantization_level: quantization ?? ''
+})
+
+/** SHA-256 of a model's content, or of what names it where nobody knows that. */
+function contentDigest (
+  { models }: Pick<ApiParts, 'models'>, { modelId, revision, files }: ModelCard
+): string {
+  const known = models?.digest(modelId)
+  if (known != null) return known
+  const sums = files.map(({ path, sha256 }) => [path, sha256])
+  const whole = sums.length > 0 && sums.every(([, sum]) => sum !== undefined)
+  return createHash('sha256').update(JSON.stringify(whole ? sums : [modelId, revision])).digest('hex')
+}
+
+/** A model as GET /ollama/api/tags and /ps list it: names have a tag there. */
+function listed (parts: ApiParts, { name, card, made }: Listed, times: Times) {
+  const base = contentDigest(parts, card)
+  const tagged = `${name}:latest`
+  return {
+    name: tagged, model: tagged, modified_at: made?.at ?? times(card.modelId), size: card.totalBytes,
+    digest: made === undefined ? base : digestOf(made, base), details: detailsOf(card, made)
+  }
+}
+
+/** Parameters as lines of a Modelfile, without the word. */
+function parameterLines (parameters: object): string[][] {
+  return Object.entries(parameters).flatMap(([key, value]) =>
+    [value].flat().filter((one) => one != null).map((one) =>
+      [key, typeof one === 'string' ? JSON.stringify(one) : String(one)]))
+}
+
+/** A model as POST /ollama/api/show answers it. */
+function shown (
+  { card, made }: Listed, { modified_at, details }: { modified_at: string, details: object }
+): object {
+  const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads } = card
+  const tools = support['tools']
+  const canCall = tools !== undefined && !tools.startsWith('no effect')
+  const task = card.tasks.includes('embeddings') ? 'embedding' : 'completion'
+  const lines = parameterLines(made?.parameters ?? card.defaults)
+  const { system, messages = [] } = made ?? {}
+  const modelfile = [
+    `FROM ${made?.from ?? card.modelId}`, ...lines.map((line) => ['PARAMETER', ...line].join(' ')),
+    ...system === undefined ? [] : [`SYSTEM """${system}"""`]
+  ]
+  return {
+    license: made?.license ?? licence, modelfile: modelfile.join('\n'), template: '',
+    parameters: lines.map(([key = '', value]) => `${key.padEnd(30)} ${value}`).join('\n'),
+    ...system === undefined ? {} : { system }, ...messages.length === 0 ? {} : { messages },
+    modified_at, details,
+    model_info: {
+      'general.architecture': family, [`${family}.context_length`]: contextLength,
+      [`${family}.embedding_length`]: hiddenSize, [`${family}.block_count`]: nLayers,
+      [`${family}.attention.head_count`]: heads, [`${family}.attention.head_count_kv`]: kvHeads
+    },
+    capabilities: [task, ...canCall ? ['tools'] : [], ...support['images'] === undefined ? [] : ['vision']]
+  }
+}

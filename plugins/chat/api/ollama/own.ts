@@ -1,0 +1,22 @@
+/** What Ollama's routes have other plugins of this node do, each in the name of who asks. */
+import { SvcError } from '../../../../kernel/index.js'
+import { parsed } from '../../json.js'
+import type { ErrorBody, OwnQuestion, RouteRequest } from '../../../../kernel/index.js'
+import type { ApiParts } from '../answer.js'
+
+/** The answer of this node's own API. Throws its error as it is. */
+export async function ask<T> (
+  { own }: Pick<ApiParts, 'own'>, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>,
+  question: Omit<OwnQuestion, 'caller' | 'signal'>
+): Promise<T> {
+  const { status, text } = await own.ask({ ...question, caller, signal })
+  const value = parsed(text)
+  if (status < 400) return value as T
+  const { reason, message, retryable, param, details } = (value as ErrorBody).error
+  throw new SvcError(reason, { status, retryable, message, remedy: '' }, message,
+    { ...details, ...param === null ? {} : { param } })
+}
+
+/** The path of a model in the store. */
+export const storePath = (modelId: string, end = ''): string =>
+  `/store/models/${modelId.split('/').map(encodeURIComponent).join('/')}${end}`

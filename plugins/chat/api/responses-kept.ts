@@ -1,0 +1,111 @@
+/** Answers of OpenAI's Responses API that are kept: they can be read, gone on from and deleted. */
+import { notKept, refused } from './errors.js'
+import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
+import type { ApiParts } from './answer.js'
+import type { Kept } from './kept.js'
+import type { Response } from './responses-format.js'
+import type { InputItem, ResponsesBody } from './responses.js'
+
+/** An answer, what it was asked, and the answer that it went on from. */
+export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }
+
+type Parts = Pick<ApiParts, 'responses' | 'newId'>
+
+/** What keeps an answer to that request, unless it says `store: false`. */
+export function keepResponse (
+  { responses, newId }: Parts, owner: string, { input, store, previous_response_id: previous }: ResponsesBody
+): (response: Response) => void {
+  return (response) => {
+    if (store === false) return
+    const items: readonly InputItem[] = typeof input === 'string'
+      ? [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: input }] }]
+      : input
+    const named = items.map((item) =>
+      ({ id: `item_${newId()}`, type: 'message', status: 'completed', ...item }))
+    responses.put(response.id, owner, { response, input: named, previous: previous ?? null })
+  }
+}
+
+/** The items of a conversation up to an answer, that included; none for null. Throws `not_kept`. */
+export function earlierItems (
+  responses: Kept<KeptResponse>, owner: string, id: string | null | undefined
+): InputItem[] {
+  const turns: InputItem[][] = []
+  for (let next = id; next != null;) {
+    const kept = responses.get(next, owner)
+    if (kept === undefined) throw notKept('previous_response_id', next)
+    turns.unshift([...kept.input, ...kept.response.output as InputItem[]])
+    next = kept.previous
+  }
+  return turns.flat()
+}
+
+/** The id of an answer in the path of a route. */
+export const responseParams = {
+  type: 'object', required: ['response_id'], properties: { response_id: { type: 'string', minLength: 1 } }
+} as const
+
+const include = {
+  type: 'array', items: { type: 'string' }, 'x-ignored': 'all that is kept is in the answer'
+} as const
+
+/** Query of GET /v1/responses/{id}. */
+export const responseQuery = {
+  type: 'object', additionalProperties: false,
+  properties: {
+    stream: { type: 'boolean', description: 'false only: the events of an answer are not kept' },
+    include,
+    'include[]': include,
+    include_obfuscation: { type: 'boolean', 'x-ignored': 'there are no events' }
+  }
+} as const
+
+/** Query of GET /v1/responses/{id}/input_items. */
+export const itemsQuery = {
+  type: 'object', additionalProperties: false,
+  properties: {
+    after: { type: 'string', description: 'the id of the item before the first' },
+    limit: { type: 'integer', minimum: 1, maximum: 100, default: 20 },
+    order: { enum: ['asc', 'desc'], default: 'desc' },
+    include, 'include[]': include
+  }
+} as const
+
+interface At { readonly params: typeof responseParams }
+
+function keptAt (
+  { responses }: Parts, { params: { response_id: id }, caller }: RouteRequest<At>
+): KeptResponse {
+  const kept = responses.get(id, caller.id)
+  if (kept === undefined) throw notKept('response_id', id)
+  return kept
+}
+
+/** GET /v1/responses/{id}. */
+export function getResponse (
+  parts: Parts, request: RouteRequest<At & { readonly query: typeof responseQuery }>
+): object {
+  if (request.query.stream === true) throw refused('stream', 'must be false: the events are not kept')
+  return keptAt(parts, request).response
+}
+
+/** DELETE /v1/responses/{id}. */
+export function deleteResponse (parts: Parts, request: RouteRequest<At>): object {
+  const { response: { id } } = keptAt(parts, request)
+  parts.responses.delete(id, request.caller.id)
+  return { id, object: 'response', deleted: true }
+}
+
+/** GET /v1/responses/{id}/input_items: what was sent with that request, the newest first. */
+export function inputItems (
+  parts: Parts, request: RouteRequest<At & { readonly query: typeof itemsQuery }>
+): object {
+  const { after, limit, order } = request.query as FromSchema<typeof itemsQuery, true>
+  const items = [...keptAt(parts, request).input]
+  if (order === 'desc') items.reverse()
+  const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1
+  if (after !== undefined && from === 0) throw refused('after', 'is none of the items')
+  const data = items.slice(from, from + limit)
+  const ends = { first_id: data[0]?.['id'] ?? null, last_id: data.at(-1)?.['id'] ?? null }
+  return { object: 'list', data, ...ends, has_more: from + limit < items.length }
+}

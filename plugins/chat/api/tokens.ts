@@ -1,0 +1,87 @@
+/** Counts and ids of tokens: vLLM's token routes, and what the counts of other APIs are made with. */
+import { present } from '../json.js'
+import { answerJson, runRequest } from './answer.js'
+import { refused } from './errors.js'
+import { name } from './fields.js'
+import { isImage } from './images.js'
+import { message, tool } from './schema.js'
+import { eyesOf, modelOf, toMessages } from './task.js'
+import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
+import type { ApiParts, Asked, Handler } from './answer.js'
+import type { Fields } from '../json.js'
+
+/** Body of POST /v1/tokenize. */
+export const tokenizeBody = {
+  type: 'object', required: ['model'],
+  properties: {
+    model: name,
+    prompt: { type: 'string' },
+    messages: { type: 'array', minItems: 1, items: message },
+    tools: { type: ['array', 'null'], items: tool },
+    add_special_tokens: { type: 'boolean' },
+    add_generation_prompt: { type: 'boolean' }
+  }
+} as const
+
+/** Body of POST /v1/detokenize. */
+export const detokenizeBody = {
+  type: 'object', required: ['model', 'tokens'],
+  properties: { model: name, tokens: { type: 'array', items: { type: 'integer', minimum: 0 } } }
+} as const
+
+/** POST /v1/tokenize. */
+export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
+  const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
+  if ((prompt === undefined) === (messages === undefined)) {
+    throw refused('prompt', 'or messages is required, and not both')
+  }
+  const payload = messages === undefined
+    ? present({ prompt, add_special_tokens })
+    : present({ messages: toMessages(messages, eyesOf(parts, model)), tools, add_generation_prompt })
+  refuseImages(messages ?? [])
+  await answerJson(parts, request, async (call) => {
+    const { tokens, count, context_length } = await replyTo(parts, model, { kind: 'tokenize', payload }, call)
+    return { tokens, count, max_model_len: context_length }
+  })
+}
+
+/** POST /v1/detokenize. */
+export const detokenize: Handler<typeof detokenizeBody> = async (parts, request) => {
+  const { model, tokens } = request.body
+  await answerJson(parts, request, async (call) => {
+    const { text } = await replyTo(parts, model, { kind: 'detokenize', payload: { tokens } }, call)
+    return { prompt: text }
+  })
+}
+
+function refuseImages (messages: readonly Fields[]): void {
+  if (!messages.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) return
+  throw refused('messages', 'have images, which no token ids stand for; the usage of an answer counts them')
+}
+
+/** Tasks of models that have a tokenizer. */
+const TEXT_TASKS = ['chat', 'completions', 'embeddings']
+
+/** The last message of the engine, of tasks that have one only. */
+async function replyTo (
+  parts: ApiParts, name: string, task: EngineTask, call: CapabilityCall
+): Promise<Record<string, unknown>> {
+  const modelId = modelOf(parts, name)
+  const tasks = parts.runners.card(modelId)?.tasks ?? []
+  const capability = TEXT_TASKS.find((known) => tasks.includes(known)) ?? 'chat'
+  let reply: Record<string, unknown> = {}
+  for await (const { payload } of runRequest(parts.runners, { modelId, capability, task }, call)) {
+    reply = payload
+  }
+  return reply
+}
+
+/** The tokens of the prompt of a chat request. Throws for images, which no token ids stand for. */
+export async function countTokens (
+  parts: ApiParts, { modelId, task: { payload } }: Asked, call: CapabilityCall
+): Promise<number> {
+  const { messages, tools, template_variables } = payload as Record<string, unknown>
+  refuseImages(messages as Fields[])
+  const task = { kind: 'tokenize', payload: present({ messages, tools, template_variables }) }
+  return Number((await replyTo(parts, modelId, task, call))['count'])
+}

@@ -1,0 +1,128 @@
+/** What clients have a node keep: answers of the Responses API, and threads of Anthropic's. */
+import t from 'tap'
+import Anthropic from '@anthropic-ai/sdk'
+import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
+import OpenAI from 'openai'
+import { Kept } from '../api/kept.js'
+import { admitted, delta, done, failure, MODEL, startChat } from './api-kit.js'
+import type { EngineTask } from '../../../kernel/index.js'
+import type { Kit, Open } from './api-kit.js'
+
+t.test('what is kept is its owner\'s, and the oldest goes first', (t) => {
+  const kept = new Kept<{ text: string }>(50)
+  const value = (text: string) => ({ text })
+  kept.put('a', 'me', value('aaaa'))
+  kept.put('b', 'me', value('bbbb'))
+  kept.put('c', 'me', value('cccc'))
+  t.same(kept.get('a', 'me'), value('aaaa'))
+  t.equal(kept.get('a', 'you'), undefined)
+  t.equal(kept.delete('a', 'you'), false)
+  kept.put('d', 'me', value('dddd'))
+  t.equal(kept.get('b', 'me'), undefined, 'the one that was not used for longest')
+  t.same(['a', 'c', 'd'].map((id) => kept.get(id, 'me')?.text), ['aaaa', 'cccc', 'dddd'])
+  kept.put('e', 'me', value('e'.repeat(60)))
+  t.equal(kept.get('e', 'me'), undefined, 'more than all the room')
+  t.equal(kept.delete('c', 'me'), true)
+  t.equal(kept.get('c', 'me'), undefined)
+  t.end()
+})
+
+/** Says how many messages it was asked, and counts tokens. */
+const counting: Open = async function * ({ kind, payload }: EngineTask) {
+  const { messages } = payload as { messages: unknown[] }
+  if (kind === 'tokenize') {
+    yield { payload: { kind: 'tokens', tokens: [], count: messages.length * 10, context_length: 128 } }
+    return
+  }
+  yield admitted()
+  yield delta(`I know ${messages.length}.`)
+  yield done()
+}
+
+const messagesIn = ({ asked }: Kit): unknown =>
+  (asked.tasks.at(-1)?.payload as { messages: unknown }).messages
+const user = (content: string): { role: 'user', content: string } => ({ role: 'user', content })
+
+t.test('openai: responses go on, are read, listed and deleted', async (t) => {
+  const kit = await startChat(t, { open: counting })
+  const baseURL = `${await kit.rig.listen()}/v1`
+  const client = new OpenAI({ baseURL, apiKey: 'none', maxRetries: 0 })
+  const first = await client.responses.create({ model: MODEL, input: 'One?', instructions: 'Be brief.' })
+  const stream = client.responses.stream({ model: MODEL, input: 'Two?', previous_response_id: first.id })
+  const second = await stream.finalResponse()
+  t.match(second, { previous_response_id: first.id, store: true, output_text: 'I know 3.' })
+  t.same(messagesIn(kit), [user('One?'), { role: 'assistant', content: 'I know 2.' }, user('Two?')],
+    'without the instructions of before')
+  t.match(await client.responses.retrieve(second.id), { id: second.id, output_text: 'I know 3.' })
+  const items = await client.responses.inputItems.list(second.id)
+  t.match(items.data, [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Two?' }] }])
+  const asked = { model: MODEL, input: 'Three?', previous_response_id: second.id }
+  t.match(await client.responses.inputTokens.count(asked),
+    { object: 'response.input_tokens', input_tokens: 50 })
+  await client.responses.delete(first.id)
+  const gone = { status: 404, code: 'not_kept', param: 'previous_response_id' }
+  t.match(await failure(client.responses.create(asked)), gone, 'a conversation that is not whole any more')
+  t.match(await failure(client.responses.retrieve(first.id)), { status: 404, code: 'not_kept' })
+  const unkept = await client.responses.create({ model: MODEL, input: 'One?', store: false })
+  t.match(await failure(client.responses.retrieve(unkept.id)), { status: 404 })
+  const streamed = client.responses.retrieve(second.id, { stream: true })
+  t.match(await failure(streamed), { status: 400, param: 'stream' })
+  const below = await fetch(`${baseURL}/responses/x/y`)
+  t.match(await below.json(), { error: { type: 'invalid_request_error', code: 'unknown_url' } })
+})
+
+t.test('anthropic: threads, counts, and ids of requests', async (t) => {
+  const kit = await startChat(t, { open: counting })
+  const baseURL = await kit.rig.listen()
+  const client = new Anthropic({ baseURL, apiKey: 'none', maxRetries: 0 })
+  const thread = client.beta.messages.thread({ model: MODEL, max_tokens: 9, system: 'Be brief.' })
+  const first = await thread.send({ role: 'user', content: 'One?' })
+  await thread.stream({ role: 'user', content: 'Two?' }).finalMessage()
+  t.same(messagesIn(kit), [{ role: 'system', content: 'Be brief.' }, user('One?'),
+    { role: 'assistant', content: 'I know 2.' }, user('Two?')])
+  t.match(await thread.send({ role: 'user', content: 'Three?' }), { content: [{ text: 'I know 6.' }] })
+  const go = (id: string, more: object = {}) => client.beta.messages.create({
+    model: MODEL, max_tokens: 9, messages: [user('Go on.')],
+    thread: { type: 'continue', previous_message_id: id }, ...more
+  })
+  const error = { type: 'not_found_error', details: { error_code: 'thread_not_found' } }
+  t.match(await failure(go('msg_none')), { status: 404, error: { error }, requestID: /^[0-9a-f-]{36}$/ })
+  t.match(await failure(go(first.id, { system: 'x' })),
+    { status: 400, message: /system is that of the thread/ })
+  t.match(await client.messages.countTokens({ model: MODEL, messages: [user('a'), user('b')], system: 'x' }),
+    { input_tokens: 30 })
+  const { request_id: id } = await client.messages.create({
+    model: MODEL, max_tokens: 9, messages: [user('Hi')]
+  }).withResponse()
+  t.match(id, /^[0-9a-f-]{36}$/)
+  const begun = client.messages.create({
+    model: MODEL, max_tokens: 9, messages: [user('Hi'), { role: 'assistant', content: 'So' }]
+  })
+  t.match(await failure(begun), { status: 400, message: /must end with one of the user/ })
+})
+
+t.test('anthropic: the tool runner over several turns, with a thread and without', async (t) => {
+  const kit = await startChat(t, { open: async function * ({ payload }) {
+    const { messages } = payload as { messages: { role: string, content: string }[] }
+    const results = messages.filter(({ role }) => role === 'tool').map(({ content }) => content)
+    yield admitted()
+    yield delta(results.length < 2
+      ? `<tool_call>{"name": "add", "arguments": {"a": ${results.length + 1}}}</tool_call>`
+      : `The sum is ${results.join(' and ')}.`)
+    yield done()
+  } })
+  const client = new Anthropic({ baseURL: await kit.rig.listen(), apiKey: 'none', maxRetries: 0 })
+  const add = betaTool({
+    name: 'add', description: 'Adds one.',
+    inputSchema: { type: 'object', properties: { a: { type: 'number' } }, required: ['a'] },
+    run: ({ a }) => a === 2 ? Promise.reject(new Error('no two')) : String(a + 1)
+  })
+  for (const thread of [undefined, false] as const) {
+    const runner = client.beta.messages.toolRunner({
+      model: MODEL, max_tokens: 99, messages: [user('Add.')], tools: [add],
+      ...thread === undefined ? {} : { thread }
+    })
+    const last = await runner.runUntilDone()
+    t.match(last.content, [{ type: 'text', text: /^The sum is 2 and Error: .*no two/ }])
+  }
+})

@@ -1,0 +1,103 @@
+/** Ollama's names of models, its times, and models that are made of others. */
+import { createServer } from 'node:net'
+import t from 'tap'
+import { Ollama } from 'ollama'
+import { keptSeconds } from '../api/ollama/load.js'
+import { canonical, fetched } from '../api/ollama/names.js'
+import { failure, MODEL, namesField, startChat } from './api-kit.js'
+import type { ApiParts } from '../api/answer.js'
+
+t.test('how long a model is to stay', (t) => {
+  const rows: [string | number | null | undefined, number | null][] = [
+    [undefined, 300], [null, 300], ['', 300], [0, 0], ['0', 0], ['0s', 0], [-1, null], ['-1', null],
+    ['-1m', null], [90, 90], ['90', 90], ['5m', 300], ['1h30m', 5400], ['1.5h', 5400], ['250ms', 1],
+    ['8760h', null]
+  ]
+  for (const [given, seconds] of rows) t.equal(keptSeconds(given), seconds, String(given))
+  for (const wrong of ['soon', '5 m', 'm', '5x']) namesField(t, () => keptSeconds(wrong), 'keep_alive')
+  t.end()
+})
+
+t.test('names', (t) => {
+  const cards: Record<string, object> = { 'acme/writer': { quantization: 'Q4_K_M' }, 'acme/odd:v2': {} }
+  const parts = {
+    aliases: { small: 'acme/writer' }, runners: { card: (id: string) => cards[id] },
+    made: (name: string) => /^mine(:v2)?$/.test(name) ? { from: 'acme/writer', at: '' } : undefined
+  } as unknown as ApiParts
+  const rows: [string, string][] = [
+    ['acme/writer', 'acme/writer'], ['acme/writer:latest', 'acme/writer'], ['small:latest', 'small'],
+    ['mine:latest', 'mine'], ['mine:v2', 'mine:v2'], ['acme/writer:q4_k_m', 'acme/writer'],
+    ['hf.co/acme/writer:Q4_K_M', 'acme/writer'], ['acme/writer:Q8_0', 'acme/writer:Q8_0'],
+    ['acme/odd:v2', 'acme/odd:v2'], ['none:latest', 'none'], ['none', 'none']
+  ]
+  for (const [given, name] of rows) t.equal(canonical(parts, given), name, given)
+  t.same(fetched('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
+  t.same(fetched('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
+  for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => fetched(name), 'model')
+  t.end()
+})
+
+t.test('models that are made of others', async (t) => {
+  const { rig, asked, post } = await startChat(t)
+  const ollama = new Ollama({ host: `${await rig.listen()}/ollama` })
+  const made = { model: 'brief', from: `${MODEL}:latest`, system: 'Be brief.',
+    parameters: { temperature: 0.5, num_predict: 7, stop: ['END'] },
+    messages: [{ role: 'user', content: 'A?' }, { role: 'assistant', content: 'B.' }] }
+  t.match(await ollama.create(made), { status: 'success' })
+  const steps: string[] = []
+  const parameters = { num_predict: 3 }
+  const copied = { model: 'briefer', from: 'brief:latest', parameters, stream: true as const }
+  for await (const { status } of await ollama.create(copied)) steps.push(status)
+  t.same(steps, ['using brief', 'writing manifest', 'success'])
+  t.match(await ollama.show({ model: 'briefer' }), {
+    system: 'Be brief.', modelfile: `FROM ${MODEL}\nPARAMETER temperature 0.5\nPARAMETER num_predict 3\n` +
+      'PARAMETER stop "END"\nSYSTEM """Be brief."""', details: { parent_model: MODEL }
+  })
+  const { models } = await ollama.list()
+  t.same(models.map(({ name }) => name), [`${MODEL}:latest`, 'brief:latest', 'briefer:latest'])
+  t.equal(new Set(models.map(({ digest }) => digest)).size, 3, 'each has a digest of its own')
+
+  const before = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'A?' },
+    { role: 'assistant', content: 'B.' }, { role: 'user', content: 'Hi' }]
+  const messages = [{ role: 'user', content: 'Hi' }]
+  const answer = await ollama.chat({ model: 'brief', messages, options: { temperature: 1 } })
+  t.equal(answer.model, 'brief')
+  const payload = { messages: before, max_tokens: 7, stop: ['END'], params: { temperature: 1 } }
+  t.match(asked.tasks.at(-1), { payload })
+  t.equal(asked.models.at(-1), MODEL)
+  await post('/v1/chat/completions', { model: 'brief', messages, max_completion_tokens: 9 })
+  t.match(asked.tasks.at(-1), { payload: { messages: before, max_tokens: 9, params: { temperature: 0.5 } } },
+    'also by the other APIs')
+  await post('/v1/completions', { model: 'brief', prompt: 'Hi' })
+  t.match(asked.tasks.at(-1), { payload: { prompt: 'Hi', max_tokens: 7, stop: ['END'] } })
+
+  await ollama.copy({ source: 'brief', destination: 'other' })
+  await ollama.delete({ model: 'brief' })
+  t.same((await ollama.list()).models.map(({ name }) => name),
+    [`${MODEL}:latest`, 'briefer:latest', 'other:latest'])
+  t.match(await failure(ollama.delete({ model: 'brief' })),
+    { status_code: 404, error: 'model \'brief\' not found' })
+  const refused: [object, RegExp][] = [
+    [{ model: 'x' }, /^from is required/], [{ model: 'x', from: 'none' }, /model 'none' not found/],
+    [{ model: MODEL, from: MODEL }, /is a model of its own here/],
+    [{ model: '../x', from: MODEL }, /^model must be letters/],
+    [{ model: 'x', from: MODEL, system: 'x'.repeat(20_000) }, /at most 16384 are kept/],
+    [{ model: 'x', from: MODEL, template: '{{ .Prompt }}' }, /^template is not served/],
+    [{ model: 'x', from: MODEL, files: { 'a.gguf': 'sha256:0' } }, /^files is not served: `svc pull FOLDER`/],
+    [{ model: 'x', from: MODEL, parameters: { mirostat: 2 } }, /^parameters.mirostat is not served/]
+  ]
+  for (const [body, error] of refused) {
+    t.match(await failure(ollama.create(body as never)), { status_code: Number, error })
+  }
+})
+
+t.test('a port of its own that is taken raises a conflict', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => { taken.close() })
+  await new Promise((resolve) => { taken.once('listening', resolve) })
+  const { port } = taken.address() as { port: number }
+  const { rig } = await startChat(t, { config: { ollama_port: port } })
+  await rig.listen()
+  while (rig.conflicts().length === 0) await new Promise((resolve) => { setImmediate(resolve) })
+  t.match(rig.conflicts(), [{ code: 'ollama_port_failed', message: /EADDRINUSE/ }])
+})

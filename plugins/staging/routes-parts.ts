@@ -1,0 +1,7 @@
+/** What the declarations of several routes have. */
+export const text = { type: 'string' } as const
+export const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
+export const modelParam = {
+  type: 'object', required: ['model_id'], properties: { model_id: { type: 'string', minLength: 1 } }
+} as const
+export const storeErrors = ['store_not_configured', 'store_unreachable'] as const
