@@ -54,7 +54,7 @@ t.test('status joins the nodes and names what is not ready', async (t) => {
   })
   const { status, out } = await cli(['status', '--url', url])
   t.equal(status, 0)
-  t.match(out, /NODE +NAME +VERSION +HEALTH +MASTER +SERVES +URL\nn1 +attic +0\.1\.0 +warn +yes +tts/)
+  t.match(out, /NAME +HEALTH +MASTER +SERVES +VERSION +URL +NODE\nattic +warn +yes +tts +0\.1\.0 +\S+ +n1/)
   t.match(out, /attic: Little is free\. \[disk_low\]\n {2}Free some\./)
   t.match(out, /not ready: voice: warming up/)
   t.equal((await cli(['status', '--url', url, '--wait=0'])).status, 4)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createMcpHandler } from '@modelcontextprotocol/server'
+import { schemaChecker } from '../../kernel/cards/index.js'
 import { kernelError, Reply } from '../../kernel/index.js'
-import { schemaChecker } from '../../kernel/cli/index.js'
 import { MediaShelf } from './media.js'
 import { ownApi } from './own.js'
 import { createLooks, createServer } from './server.js'

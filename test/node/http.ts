@@ -32,9 +32,15 @@ export interface Answer {
 export interface Refusal { error: { reason: string, code: number, message: string, retryable: boolean,
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
-/** Ollama's clients want a text under `error`; the fields of the one body are then beside it. */
+/**
+ * The one error body. Ollama's clients want a text under `error`, with the fields beside it; JSON-RPC has
+ * them in `data`.
+ */
 export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
-  const body = answer.json as Refusal | Refusal['error'] & { error: string } | undefined
+  const body = answer.json as
+    Refusal | { jsonrpc: string, error: { data: Refusal['error'] } } |
+    Refusal['error'] & { error: string } | undefined
+  if (typeof body === 'object' && 'jsonrpc' in body) return body.error.data
   if (typeof body?.error !== 'string') return body?.error
   const { error: message, detail: _, ...rest } = body as Refusal['error'] & { error: string, detail: string }
   return { ...rest, message }

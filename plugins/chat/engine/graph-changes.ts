@@ -100,8 +100,8 @@ export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): 
     const axis = lead === 1 ? 2 : 3
     const nameOf = (tensor: CacheTensor): string => `${output}.${tensor.output}`
     const picked = members.map(nameOf)
-    // From the last to the first: onnxruntime then picks the entries of a layer before it begins the next one,
-    // which gets the memory that is free by that, and still in the cache of the processor.
+    // From the last to the first: onnxruntime then picks the entries of a layer before it begins the next
+    // one, which gets the memory that is free by that, and still in the cache of the processor.
     for (const tensor of [...members].reverse()) {
       graph.node.push(nodeOf('GatherElements', [tensor.output, indexOf(tensor)], nameOf(tensor), { axis }))
     }

@@ -28,6 +28,8 @@ const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> =
   SessionChanged: [DECIDED, '{masterNodeId} became master in a new session (term {term})'],
   MasterElected: [DECIDED, '{masterNodeId} became master (term {term})'],
   NodeRemoved: [DECIDED, '{name} was removed from the cluster'],
+  NodeDrained: [DECIDED, '{name} was drained by {by}: it was to run no models'],
+  NodeUndrained: [DECIDED, '{name} was let run models again by {by}'],
   NodeRestarted: [CAME, '{nodeId} was told to restart'],
   NodeJoined: [CAME, '{nodeId} joined'],
   PlacementForced: [PLACED, '{modelId} was placed on {nodeIds} without the check of memory, by {by}'],

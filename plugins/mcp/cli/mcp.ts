@@ -1,5 +1,6 @@
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio'
-import { homeManifests, schemaChecker, version } from '../../../kernel/cli/index.js'
+import { schemaChecker } from '../../../kernel/cards/index.js'
+import { homeManifests, version } from '../../../kernel/cli/index.js'
 import { delay, systemClock } from '../../../kernel/index.js'
 import { MediaShelf } from '../media.js'
 import { createLooks, createServer, listed } from '../server.js'
