@@ -247,9 +247,12 @@ async function * texts (
   parts: ApiParts, asked: Asked, call: CapabilityCall, format: AnswerFormat
 ): AsyncGenerator<string> {
   const totals = new Totals()
+  let open = false
   for await (const values of formatted(parts, asked, call, format, totals)) {
     const text = values.map((value) => format.framing.value(value)).join('')
-    if (text !== '') yield text
+    // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
+    if (text !== '' || !open) yield text
+    open = true
   }
   yield format.framing.end(totals)
 }

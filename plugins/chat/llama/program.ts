@@ -36,6 +36,8 @@ const KEPT_LINES = 5
 /** Lines for the node's log in each window; the rest is counted. */
 const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
+/** What a server tells of every answer: seven lines, which would go through three processes to a file. */
+const ROUTINE = /^[\d.]+ I slot /
 const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 
 /** A port of the loopback address that is free just now. */
@@ -69,7 +71,7 @@ export class Program {
     for (const stream of [child.stdout, child.stderr]) {
       const cutter = new LineCutter()
       stream.on('data', (bytes: Uint8Array) => {
-        for (const line of cutter.push(bytes)) {
+        for (const line of cutter.push(bytes).filter((said) => !ROUTINE.test(said))) {
           output.add(line)
           echo(line)
         }

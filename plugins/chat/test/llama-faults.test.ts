@@ -80,4 +80,5 @@ t.test('the log of a loud server is bounded', async (t) => {
   t.equal(env.logs.filter((line) => line.includes('warning')).length, 10)
   t.ok(env.logs.every((line) => line.length < 700))
   t.ok(echoed.every((line) => line.length <= 501))
+  t.notOk(echoed.some((line) => line.includes('stop processing')), 'what is told of every answer')
 })

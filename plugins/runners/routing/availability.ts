@@ -78,10 +78,14 @@ interface Source {
   /** Whether a node gives no sign of life. */
   lost (nodeId: string): boolean
   copies (modelId: string): readonly ModelCopy[] | undefined
+  backend (card: ModelCard): BackendChoice | null
   failure (instanceId: string): InstanceFailure | undefined
   /** What other live nodes offer; only a report asks. */
   offers: readonly Offers[]
 }
+
+/** Of a model that runs: its runner has one. */
+const OF_RUNNER: BackendChoice = { backend: 'what its runner has', declared: false }
 
 /** Backends of a node, and by engine the program that it drives: null where there is none. */
 interface Offers { backends?: readonly string[], engines?: Readonly<Record<string, unknown>> }
@@ -134,11 +138,14 @@ export class Availability {
 
   /** The first broken link of the model's chain; null when a request for `capability` could be served. */
   broken (modelId: string, capability: string | null, look: Look): BrokenLink | null {
-    const { models, sections } = this.#parts
+    const { models, sections, backend } = this.#parts
+    const serving = look.runners.some((runner) => runner.serving)
     return chainOf(this.#facts({
       nodeName: (nodeId) => nodeId,
       lost: (nodeId) => isLost(this.#nodes(), nodeId),
       copies: (id) => models?.copies(id),
+      // Asked with each request: what a runner runs on is not looked for on the disk again.
+      backend: serving ? () => OF_RUNNER : backend,
       failure: (id) => [...sections.failures.entries()].find(({ value }) => value.instanceId === id)?.value,
       offers: []
     }, { modelId, capability, ...look })).broken
@@ -153,6 +160,7 @@ export class Availability {
     const source: Source = {
       nodeName: (nodeId) => nodes.get(nodeId)?.name ?? nodeId,
       lost: (nodeId) => isLost(nodes, nodeId),
+      backend: this.#parts.backend,
       copies: (id) => copies === undefined ? undefined : copies.get(id) ?? [],
       failure: (id) => failures.get(id),
       offers: await this.#offersElsewhere(nodes)
@@ -214,7 +222,7 @@ export class Availability {
 
   /** Gathers what is known of one model. */
   #facts (source: Source, question: Question): ChainFacts {
-    const { backend, absence, learning } = this.#parts
+    const { absence, learning } = this.#parts
     const { modelId, capability, instances } = question
     const { card, cardProblem } = this.#readCard(modelId)
     const best = furthest(source, question)
@@ -229,11 +237,13 @@ export class Availability {
       cardProblem,
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
-      backend: card === null ? null : backend(card),
+      backend: card === null ? null : source.backend(card),
       elsewhere: this.#elsewhere(source, question, card),
       placed: instances.length > 0,
       nodes: best?.nodeIds.map((id) => source.nodeName(id)) ?? [],
-      lost: best?.nodeIds.filter((id) => source.lost(id)).map((id) => source.nodeName(id)),
+      lost: running
+        ? []
+        : best?.nodeIds.filter((id) => source.lost(id)).map((id) => source.nodeName(id)),
       draining: instances.length > 0 && draining,
       absence: draining ? absence(modelId) : null,
       learning: learning(),

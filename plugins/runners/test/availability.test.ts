@@ -219,6 +219,13 @@ t.test('a backend or an instance on another live node will do', async (t) => {
   t.equal(await broken([instance('n2'), instance('n1')], {}, here), '', 'the one that is furthest counts')
   t.match(await broken([instance('n2'), instance('n1', '2030-01-01T00:00:00Z')], {}, here), /not started/,
     'unless it is being stopped')
+  const asked = new Availability({
+    ...nothing, bundle: { model: () => ({ card: card(VOICE), directory: '' }), engine () {} } as never,
+    cluster: { nodes: () => nodes }, placed: new PlacedInstances(rows(instance('n1')), 'id-n1'),
+    sections: { runners: rows(), failures: rows() }, fleet,
+    backend () { throw new Error('the disk is looked at for a request that can be served') }
+  })
+  t.equal(asked.broken(VOICE, null, asked.look(VOICE, 'anywhere')), null)
   const unreadable = { bundle: { model () { throw new Error('nLayers') }, models: () => [] } as never }
   t.equal(await broken([], {}, unreadable), 'its card cannot be read: nLayers')
 })
