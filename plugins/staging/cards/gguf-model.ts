@@ -1,4 +1,5 @@
 /** Models in GGUF files, for llama.cpp's server. */
+import type { ModelCard } from '../../../kernel/index.js'
 import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
@@ -44,6 +45,13 @@ export const UNCUT = new Set([
   'minimax-01', 'minimax-m2', 'minimax-m3', 'mistral4', 'mpt', 'nemotron_h', 'nemotron_h_moe', 'olmo2',
   'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
 ])
+
+/**
+ * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
+ * architecture alone, and cards that were made before it did say no.
+ */
+export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor'>>(card: C): C =>
+  card.engine === 'llama-server' ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card
 
 const text = (value: GgufValue | undefined): string | undefined =>
   typeof value === 'string' && value !== '' ? value : undefined

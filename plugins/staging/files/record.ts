@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/cards/index.js'
+import { withCuts } from '../cards/gguf-model.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
@@ -144,7 +145,7 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   }
   const chosen = choiceIn(choice)
   return {
-    manifest: checked, card: card as CopyRecord['card'], source, publishedAt,
+    manifest: checked, card: withCuts(card as CopyRecord['card']), source, publishedAt,
     ...chosen === null ? {} : { choice: chosen }
   }
 }

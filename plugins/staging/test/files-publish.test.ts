@@ -8,6 +8,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
+import { checkRecord } from '../files/record.js'
 import { ModelRoot } from '../files/root.js'
 import { recordOf, scratch, write } from './files-kit.js'
 import type { Files } from './files-kit.js'
@@ -42,6 +43,18 @@ function arrive (root: ModelRoot, files: Files): CopyRecord {
   write(root.incoming(ID), { ...files, '.svc-job.json': '{}', '.svc-journal': 'c 0\n' })
   return recordOf(ID, files)
 }
+
+t.test('a card that is older than tensor splits', (t) => {
+  const cutOf = (engine: string, family: string, supportsTensor: boolean): boolean => {
+    const record = recordOf(ID, NEW)
+    return checkRecord({ ...record, card: { ...record.card, engine, family, supportsTensor } }, ID)
+      .card.supportsTensor
+  }
+  t.equal(cutOf('llama-server', 'llama', false), true)
+  t.equal(cutOf('llama-server', 'mamba', true), false, 'one that llama.cpp refuses to cut')
+  t.equal(cutOf('onnx-lm', 'llama', false), false, 'another engine')
+  t.end()
+})
 
 t.test('publishing', async (t) => {
   const root = await open(scratch(t))
