@@ -21,7 +21,8 @@ function putModel (models: string, name: string, { directory, card }: Model): vo
   mkdirSync(path)
   copyFileSync(join(directory, card.files[0]!.path), join(path, card.files[0]!.path))
   const words = { modelId: `test/${name}`, title: name, description: name, licence: 'MIT' }
-  const own = { ...card, ...words, supportsTensor: true }
+  // As `svc pull` says it of a GGUF model: llama.cpp keeps keys and values in 16 bits.
+  const own = { ...card, ...words, supportsTensor: true, valueBytes: 2 }
   writeFileSync(join(path, 'card.yaml'), stringify(own))
 }
 

@@ -14,9 +14,9 @@ import { benchModel, promptOf } from './model.mjs'
 import { THREADS } from './peers.mjs'
 import { firstMs, tokenMs, wholeSeconds, withWorkers } from './times.mjs'
 
-const MODEL = 'bench/gguf'
+export const MODEL = 'bench/gguf'
 const LENGTH = 8
-const TOKENS = 96
+export const TOKENS = 96
 const COUNT = 8
 /** Of an answer of which only the first token counts: many of them fit into the time of a long one. */
 const FEW = 4
@@ -32,7 +32,7 @@ const CONFIG = (store) => JSON.stringify({
 })
 
 /** Asks until the answer is 200. */
-async function until (asked, readyMs = READY_MS) {
+export async function until (asked, readyMs = READY_MS) {
   const end = performance.now() + readyMs
   for (;;) {
     const { status, body } = await request(asked).catch((error) => ({ status: 0, body: error.message }))
@@ -43,7 +43,7 @@ async function until (asked, readyMs = READY_MS) {
 }
 
 /** Streamed completions: when each of their tokens came. */
-async function completed ({ agent, url, headers = {} }, { streams }) {
+export async function completed ({ agent, url, headers = {} }, { streams }) {
   return { streams: await Promise.all(streams.map(async ({ seed, tokens }) => {
     const body = JSON.stringify({ model: MODEL, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
       temperature: 0, stream: true })
@@ -72,12 +72,17 @@ async function completed ({ agent, url, headers = {} }, { streams }) {
   })) }
 }
 
-/** A node that serves the model through the server. */
-async function startServing (binary, file) {
-  const store = mkdtempSync(join(tmpdir(), 'svc-bench-chat-'))
+/** Puts the model into the folder of a store. */
+export function putInStore (store, file) {
   const folder = join(store, MODEL.replace('/', '--'))
   mkdirSync(folder)
   linkSync(file, join(folder, 'model.gguf'))
+}
+
+/** A node that serves the model through the server. */
+async function startServing (binary, file) {
+  const store = mkdtempSync(join(tmpdir(), 'svc-bench-chat-'))
+  putInStore(store, file)
   process.env.PATH = `${dirname(binary)}${delimiter}${process.env.PATH}`
   const node = await startNode({ yaml: CONFIG(store) })
   const stop = async () => {
