@@ -77,14 +77,21 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
       const schemas = config.schemas()
       const shown: { path: string }[] = config.entries().filter(({ path }) => !kept.has(path))
       for (const [path, value] of kept) shown.push({ path, ...{ value, origin: 'file' } })
-      const entries = shown.map((entry) => ({ ...entry, schema: schemas.get(entry.path) ?? null }))
+      const written = readConfigText(now, null).value
+      // Written, and not in force before this node starts anew.
+      const restart = (path: string): { restart?: true } => {
+        const at = parsePath(config.writtenAt(path))!
+        return isDeepStrictEqual(getIn(written, at), getIn(inForce, at)) ? {} : { restart: true }
+      }
+      const entries = shown.map((entry) =>
+        ({ ...entry, ...restart(entry.path), schema: schemas.get(entry.path) ?? null }))
       const known = new Set(shown.map(({ path }) => path))
       // The module of a plugin is not set over HTTP.
       const unset = [...schemas].filter(([path, { format }]) => !known.has(path) && format !== 'module')
-        .map(([path, schema]) => ({ path, schema }))
+        .map(([path, schema]) => ({ path, ...restart(path), schema }))
       return {
         revision: revisionOf(now), file: options.path, entries, unset,
-        restart_needed: !isDeepStrictEqual(readConfigText(now, null).value, inForce)
+        restart_needed: !isDeepStrictEqual(written, inForce)
       }
     },
     write (change, caller) {

@@ -52,6 +52,9 @@ t.test('a change at the right revision is written and kept with its comments', (
   t.equal(after.restart_needed, true)
   t.match(readFileSync(path, 'utf8'), /# mine\napi:\n {2}port: 5001 # here\n/)
   t.equal(api.read().revision, after.revision)
+  const { entries } = api.read() as { entries: (Listed & { restart?: true })[] }
+  t.same(entries.flatMap(({ path, restart }) => restart === true ? [path] : []).sort(),
+    ['api.port', 'plugins.probe.size'], 'what counts after a restart only')
   t.equal(changes(), 1)
   t.end()
 })

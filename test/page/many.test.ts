@@ -25,6 +25,12 @@ const memory = (available: number): object =>
 const names = (count: number, of: (i: number) => unknown, prefix: string): Record<string, unknown> =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`${prefix}${i}`, of(i)]))
 
+const NO_READINGS = { gpuUsage: null, temp: null, sysPower: null, pcpuUsage: null }
+const gpu = (total: number, used: number): object => ({
+  vendor: 'acme', name: 'Acme 8', utilizationRatio: 0.5, powerWatts: null, temperatureCelsius: null,
+  vramTotalBytes: total * 2 ** 30, vramUsedBytes: used * 2 ** 30
+})
+
 function instance (i: number): object {
   const modelCard = { modelId: `acme/m${i}`, tasks: ['chat'], engine: 'onnx-lm', contextLength: 8192 }
   const shard = { modelCard, deviceRank: 0, worldSize: 1, startLayer: 0, endLayer: 4, nLayers: 4 }
@@ -50,6 +56,7 @@ function bigState (): Record<string, unknown> {
     instances: names(INSTANCES, instance, 'i'), runners: names(INSTANCES, () => ({ RunnerReady: {} }), 'r'),
     topology: { nodes, connections: { n0: Object.fromEntries(nodes.slice(1).map((id) => [id, edge])) } },
     nodeIdentities: names(NODES, identity, 'n'), nodeMemory: names(NODES, () => memory(2 ** 34), 'n'),
+    nodeSystem: { n5: { ...NO_READINGS, accelerators: [gpu(8, 6), gpu(8, 2)] } },
     nodeHealth: names(NODES, () => ({ level: 'ok', reasons: [] }), 'n'), instanceFailures: [],
     cluster: { term: 1, quorum: 'ok', stale: false, partition: false, knownNodes: NODES, liveNodes: NODES }
   }
@@ -143,5 +150,8 @@ t.test('200 nodes, 2,000 instances, 50 changes a second', { skip }, async (t) =>
   const renamed = { friendlyName: 'renamed', nodeInstallId: 'install-7', apiUrl: null }
   change(new Map([['nodeIdentities/n7', renamed]]))
   await page.getByRole('link', { name: /^renamed,/ }).waitFor()
+  // Of a node with several GPUs the ring has all of them, and its page each.
+  await page.locator('.topology').getByRole('link', { name: /^node 5,.*accelerator memory 50 %/ }).click()
+  for (const used of ['6.0', '2.0']) await page.getByText(`${used} GiB of 8.0 GiB · busy 50 %`).waitFor()
   t.same(problems, [])
 })

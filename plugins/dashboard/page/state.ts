@@ -15,7 +15,8 @@ export interface Accelerator {
 
 export interface NodeSystem {
   gpuUsage: number | null, temp: number | null, sysPower: number | null, pcpuUsage: number | null
-  accelerator: Accelerator | null
+  /** All GPUs that svc can use. */
+  accelerators?: Accelerator[]
   runnerMemory?: Record<string, { residentBytes: number | null, estimatedBytes: number | null }>
 }
 
@@ -59,7 +60,7 @@ export interface Failure {
   affectedNodeIds: string[], recordedAt: string
 }
 
-export interface Waiting { modelId?: string, reason?: string, message?: string, [more: string]: unknown }
+export interface Waiting { modelId: string, reason: string, message: string, since: string }
 
 export interface State {
   sessionId: string | null

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { commandsIn, placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
+import { commandsIn } from '../page/ui/text.js'
+import { placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
 import { differenceOf } from '../page/happened/difference.js'
 import { hasText, kindWords, levelOf, olderFrom, summaryOf, withEvents } from '../page/happened/events.js'
 import { charts, parseMetrics, pointsOf, quantileOf, rateOf, totalOf } from '../page/happened/metrics.js'

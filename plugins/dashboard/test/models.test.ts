@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Bars, copiesByNode, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
-import { placeBody, previewPath, termsOf, waysOf } from '../page/models/previews.js'
+import { placeBody, queryOf, termsOf, waysOf } from '../page/models/previews.js'
 import type { Copied, Download, Entry, Live } from '../page/models/data.js'
 import type { NodeSum, Preview } from '../page/models/previews.js'
 import type { Instance, Transfer } from '../page/state.js'
@@ -146,8 +146,8 @@ t.test('the ways to place a model: what fits first, equal ones once', (t) => {
     context_length: 99
   })
   t.match(placeBody(ways[2]!, { contextLength: null, excluded: [] }, true), { force: true })
-  t.equal(previewPath('a/b', { contextLength: 8, excluded: ['x', 'y'] }),
-    '/instance/previews?model_id=a%2Fb&context_length=8&excluded_node_ids=x&excluded_node_ids=y')
+  t.equal(queryOf('a/b', { contextLength: 8, excluded: ['x', 'y'] }),
+    'model_id=a%2Fb&context_length=8&excluded_node_ids=x&excluded_node_ids=y')
   t.end()
 })
 

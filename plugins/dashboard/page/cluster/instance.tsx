@@ -3,9 +3,9 @@ import { useState } from 'preact/hooks'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
 import { Badge, Button, Confirm, Copy } from '../ui/parts.js'
-import { count } from '../ui/text.js'
+import { clock, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
-import type { Instance } from '../state.js'
+import type { Instance, Waiting } from '../state.js'
 
 interface InstanceRowProps { instance: Instance, names: ReadonlyMap<string, string> }
 
@@ -31,6 +31,26 @@ export function InstanceRow ({ instance, names }: InstanceRowProps) {
       {ready && <a class="button" href={linkTo('playground', play, modelId)}>Try it</a>}
       <Button label={`Stop ${modelId}`} onClick={() => { setStops(true) }}>Stop</Button>
       {stops && <StopDialog instance={instance} onClose={() => { setStops(false) }} />}
+    </>
+  )
+}
+
+/** What is to be placed, why it is not yet, and since when. */
+export function WaitingRow ({ id, one }: { id: string, one: Waiting }) {
+  const { modelId, reason, message, since } = one
+  const giveUp = async (): Promise<void> => {
+    await call(`/instance/${encodeURIComponent(id)}`, { method: 'DELETE' })
+    done(`${modelId} waits no more.`)
+  }
+  return (
+    <>
+      <div class="grow">
+        <p class="row-title">
+          <a href={linkTo('models', modelId)}>{modelId}</a> <Badge level="warn">{reason}</Badge>
+        </p>
+        <p class="hint">{message} It waits since {clock(since)}.</p>
+      </div>
+      <Button label={`Have ${modelId} wait no more`} onClick={giveUp}>Wait no more</Button>
     </>
   )
 }

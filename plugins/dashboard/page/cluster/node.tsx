@@ -7,7 +7,7 @@ import { ago, bytes, percent, rate } from '../ui/text.js'
 import { InstanceRow } from './instance.js'
 import { DrainDialog, RemoveDialog, RestartDialog, undrain } from './node-actions.js'
 import { Remedy } from './remedy.js'
-import type { ClusterNode, Instance } from '../state.js'
+import type { Accelerator, ClusterNode, Instance } from '../state.js'
 
 interface NodePageProps { id: string, nodes: readonly ClusterNode[], instances: readonly Instance[] }
 
@@ -76,7 +76,6 @@ export function NodePage ({ id, nodes, instances }: NodePageProps) {
 
 function Facts ({ node, now }: { node: ClusterNode, now: number }) {
   const { identity, system, memory, disk } = node
-  const accelerator = system?.accelerator ?? null
   const facts: [string, string | null | undefined][] = [
     ['Address', identity?.apiUrl], ['Machine', identity?.chipId],
     ['System', identity?.osVersion], ['svc', identity?.svcVersion],
@@ -84,7 +83,6 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
     ['Processor', system?.pcpuUsage == null ? null : percent(system.pcpuUsage)],
     ['Temperature', system?.temp == null ? null : `${Math.round(system.temp)} °C`],
     ['Power', system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`],
-    ['Accelerator', accelerator?.name],
     ['Last sign of life', node.lastSeen === null ? null : ago(node.lastSeen, now)]
   ]
   return (
@@ -100,16 +98,22 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
         {memory !== null && (
           <Meter label="Memory" {...memory} text={`${bytes(memory.used)} of ${bytes(memory.total)}`} />
         )}
-        {accelerator?.vramTotalBytes != null && (
-          <Meter
-            label="Accelerator" used={accelerator.vramUsedBytes ?? 0} total={accelerator.vramTotalBytes}
-            text={`${bytes(accelerator.vramUsedBytes ?? 0)} of ${bytes(accelerator.vramTotalBytes)}`}
-          />
-        )}
+        {(system?.accelerators ?? []).map((one, i) => <AcceleratorMeter key={i} one={one} />)}
         {disk !== null && <Meter label="Disk" {...disk} text={`${bytes(disk.total - disk.used)} free`} />}
       </div>
     </>
   )
+}
+
+function AcceleratorMeter ({ one }: { one: Accelerator }) {
+  const { name, vramTotalBytes: total, vramUsedBytes: used, utilizationRatio, temperatureCelsius } = one
+  const words = [
+    total === null ? null : `${used === null ? 'an unknown part' : bytes(used)} of ${bytes(total)}`,
+    utilizationRatio === null ? null : `busy ${percent(utilizationRatio)}`,
+    temperatureCelsius === null ? null : `${Math.round(temperatureCelsius)} °C`
+  ]
+  const text = words.filter((word) => word !== null).join(' · ')
+  return <Meter label={name} used={used ?? 0} total={total ?? 0} text={text} />
 }
 
 function Links ({ node, names }: { node: ClusterNode, names: ReadonlyMap<string, string> }) {

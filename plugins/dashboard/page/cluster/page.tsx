@@ -7,7 +7,7 @@ import { instancesOf, nodesOf, transfersOf } from '../state.js'
 import { Badge, Button, Empty, Meter, Progress, Section } from '../ui/parts.js'
 import { LongList } from '../ui/list.js'
 import { bytes, count, percent, rate, span } from '../ui/text.js'
-import { InstanceRow } from './instance.js'
+import { InstanceRow, WaitingRow } from './instance.js'
 import { JoinDialog } from './join.js'
 import { NodePage } from './node.js'
 import { Remedy } from './remedy.js'
@@ -86,6 +86,13 @@ function Nodes () {
   )
 }
 
+/** `2 × NAME` for several of one kind. */
+function acceleratorNames (system: ClusterNode['system']): string {
+  const counts = new Map<string, number>()
+  for (const { name } of system?.accelerators ?? []) counts.set(name, (counts.get(name) ?? 0) + 1)
+  return [...counts].map(([name, n]) => n === 1 ? name : `${n} × ${name}`).join(', ')
+}
+
 function NodeRow ({ node }: { node: ClusterNode }) {
   const { memory, disk, system, health } = node
   const level = node.live ? health.level : 'error'
@@ -102,7 +109,7 @@ function NodeRow ({ node }: { node: ClusterNode }) {
         </p>
         <p class="hint">
           {[
-            node.identity?.chipId, system?.accelerator?.name, node.backends.join(', '),
+            node.identity?.chipId, acceleratorNames(system), node.backends.join(', '),
             system?.pcpuUsage == null ? null : `CPU ${percent(system.pcpuUsage)}`,
             system?.temp == null ? null : `${Math.round(system.temp)} °C`,
             system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`
@@ -142,12 +149,7 @@ function Waiting () {
   return (
     <Section title="Waiting">
       <ul class="rows">
-        {waiting.map(([id, { modelId, reason, message }]) => (
-          <li key={id} class="row">
-            <Badge level="warn">{reason ?? 'waits'}</Badge>
-            <div class="grow"><p>{modelId ?? id}</p><p class="hint">{message ?? ''}</p></div>
-          </li>
-        ))}
+        {waiting.map(([id, one]) => <li key={id} class="row"><WaitingRow id={id} one={one} /></li>)}
       </ul>
     </Section>
   )

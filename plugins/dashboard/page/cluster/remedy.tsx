@@ -1,6 +1,6 @@
 // What mends a thing that is wrong: a button where the page can do it, else the words of the node.
 import { useState } from 'preact/hooks'
-import { Button } from '../ui/parts.js'
+import { Button, Sentence } from '../ui/parts.js'
 import { RemoveDialog, RestartDialog } from './node-actions.js'
 import type { ClusterNode, HealthReason } from '../state.js'
 
@@ -10,7 +10,8 @@ const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatc
 export function Remedy ({ node, reason }: { node: ClusterNode, reason: HealthReason }) {
   const [open, setOpen] = useState(false)
   const close = (): void => { setOpen(false) }
-  const words = reason.remediation === null ? null : <p class="remedy">{reason.remediation}</p>
+  const { remediation } = reason
+  const words = remediation === null ? null : <p class="remedy"><Sentence text={remediation} /></p>
   if (reason.code === 'unreachable') {
     return (
       <>

@@ -110,10 +110,12 @@ const ratioOf = (part: { used: number, total: number } | null): number | null =>
 const memoryText = ({ memory }: ClusterNode): string =>
   memory === null ? 'memory unknown' : `memory ${bytes(memory.used)} of ${bytes(memory.total)}`
 
+/** Of all its GPUs together. */
 function acceleratorOf ({ system }: ClusterNode): number | null {
-  const one = system?.accelerator
-  if (one?.vramTotalBytes == null || one.vramUsedBytes == null || one.vramTotalBytes === 0) return null
-  return Math.round(100 * one.vramUsedBytes / one.vramTotalBytes) / 100
+  const all = system?.accelerators ?? []
+  const total = all.reduce((sum, { vramTotalBytes }) => sum + (vramTotalBytes ?? 0), 0)
+  const used = all.reduce((sum, { vramUsedBytes }) => sum + (vramUsedBytes ?? 0), 0)
+  return total === 0 ? null : Math.round(100 * used / total) / 100
 }
 
 interface NodeMarkProps extends Place {

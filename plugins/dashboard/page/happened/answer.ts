@@ -82,9 +82,3 @@ const PLACES: Readonly<Record<string, string[]>> = {
   '/plugins': ['settings', 'plugins'], '/v1/tokens': ['settings', 'tokens'],
   '/cluster/members': ['settings', 'members'], '/v1/models': ['models']
 }
-
-/** A sentence cut at its commands, which stand in backticks. */
-export function commandsIn (sentence: string): { text: string, command: boolean }[] {
-  return sentence.split('`').map((text, index) => ({ text, command: index % 2 === 1 }))
-    .filter(({ text }) => text !== '')
-}

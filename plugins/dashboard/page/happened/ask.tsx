@@ -4,8 +4,8 @@ import { useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Copy, Empty, Section } from '../ui/parts.js'
-import { asked, commandsIn, placeOf, threadOf, withEvent } from './answer.js'
+import { Badge, Empty, Section, Sentence } from '../ui/parts.js'
+import { asked, placeOf, threadOf, withEvent } from './answer.js'
 import type { Answer, Evidence, Turn } from './answer.js'
 
 /** Kept until the page is closed, so that a look at another tab ends no conversation. */
@@ -116,15 +116,6 @@ function AnswerView ({ answer, text }: { answer: Answer, text: string }) {
       )}
       {unknown.map((one) => <p key={one} class="hint">Not known: {one}</p>)}
       {voice !== 'reader' && <p class="hint">Worded by {voice}.</p>}
-    </>
-  )
-}
-
-function Sentence ({ text }: { text: string }) {
-  return (
-    <>
-      {commandsIn(text).map(({ text: part, command }, index) =>
-        command ? <Copy key={index} text={part} /> : <span key={index}>{part}</span>)}
     </>
   )
 }

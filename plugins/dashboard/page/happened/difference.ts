@@ -45,10 +45,10 @@ function thingsOf (state: State): Map<string, Thing> {
         tracing: state.tracingEnabled ? 'on' : 'off'
       }
     },
-    ...nodes.map(({ id, name, live, health, participation }): Thing => ({
+    ...nodes.map(({ id, name, live, drained, health, participation }): Thing => ({
       what: 'node', id, name,
       fields: {
-        name, live: live ? 'yes' : 'no', health: health.level, participation,
+        name, live: live ? 'yes' : 'no', drained: drained ? 'yes' : 'no', health: health.level, participation,
         reasons: health.reasons.map(({ code }) => code).sort().join(', ') || 'none'
       }
     })),
@@ -63,7 +63,7 @@ function thingsOf (state: State): Map<string, Thing> {
       what: 'failure', id: instanceId, name: modelId, fields: { reason: errorCode }
     })),
     ...Object.entries(state.waitingInstances ?? {}).map(([id, one]): Thing => ({
-      what: 'waiting', id, name: one.modelId ?? id, fields: { reason: one.reason ?? 'none' }
+      what: 'waiting', id, name: one.modelId, fields: { reason: one.reason }
     }))
   ]
   return new Map(things.map((thing) => [`${thing.what} ${thing.id}`, thing]))

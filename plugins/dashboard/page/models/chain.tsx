@@ -1,6 +1,6 @@
 // What a model needs to answer, link by link; the first that is broken, with what mends it.
 import { ask } from '../link.js'
-import { Badge, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Section, Sentence, Trouble, useLoaded } from '../ui/parts.js'
 import { changes } from './live.js'
 
 interface Link {
@@ -35,7 +35,7 @@ export function ChainSection ({ modelId }: { modelId: string }) {
                 {ok === false && <Badge level="error">{code ?? 'broken'}</Badge>}
               </p>
               <p class="hint">{message}</p>
-              {ok === false && remedy !== null && <p>{remedy}</p>}
+              {ok === false && remedy !== null && <p><Sentence text={remedy} /></p>}
             </li>
           ))}
         </ol>

@@ -14,7 +14,7 @@ export const names = computed(() => new Map(nodes.value.map(({ id, name }) => [i
 export const instances = computed(() => instancesOf(state.value))
 export const transfers = computed(() => transfersOf(state.value))
 export const waiting = computed(() =>
-  Object.values(state.value.waitingInstances ?? {}).flatMap(({ modelId }) => modelId ?? []))
+  Object.values(state.value.waitingInstances ?? {}).map(({ modelId }) => modelId))
 /** Bars of downloads and transfers, for as long as the page is open. */
 export const bars = new Bars()
 

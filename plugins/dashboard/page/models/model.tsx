@@ -1,6 +1,6 @@
 // The page of one model: what it is, what keeps it from answering, where it runs and lies, what it logs.
 import { useState } from 'preact/hooks'
-import { InstanceRow } from '../cluster/instance.js'
+import { InstanceRow, WaitingRow } from '../cluster/instance.js'
 import { ask, call, state } from '../link.js'
 import { goTo, linkTo } from '../route.js'
 import { Badge, Button, Confirm, Copy, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
@@ -147,23 +147,13 @@ function Running ({ id }: { id: string }) {
   const own = instances.value.filter(({ modelId }) => modelId === id)
   const waits = Object.entries(state.value.waitingInstances ?? {}).filter(([, one]) => one.modelId === id)
   if (own.length + waits.length === 0) return null
-  const giveUp = async (instanceId: string): Promise<void> => {
-    await call(`/instance/${instanceId}`, { method: 'DELETE' })
-    done(`${id} waits no more.`)
-  }
   return (
     <Section title="Where it runs">
       <ul class="rows">
         {own.map((one) => (
           <li key={one.instanceId} class="row"><InstanceRow instance={one} names={names.value} /></li>
         ))}
-        {waits.map(([instanceId, { reason, message }]) => (
-          <li key={instanceId} class="row">
-            <Badge level="warn">{reason ?? 'waits'}</Badge>
-            <p class="grow">{message ?? 'It is placed as soon as there is room.'}</p>
-            <Button onClick={async () => { await giveUp(instanceId) }}>Wait no more</Button>
-          </li>
-        ))}
+        {waits.map(([key, one]) => <li key={key} class="row"><WaitingRow id={key} one={one} /></li>)}
       </ul>
     </Section>
   )

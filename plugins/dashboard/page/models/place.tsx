@@ -1,14 +1,15 @@
 // Placing a model: every way with its sums, what would make the others fit, nodes to leave out by a click.
 import { useState } from 'preact/hooks'
+import { ApiError } from '../api.js'
 import { ask, call } from '../link.js'
 import { Button, Dialog, Trouble, useLoaded } from '../ui/parts.js'
 import { count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import { changes, nodes } from './live.js'
-import { placeBody, previewPath, waysOf } from './previews.js'
+import { placeBody, queryOf, waysOf } from './previews.js'
 import { WayChoice } from './way.js'
 import type { ClusterNode } from '../state.js'
-import type { Preview, Suggestion, Way } from './previews.js'
+import type { Ask, Preview, Suggestion, Way } from './previews.js'
 
 /** The install id, which stays when a node starts anew. */
 const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
@@ -24,9 +25,8 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
     : null
   const contextLength = context === '' || problem !== null ? null : tokens
   const asked = { contextLength, excluded }
-  const { value, error, again } = useLoaded(async (signal) =>
-    waysOf((await ask<{ previews: Preview[] }>(previewPath(modelId, asked), { signal })).previews),
-  [modelId, contextLength, excluded.join(), changes.value])
+  const { value, error, again } = useLoaded(async (signal) => await readWays(modelId, asked, signal),
+    [modelId, contextLength, excluded.join(), changes.value])
   const usable = ({ fits, short }: Way): boolean => fits || (force && short)
   const way = value?.find((one) => one.key === chosen && usable(one)) ?? value?.find(usable) ?? null
 
@@ -80,6 +80,24 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
       </div>
     </Dialog>
   )
+}
+
+/** Every way. Where none fits, the first has the changes after which one does, each tried by the node. */
+async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Promise<Way[]> {
+  const query = queryOf(modelId, asked)
+  const answer = await ask<{ previews: Preview[] }>(`/instance/previews?${query}`, { signal })
+  const ways = waysOf(answer.previews)
+  if (ways.some(({ fits }) => fits)) return ways
+  const suggestions = await call(`/instance/placement?${query}`, { signal }).then(() => [], suggestionsOf)
+  return ways.map((way, i) => i === 0 ? { ...way, suggestions } : way)
+}
+
+/** What a refused placement suggests. Throws every other error. */
+function suggestionsOf (error: unknown): Suggestion[] {
+  if (error instanceof ApiError && error.status === 400) {
+    return (error.details['suggestions'] ?? []) as Suggestion[]
+  }
+  throw error
 }
 
 /** Stops an instance, or lets drained nodes run models again. */

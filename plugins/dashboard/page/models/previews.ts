@@ -90,12 +90,12 @@ export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need
 /** What is asked for in the dialog. */
 export interface Ask { contextLength: number | null, excluded: readonly string[] }
 
-/** The query of GET /instance/previews. */
-export function previewPath (modelId: string, { contextLength, excluded }: Ask): string {
+/** The query of GET /instance/previews, and of GET /instance/placement. */
+export function queryOf (modelId: string, { contextLength, excluded }: Ask): string {
   const query = new URLSearchParams({ model_id: modelId })
   if (contextLength !== null) query.set('context_length', String(contextLength))
   for (const id of excluded) query.append('excluded_node_ids', id)
-  return `/instance/previews?${query}`
+  return String(query)
 }
 
 /** The body of POST /place_instance for a way. */

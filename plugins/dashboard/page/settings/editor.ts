@@ -13,6 +13,8 @@ export interface Setting {
   origin?: 'flag' | 'env' | 'file' | 'default'
   source?: string
   line?: number
+  /** The file says something else, which counts after a restart. */
+  restart?: true
   schema: SettingSchema | null
 }
 

@@ -69,6 +69,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         <p class="hint">{setting.schema?.description}</p>
         <p class="hint">
           <Badge level={setting.origin === 'file' ? 'ok' : 'plain'}>{originText(setting)}</Badge>
+          {setting.restart === true && <> <Badge level="warn">changed, needs a restart</Badge></>}
         </p>
       </div>
       <div class="setting">

@@ -1,7 +1,7 @@
 // The small parts that all pages are made of.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { copyText } from './copy.js'
-import { percent } from './text.js'
+import { commandsIn, percent } from './text.js'
 import { failed } from './toast.js'
 import type { ComponentChildren } from 'preact'
 
@@ -86,6 +86,16 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
       <code>{shown ?? text}</code>
       {' '}<span class="copy-word">{copied ? 'copied' : 'copy'}</span>
     </button>
+  )
+}
+
+/** A sentence with its commands, which can be copied. */
+export function Sentence ({ text }: { text: string }) {
+  return (
+    <>
+      {commandsIn(text).map(({ text: part, command }, index) =>
+        command ? <Copy key={index} text={part} /> : <span key={index}>{part}</span>)}
+    </>
   )
 }
 

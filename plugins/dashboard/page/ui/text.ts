@@ -50,3 +50,9 @@ export function clock (at: string | number): string {
 export function count (n: number, noun: string, plural = `${noun}s`): string {
   return `${n} ${n === 1 ? noun : plural}`
 }
+
+/** A sentence cut at its commands, which stand in backticks. */
+export function commandsIn (sentence: string): { text: string, command: boolean }[] {
+  return sentence.split('`').map((text, index) => ({ text, command: index % 2 === 1 }))
+    .filter(({ text }) => text !== '')
+}
