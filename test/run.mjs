@@ -39,7 +39,7 @@ function testFiles (path) {
   if (from.endsWith('.test.ts')) return [from]
   return readdirSync(join(root, from), { recursive: true, encoding: 'utf8' })
     .map((name) => join(from, name)).sort()
-    .filter((name) => name.endsWith('.test.ts') && !/(^|\/)(fixtures|bench)\//.test(name))
+    .filter((name) => name.endsWith('.test.ts') && !/(^|\/)(fixtures|bench|node_modules)\//.test(name))
 }
 
 /** The files by the process that they share; those that run alone go first. */
@@ -141,8 +141,8 @@ function tell (group, ran, processSeconds) {
 function chosen () {
   if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
-    // They have a llama.cpp built first, see llama/run.mjs.
-    .filter((file) => dirname(file) !== 'test/llama')
+    // They have something built or fetched first, see llama/run.mjs and models/run.mjs.
+    .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
     // npm run test:page runs all of them.
     .filter((file) => dirname(file) !== 'test/page' || file === 'test/page/short.test.ts')
   if (options.all && !options.rest) return all

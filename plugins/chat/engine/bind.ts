@@ -38,6 +38,8 @@ export interface Binding {
   ids: WholePort
   mask: WholePort | null
   positions: WholePort | null
+  /** The position of the first token. */
+  firstPosition: number
   /** Input that says of how many last tokens logits are wanted. */
   keep: WholePort | null
   /** Of a graph changed to give back new entries only (graph-changes.ts): where they are. */
@@ -90,6 +92,16 @@ export function namesOf (genai: unknown): Names {
     pairs
   }
 }
+
+/**
+ * Families whose positions transformers.js counts from 1. Only distances matter to rotations, but otherwise
+ * logits in half precision are not the same.
+ */
+const FROM_ONE = new Set(['gemma3', 'gemma3_text', 'paligemma'])
+
+/** The position of the first token, by the model's config.json. */
+export const firstPositionOf = (config: unknown): number =>
+  FROM_ONE.has(String(fieldsOf(config)['model_type'])) ? 1 : 0
 
 /** The output with the next state of an input: by the given pairs, else by the usual renaming. */
 function partnerOf (input: string, outputs: ReadonlyMap<string, Port>, names: Names): string | undefined {
@@ -147,8 +159,11 @@ function cacheTensorOf (port: Port, output: Port, sizes: Sizes): CacheTensor {
   const grown = growing(port, sizes)
   if (grown !== undefined) return { ...base, ...grown, grows: true, rest: [] }
   const rest = port.shape.slice(1).filter(fixed)
+  // Keys and values of a fixed number of tokens would look like a state whose output is left open.
+  const open = (dim: number | string | undefined): boolean => port.shape.length < 4 && !fixed(dim)
   const stays = rest.length === port.shape.length - 1 && rest.length > 0 &&
-    output.shape.length === port.shape.length && rest.every((dim, i) => output.shape[i + 1] === dim)
+    output.shape.length === port.shape.length &&
+    rest.every((dim, i) => output.shape[i + 1] === dim || open(output.shape[i + 1]))
   if (!stays || (fixed(port.shape[0]) && port.shape[0] !== 1)) {
     throw fail(`the state "${port.name}" of the graph has shape ${shapeText(port)} and comes back as ` +
       `${shapeText(output)}: served are [rows, heads, past, size], [2, rows, heads, past, size], and ` +
@@ -190,6 +205,7 @@ export function bind (
     ids,
     mask,
     positions,
+    firstPosition: 0,
     keep,
     places,
     logits: { name: logits.name, type: real(logits, 'output') },

@@ -1,4 +1,4 @@
-/** Models that turn texts into vectors: how their graphs are bound, and their session. */
+/** The session of models that turn texts into vectors. */
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelSpec,
@@ -6,79 +6,30 @@ import {
 } from '../../../kernel/api/engine.js'
 import { invalid } from '../text/errors.js'
 import type { LoadedText } from '../text/types.js'
-import { growing, listed, whole, type Port, type Real, type Sizes, type WholePort } from './bind.js'
+import type { EncoderBinding } from './bind-encoder.js'
+import type { WholePort } from './bind.js'
 import type { Prompts } from './prompts.js'
 import { detokenized, givenIds, tokenized, unknownTask } from './request.js'
 import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
 import { pool, readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
 
-/** Inputs by what they are fed with. */
-interface EncoderBinding {
-  ids: WholePort
-  mask: WholePort | null
-  types: WholePort | null
-  positions: WholePort | null
-  /** Caches of a decoder that is used as an encoder: fed empty. */
-  pasts: Array<{ name: string, type: Real, dims: (rows: number) => number[] }>
-  output: string
-  /** The output has one vector per text already. */
-  pooled: boolean
-}
-
-/** Outputs with vectors; the first one a graph has is used. */
-const OUTPUTS: ReadonlyArray<[string, boolean]> = [
-  ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
-]
 /** Tokens, padding included, and rows of one call, which cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
-/** True for the outputs of a graph that makes vectors and no `logits`. */
-export const isEncoder = (outputs: readonly Port[], logits: string): boolean =>
-  !outputs.some(({ name }) => name === logits) &&
-  OUTPUTS.some(([vectors]) => outputs.some(({ name }) => name === vectors))
-
-function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
-  const shape = port.name.startsWith('past') ? growing(port, sizes) : undefined
-  if (shape === undefined) {
-    throw fail(`the graph wants an input "${port.name}" (${port.type}) that this engine does not know`)
-  }
-  const { lead, heads, width } = shape
-  const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
-  return { name: port.name, type: port.type === 'float16' ? 'float16' : 'float32', dims }
-}
-
-/** Finds out what each input is for. @throws EngineError model_invalid */
-export function bindEncoder (
-  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
-): EncoderBinding {
-  const given = new Map(inputs.map((port) => [port.name, port]))
-  const ids = whole(given.get('input_ids'), 2)
-  const output = OUTPUTS.find(([name]) => outputs.some((port) => port.name === name))
-  if (ids === null) throw fail(`the graph has no input "input_ids": it has ${listed(inputs)}`)
-  if (output === undefined) throw fail(`the graph has no output with vectors: it has ${listed(outputs)}`)
-  const plain = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
-  return {
-    ids,
-    mask: whole(given.get('attention_mask'), 2),
-    types: whole(given.get('token_type_ids'), 2),
-    positions: whole(given.get('position_ids'), 2),
-    pasts: inputs.filter(({ name }) => !plain.includes(name)).map((port) => pastOf(port, sizes)),
-    output: output[0],
-    pooled: output[1]
-  }
-}
-
-/** Splits texts into calls of similar lengths, so that little is padded. Answers indexes. */
-export function callsOf (lengths: readonly number[]): number[][] {
+/**
+ * Splits texts into calls of at most `most` rows of similar lengths, so that little is padded. Answers
+ * indexes.
+ */
+export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[][] {
   const order = lengths.map((_, i) => i).sort((a, b) => (lengths[a] as number) - (lengths[b] as number))
   const calls: number[][] = []
   for (const i of order) {
     const call = calls.at(-1)
     const rows = (call?.length ?? 0) + 1
-    const full = rows > CALL_ROWS || rows * (lengths[i] as number) > CALL_TOKENS
+    const full = rows > most || rows * (lengths[i] as number) > CALL_TOKENS
     if (call === undefined || full) calls.push([i])
     else call.push(i)
   }
@@ -88,6 +39,8 @@ export function callsOf (lengths: readonly number[]): number[][] {
 /** A loaded encoder: its graph, and its text side. */
 export interface LoadedEncoder {
   session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
+  /** All of a call is quantised by one scale: texts go one by one, so that none changes another's vector. */
+  shared: boolean
   text: LoadedText, prompts: Prompts, contextLength: number
 }
 
@@ -131,7 +84,8 @@ export class EncoderSession implements EngineSession {
     request: EmbedRequest, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { texts, shape } = request
-    for (const call of callsOf(texts.map(({ length }) => length))) {
+    const most = this.loaded.shared ? 1 : CALL_ROWS
+    for (const call of callsOf(texts.map(({ length }) => length), most)) {
       if (signal.aborted) return
       const startMs = trace?.now() ?? 0
       const batch = call.map((i) => texts[i] as number[])

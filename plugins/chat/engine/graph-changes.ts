@@ -6,7 +6,7 @@
  * that open.
  */
 import {
-  ATTRIBUTE, ELEMENT, attributesOf, decodeModel, encodeMessage, encodeModel, indexGraph, int64Tensor, nodeOf,
+  ATTRIBUTE, ELEMENT, attributesOf, encodeMessage, encodeModel, indexGraph, int64Tensor, nodeOf,
   opsetOf, portOf, tensorInfo, tensorName, valueName, type GraphIndex, type OnnxModel, type OnnxNode
 } from '../../onnx/engine.js'
 import { PLACES, bind, newEntriesOf, type CacheTensor, type Names, type Port, type Sizes } from './bind.js'
@@ -29,7 +29,10 @@ function producerOf ({ model, producer, initializers }: GraphIndex, tensor = '')
   return at === undefined || initializers.has(tensor) ? undefined : model.graph.node[at]
 }
 
-/** The node whose first input is the hidden state of all tokens. */
+/**
+ * The node whose first input is the hidden state of all tokens. Of a MatMulInteger that is already quantised,
+ * by one scale for all tokens: slicing after that leaves the logits as they are.
+ */
 function findHead (index: GraphIndex, logits: string): OnnxNode | undefined {
   let node = producerOf(index, logits)
   for (let steps = 0; node !== undefined && !HEADS.has(node.opType) && steps < MAX_STEPS; steps++) {
@@ -37,9 +40,7 @@ function findHead (index: GraphIndex, logits: string): OnnxNode | undefined {
     // The other inputs are constants: scales, and limits of a softcap.
     node = producerOf(index, node.input.find((name) => producerOf(index, name) !== undefined))
   }
-  if (node?.opType !== 'MatMulInteger') return node !== undefined && HEADS.has(node.opType) ? node : undefined
-  const quantize = producerOf(index, node.input[0])
-  return quantize?.opType === 'DynamicQuantizeLinear' ? quantize : undefined
+  return node !== undefined && HEADS.has(node.opType) ? node : undefined
 }
 
 /**
@@ -114,6 +115,17 @@ export function giveNewEntries (model: OnnxModel, sizes: Sizes, names?: Names): 
   return outputs
 }
 
+/** Operators that quantise their input by one scale for the whole of it. */
+const ONE_SCALE = new Set(
+  ['DynamicQuantizeLinear', 'DynamicQuantizeMatMul', 'DynamicQuantizeLSTM', 'QAttention'])
+
+/**
+ * True where numbers depend a little on what else is in a call: sequences of a batch, and pieces of a prompt,
+ * are quantised by one scale.
+ */
+export const sharesScale = ({ graph }: OnnxModel): boolean =>
+  graph.node.some(({ opType }) => ONE_SCALE.has(opType))
+
 /** Of MatMulNBits: in how many bits it computes at least, and the value for 8. */
 const ACCURACY = 'accuracy_level'
 const IN_8_BITS = 4
@@ -134,9 +146,6 @@ export function computeIn8Bits ({ graph }: OnnxModel): boolean {
   return open.length > 0
 }
 
-/** What is to be changed: new entries as outputs, products in 8 bits. */
-export interface Wanted { entries: boolean, in8Bits: boolean }
-
 /**
  * A changed graph: its bytes, and whether its head was `sliced`. `outputs` are those before the change, where
  * it gives back new entries.
@@ -144,15 +153,15 @@ export interface Wanted { entries: boolean, in8Bits: boolean }
 export interface ChangedGraph { bytes: Uint8Array, sliced: boolean, outputs: Port[] | undefined }
 
 /**
- * A graph with the changes that are wanted, as far as they can be made; undefined where none can.
+ * A graph with its changes, as far as they can be made; undefined where none can. `in8Bits`: whether products
+ * are to be computed so.
  * @throws EngineError for a graph that cannot be bound
  */
 export function changedGraph (
-  file: Uint8Array, { entries, in8Bits }: Wanted, sizes: Sizes, names: Names
+  model: OnnxModel, in8Bits: boolean, sizes: Sizes, names: Names
 ): ChangedGraph | undefined {
-  const model = decodeModel(file)
   const sliced = sliceBeforeHead(model, names.logits)
-  const outputs = entries ? giveNewEntries(model, sizes, names) : undefined
+  const outputs = giveNewEntries(model, sizes, names)
   const lowered = in8Bits && computeIn8Bits(model)
   const changed = sliced || outputs !== undefined || lowered
   return changed ? { bytes: encodeModel(model), sliced, outputs } : undefined

@@ -5,17 +5,18 @@ import type { InferenceSession } from 'onnxruntime-node'
 import {
   contextOf as cappedContext, EngineError, type EngineEnv, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { openSession } from '../../onnx/engine.js'
+import { decodeModel, openSession, valueName, type OnnxModel } from '../../onnx/engine.js'
 import { fieldsOf } from '../json.js'
 import { parametersOf } from '../sampling.js'
 import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/types.js'
-import { bind, namesOf, type Port } from './bind.js'
-import { bindEncoder, isEncoder, type LoadedEncoder } from './encoder.js'
+import { bind, firstPositionOf, namesOf, type Port } from './bind.js'
+import { bindEncoder, isEncoder } from './bind-encoder.js'
+import type { LoadedEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
-import { changedGraph } from './graph-changes.js'
+import { changedGraph, sharesScale } from './graph-changes.js'
 import { OnnxDecoder } from './model.js'
-import { poolingOf } from './vectors.js'
+import { pooledByName, poolingOf } from './vectors.js'
 import { Prompts } from './prompts.js'
 import { probe, type Probed } from './probe.js'
 
@@ -38,8 +39,10 @@ export interface Loaded extends TextSide {
   files: ModelFiles
 }
 
-/** A graph above this is not read into memory to be changed. */
-const MAX_CHANGED_BYTES = 1.5 * 2 ** 30
+/** A graph above this is not read into memory. */
+const MAX_READ_BYTES = 1.5 * 2 ** 30
+/** Of a graph that is not read, the card says how its weights are kept. */
+const ONE_SCALE = new Set(['q8', 'int8', 'uint8'])
 
 /** Inputs and outputs of a session. */
 export function portsOf (session: InferenceSession): { inputs: Port[], outputs: Port[] } {
@@ -59,14 +62,18 @@ async function open (model: string | Uint8Array, spec: ModelSpec, weightsIn?: st
 
 type Probing = Pick<Loaded, 'decoder' | 'probed'>
 
+/** Where a model comes from; `shared`: whether it quantises all of a call by one scale. */
+interface Source { files: ModelFiles, spec: ModelSpec, env: EngineEnv, shared: boolean }
+
 /** A bound and probed decoder; the session is released where the graph does not fit. */
 async function decoderOf (
-  { session, inputs, outputs }: Opened, files: ModelFiles, { card }: ModelSpec, env: EngineEnv
+  { session, inputs, outputs }: Opened, { files, spec: { card }, env, shared }: Source
 ): Promise<Probing> {
   try {
-    const binding = bind(inputs, outputs, card, namesOf(files.genai))
+    const bound = bind(inputs, outputs, card, namesOf(files.genai))
+    const binding = { ...bound, firstPosition: firstPositionOf(files.config) }
     const decoder = new OnnxDecoder(session, binding, files.bytes, env)
-    return { decoder, probed: await probe(decoder) }
+    return { decoder, probed: await probe(decoder, shared) }
   } catch (error) {
     await session.release()
     throw error
@@ -75,20 +82,26 @@ async function decoderOf (
 
 type Changed = Probing & { sliced: boolean }
 
-/** The model with its graph changed for speed; undefined where that cannot be. */
-async function openChanged (
-  files: ModelFiles, spec: ModelSpec, env: EngineEnv
-): Promise<Changed | undefined> {
-  if ((await stat(files.graph)).size > MAX_CHANGED_BYTES) return undefined
+/** The model's graph; undefined where it is large, or cannot be read: onnxruntime then says why. */
+async function readGraph ({ graph }: ModelFiles): Promise<OnnxModel | undefined> {
+  if ((await stat(graph)).size > MAX_READ_BYTES) return undefined
   try {
-    // On other devices states may stay in their memory: what is faster there was not measured.
-    const cpu = spec.backend === 'cpu'
-    const wanted = { entries: cpu, in8Bits: cpu && spec.options['exact_products'] !== true }
-    const made = changedGraph(await readFile(files.graph), wanted, spec.card, namesOf(files.genai))
+    return decodeModel(await readFile(graph))
+  } catch {
+    return undefined
+  }
+}
+
+/** The model with its graph changed for speed; undefined where that cannot be. */
+async function openChanged (model: OnnxModel, source: Source): Promise<Changed | undefined> {
+  const { files, spec, env } = source
+  try {
+    const in8Bits = spec.options['exact_products'] !== true
+    const made = changedGraph(model, in8Bits, spec.card, namesOf(files.genai))
     if (made === undefined) return undefined
     const opened = await open(made.bytes, spec, dirname(files.graph))
     const outputs = made.outputs ?? opened.outputs
-    return { ...await decoderOf({ ...opened, outputs }, files, spec, env), sliced: made.sliced }
+    return { ...await decoderOf({ ...opened, outputs }, source), sliced: made.sliced }
   } catch (error) {
     env.log('info', 'the graph is used as it is', { error: (error as Error).message })
     return undefined
@@ -138,12 +151,13 @@ async function finishDecoder (
 }
 
 async function finishEncoder (
-  { session, inputs, outputs }: Opened, files: ModelFiles, spec: ModelSpec, env: EngineEnv
+  { session, inputs, outputs }: Opened, { files, spec, env, shared }: Source
 ): Promise<LoadedEncoder> {
   const binding = bindEncoder(inputs, outputs, spec.card)
   // Only the last token of a decoder has seen the whole text.
-  const pooling = poolingOf(files.pooling, binding.pasts.length > 0 ? 'last' : 'mean')
-  return { session, binding, pooling, env, ...await loadTextSide(spec, files, env) }
+  const usual = binding.pasts.length > 0 ? 'last' : pooledByName(spec.card.modelId)
+  const pooling = poolingOf(files.pooling, usual)
+  return { session, binding, pooling, env, shared, ...await loadTextSide(spec, files, env) }
 }
 
 /**
@@ -153,11 +167,14 @@ async function finishEncoder (
 export async function loadModel (spec: ModelSpec, env: EngineEnv): Promise<Loaded | LoadedEncoder> {
   const files = await findFiles(spec)
   env.progress(1, 4)
-  const changed = await openChanged(files, spec, env)
+  const model = await readGraph(files)
+  const shared = model === undefined ? ONE_SCALE.has(spec.card.quantization ?? '') : sharesScale(model)
+  const source = { files, spec, env, shared }
+  const { logits } = namesOf(files.genai)
+  const isDecoder = model === undefined || model.graph.output.some((bytes) => valueName(bytes) === logits)
+  const changed = model !== undefined && isDecoder ? await openChanged(model, source) : undefined
   if (changed !== undefined) return await finishDecoder(changed, files, spec, env)
   const opened = await open(files.graph, spec)
-  const { logits } = namesOf(files.genai)
-  if (isEncoder(opened.outputs, logits)) return await finishEncoder(opened, files, spec, env)
-  const decoder = await decoderOf(opened, files, spec, env)
-  return await finishDecoder({ ...decoder, sliced: false }, files, spec, env)
+  if (isEncoder(opened.outputs, logits)) return await finishEncoder(opened, source)
+  return await finishDecoder({ ...await decoderOf(opened, source), sliced: false }, files, spec, env)
 }

@@ -146,7 +146,9 @@ export class OnnxDecoder implements Decoder<KvBatch> {
       feeds[binding.mask.name] = maskOf(binding.mask, batch, added, batching.padding)
     }
     if (binding.positions !== null) {
-      const positions = batch.lengths.flatMap((length) => Array.from({ length: added }, (_, i) => length + i))
+      const first = binding.firstPosition
+      const positions = batch.lengths.flatMap((length) =>
+        Array.from({ length: added }, (_, i) => first + length + i))
       feeds[binding.positions.name] = wholeTensor(binding.positions, positions, [rows, added])
     }
     if (binding.keep !== null) feeds[binding.keep.name] = wholeTensor(binding.keep, [1], [])

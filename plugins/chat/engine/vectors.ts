@@ -18,6 +18,12 @@ const KEYS: ReadonlyArray<[string, Pooling]> = [
   ['pooling_mode_cls_token', 'first'], ['pooling_mode_max_tokens', 'max']
 ]
 
+/** Families of encoders that are trained to be read at their first token, by what their makers say. */
+const FIRST_TOKEN = /(^|[/_-])(bge|mxbai-embed|snowflake-arctic-embed|uae-large)([._-]|$)/i
+
+/** How a model is pooled where no file says so: by its name, as conversions leave that file out. */
+export const pooledByName = (modelId: string): Pooling => FIRST_TOKEN.test(modelId) ? 'first' : 'mean'
+
 /**
  * Reads the `config.json` of a folder `1_Pooling` (sentence-transformers); `usual` where there is none.
  * @throws EngineError model_invalid for a way of pooling that is not served

@@ -2,9 +2,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
-import { bindEncoder, callsOf } from '../engine/encoder.js'
+import { bindEncoder } from '../engine/bind-encoder.js'
+import { callsOf } from '../engine/encoder.js'
 import { Mailbox, type Done } from '../engine/pieces.js'
-import { normalised, pool, poolingOf } from '../engine/vectors.js'
+import { normalised, pool, pooledByName, poolingOf } from '../engine/vectors.js'
 import { encoderSession } from './engine-host.js'
 import { refusal } from './engine-kit.js'
 
@@ -97,6 +98,8 @@ t.test('ways of pooling', (t) => {
   t.same([...pool(rows, 'max')], [3, 8])
   t.same([...normalised(Float32Array.of(0, 0))], [0, 0])
   t.equal(poolingOf(null, 'mean'), 'mean')
+  t.equal(pooledByName('Xenova/bge-small-en-v1.5'), 'first')
+  t.equal(pooledByName('Xenova/all-MiniLM-L6-v2'), 'mean')
   t.equal(poolingOf({ pooling_mode_lasttoken: true }, 'mean'), 'last')
   const both = { pooling_mode_mean_tokens: true, pooling_mode_max_tokens: true }
   t.throws(() => poolingOf(both, 'mean'), /mean_tokens and/)
@@ -108,6 +111,7 @@ t.test('texts of similar length share a call', (t) => {
   t.same(callsOf([5, 1500, 3, 1500]), [[2, 0], [1], [3]])
   t.equal(callsOf(Array.from({ length: 100 }, () => 2)).length, 4)
   t.same(callsOf([9000]), [[0]], 'a long one goes alone')
+  t.same(callsOf([4, 4, 2], 1), [[2], [0], [1]], 'where one scale holds for a call')
   t.end()
 })
 

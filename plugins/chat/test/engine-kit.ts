@@ -8,11 +8,11 @@ import {
 } from '../../../kernel/api/engine.js'
 import { bind, namesOf } from '../engine/bind.js'
 import type { KvBatch } from '../engine/cache.js'
-import { giveNewEntries, sliceBeforeHead } from '../engine/graph-changes.js'
+import { giveNewEntries, sharesScale, sliceBeforeHead } from '../engine/graph-changes.js'
 import { OnnxDecoder } from '../engine/model.js'
 import { probe, type Probed } from '../engine/probe.js'
 import { portsOf } from '../engine/load.js'
-import { decodeModel, encodeModel, openSession } from '../../onnx/engine.js'
+import { decodeModel, encodeModel, openSession, type OnnxModel } from '../../onnx/engine.js'
 import type { Delta, Done } from '../engine/pieces.js'
 import { Scheduler } from '../engine/scheduler.js'
 import { NotingJob, argmax } from './engine-fake.js'
@@ -54,8 +54,10 @@ export async function openGraph (
 ): Promise<{ decoder: OnnxDecoder, probed: Probed }> {
   let bytes = graph
   let before
+  const read = async (): Promise<OnnxModel> =>
+    decodeModel(typeof graph === 'string' ? await readFile(graph) : graph)
   if (cut || fresh) {
-    const model = decodeModel(typeof graph === 'string' ? await readFile(graph) : graph)
+    const model = await read()
     const sliced = cut && sliceBeforeHead(model, 'logits')
     before = fresh ? giveNewEntries(model, SIZES, namesOf(genai)) : undefined
     if (sliced !== cut || (before === undefined) === fresh) throw new Error('cannot be changed')
@@ -67,7 +69,7 @@ export async function openGraph (
   const { inputs, outputs } = portsOf(session)
   const binding = bind(inputs, before ?? outputs, SIZES, namesOf(genai))
   const decoder = new OnnxDecoder(session, binding, 1e6, quietEnv())
-  return { decoder, probed: await probe(decoder) }
+  return { decoder, probed: await probe(decoder, sharesScale(await read())) }
 }
 
 /** Greedy tokens without any cache: the whole sequence is fed for each token. */

@@ -5,10 +5,10 @@ import t, { type Test } from 'tap'
 import type { KvBatch } from '../engine/cache.js'
 import { continued, fullBatch, hasRoom, packRows, viewOf } from '../engine/cache.js'
 import type { CacheTensor } from '../engine/bind.js'
-import { bind, namesOf } from '../engine/bind.js'
+import { bind, firstPositionOf, namesOf } from '../engine/bind.js'
 import { giveNewEntries, sliceBeforeHead } from '../engine/graph-changes.js'
 import type { OnnxDecoder } from '../engine/model.js'
-import { deviationOf } from '../engine/probe.js'
+import { correlationOf, deviationOf } from '../engine/probe.js'
 import { floatsOfHalves, hideFloat16Array } from '../engine/tensors.js'
 import { decodeModel, encodeMessage, type OnnxModel } from '../../onnx/engine.js'
 import { NotingJob } from './engine-fake.js'
@@ -87,6 +87,31 @@ t.test('only the last row of logits comes out of a cut graph', async (t) => {
   t.equal((await a)!.logits[0]!.buffer.byteLength, 20 * 64 * 4)
 })
 
+t.test('a graph with one scale for all of a call is batched, padded and fed in pieces', async (t) => {
+  for (const attention of ['plain', 'gqa'] as const) {
+    const file = makeDecoder({ attention, dynamic: true })
+    const padding = attention === 'plain' ? 'left' : 'right'
+    const { decoder, probed } = await openGraph(file, { cut: true, fresh: true })
+    t.match(probed.batching, { padding, ragged: true, chunked: true, maxRows: Infinity })
+    // The head's input is quantised before it is sliced: the scale is that of all tokens, as in the file.
+    const { decoder: whole, probed: unchanged } = await openGraph(file)
+    t.match(unchanged.batching, { ragged: false, chunked: true, maxRows: Infinity }, 'without room')
+    const ids = promptOf(20, 1)
+    const [a, b] = [decoder, whole].map(async (each) => await each.forward(each.empty(), [ids], true))
+    t.equal(deviationOf((await a)!.logits[0]!, (await b)!.logits[0]!), 0)
+    // Two of one kind have the scale of each alone; different ones differ by quantisation.
+    const start = (await a)!.batch
+    const row = { batch: start, row: 0, length: 20 }
+    const [one, two] = [await decoder.forward(start, [[3]], true),
+      await decoder.forward(decoder.pack([row, { ...row, length: 7 }]), [[3], [9]], true)]
+    const off = deviationOf(one.logits[0]!, two.logits[0]!)
+    t.ok(off > 0 && off < 0.2, `${off}`)
+    t.ok(correlationOf(one.logits[0]!, two.logits[0]!) > 0.9)
+  }
+  t.ok(correlationOf(Float32Array.of(1, 2, 3), Float32Array.of(3, 1, 2)) < 0)
+  t.not(correlationOf(Float32Array.of(1, 2), Float32Array.of(1)) >= 0, true, 'of different sizes')
+})
+
 t.test('damaged files are no reason to crash', async (t) => {
   const file = makeDecoder()
   t.throws(() => decodeModel(file.subarray(0, 5000)), { name: 'RangeError', message: /no ONNX file/ })
@@ -128,6 +153,8 @@ t.test('what a graph may look like', (t) => {
   t.throws(one({ shape: ['b*h', 8, 'past'] }, {}), /has shape \[b\*h, 8, past\]/)
   t.throws(one({ shape: ['b', 4, 128, 8] }, {}), /served are/)
   t.throws(one({ name: 'use_cache_branch' }, {}), /"use_cache_branch"/)
+  t.equal(firstPositionOf({ model_type: 'gemma3_text' }), 1)
+  t.equal(firstPositionOf({ model_type: 'llama' }), 0)
   t.throws(() => bind([], [logits], sizes), /no input "input_ids": it has/)
   t.throws(() => bind([ids], [], sizes), /no output "logits"/)
   t.throws(() => bind([ids, { name: 'position_ids', type: 'int64', shape: [3, 'b', 's'] }], [logits], sizes),

@@ -4,6 +4,8 @@ import {
 } from '../../onnx/engine.js'
 
 type Element = keyof typeof ELEMENT
+/** Types of weights. */
+const STORED = { ...ELEMENT, uint8: 2 } as const
 
 /** Shape and batching of a decoder. */
 export interface DecoderShape {
@@ -14,6 +16,8 @@ export interface DecoderShape {
   combined?: boolean
   /** Half-precision cache and logits. */
   half?: boolean
+  /** Quantised to eight bits in each call, as quantize_dynamic does it. */
+  dynamic?: boolean
   /** num_logits_to_keep */
   keep?: boolean
   /** A state of one size besides the cache. */
@@ -92,12 +96,25 @@ class Graph {
     return this.constant('int64', dims, BigInt64Array.from(values, BigInt))
   }
 
+  /** x times random weights; with `dynamic` both in eight bits, with one scale for all of x. */
+  linear (x: string, dims: readonly [number, number], dynamic = false): string {
+    if (!dynamic) return this.op('MatMul', [x, this.weight(dims)])
+    const [quantised, scale, zero] = ['q', 'scale', 'zero'].map((part) => `${part}${this.count++}`)
+    this.op('DynamicQuantizeLinear', [x], {}, [quantised, scale, zero] as string[])
+    const weights = Uint8Array.from({ length: dims[0] * dims[1] }, () => this.next() * 256)
+    const product = this.op('MatMulInteger', [quantised as string, this.constant('uint8', dims, weights),
+      zero as string, this.constant('uint8', [], Uint8Array.of(128))])
+    const scales = this.op('Mul', [scale as string, this.float(2 / Math.sqrt(dims[0]) / 256)])
+    return this.op('Mul', [this.op('Cast', [product], { to: ELEMENT.float32 }), scales])
+  }
+
   float (value: number): string { return this.constant('float32', [], Float32Array.of(value)) }
 
-  private constant (element: Element, dims: readonly number[], values: Float32Array | BigInt64Array): string {
+  private constant (element: keyof typeof STORED, dims: readonly number[],
+    values: Float32Array | BigInt64Array | Uint8Array): string {
     const name = `w${this.count++}`
     const rawData = Buffer.from(values.buffer, values.byteOffset, values.byteLength)
-    this.weights.push(encodeMessage('TensorProto', { dims, dataType: ELEMENT[element], name, rawData }))
+    this.weights.push(encodeMessage('TensorProto', { dims, dataType: STORED[element], name, rawData }))
     return name
   }
 
@@ -210,7 +227,7 @@ function running (graph: Graph, x: string): string {
 
 function head ({ graph, shape, real }: Parts, x: string, mask: string): void {
   const { vocabulary = VOCABULARY } = shape
-  let logits = graph.op('MatMul', [x, graph.weight([WIDTH, vocabulary])])
+  let logits = graph.linear(x, [WIDTH, vocabulary], shape.dynamic)
   if (shape.nanAfter !== undefined) {
     const tokens = graph.op('ReduceSum', [cast(graph, mask, 'float32'), graph.ints([1])])
     const left = graph.op('Sub', [graph.float(shape.nanAfter), tokens])
@@ -251,8 +268,8 @@ export function makeDecoder (shape: DecoderShape = {}): Buffer {
   for (let layer = 0; layer < (shape.layers ?? 2); layer++) {
     const mixed = gqa ? gqaAttention(parts, layer, x, extra) : plainAttention(parts, layer, x)
     x = graph.op('Add', [x, graph.op('MatMul', [mixed, graph.weight([HEADS * HEAD, WIDTH])])])
-    const wide = graph.op('Relu', [graph.op('MatMul', [x, graph.weight([WIDTH, 2 * WIDTH])])])
-    x = graph.op('Add', [x, graph.op('MatMul', [wide, graph.weight([2 * WIDTH, WIDTH])])])
+    const wide = graph.op('Relu', [graph.linear(x, [WIDTH, 2 * WIDTH], shape.dynamic)])
+    x = graph.op('Add', [x, graph.linear(wide, [2 * WIDTH, WIDTH], shape.dynamic)])
   }
   head(parts, x, mask)
   return graph.file()

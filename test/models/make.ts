@@ -1,0 +1,70 @@
+/** Writes the models into a cache folder, once for each state of the generator. */
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import type { Family } from './families.js'
+import { SUFFIXES } from './graph.js'
+
+const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
+
+/** The generator's own files, on which the models depend. */
+const SOURCES = ['weights', 'graph', 'decoders', 'encoders', 'texts', 'families', 'make']
+
+async function state (): Promise<string> {
+  const here = new URL('.', import.meta.url)
+  const hash = createHash('sha256')
+  for (const name of SOURCES) hash.update(await readFile(new URL(`${name}.ts`, here)))
+  return hash.digest('hex').slice(0, 12)
+}
+
+/** The folder of all models, named by the state of the generator; what earlier states wrote is removed. */
+export async function modelsFolder (): Promise<string> {
+  const root = join(cache, 'svc-test/onnx')
+  await mkdir(root, { recursive: true })
+  const name = await state()
+  for (const other of await readdir(root)) {
+    if (other !== name) await rm(join(root, other), { recursive: true, force: true })
+  }
+  await mkdir(join(root, name), { recursive: true })
+  return join(root, name)
+}
+
+/** The folder of a model below `root`, written if it is not there. */
+export async function made (root: string, family: Family): Promise<string> {
+  const folder = join(root, 'svc', family.name)
+  if (existsSync(folder)) return folder
+  const partial = join(root, `${family.name}.partial`)
+  await rm(partial, { recursive: true, force: true })
+  await mkdir(join(partial, 'onnx'), { recursive: true })
+  await mkdir(join(root, 'svc'), { recursive: true })
+  const external: Record<string, number> = {}
+  for (const dtype of family.dtypes) {
+    const name = `model${SUFFIXES[dtype]}.onnx`
+    const beside = Array.from({ length: family.beside }, (_, i) => `${name}_data${i === 0 ? '' : `_${i}`}`)
+    const { graph, data } = family.graph(dtype).write(family.opset, beside)
+    await writeFile(join(partial, 'onnx', name), graph)
+    for (const [i, part] of data.entries()) await writeFile(join(partial, 'onnx', beside[i] as string), part)
+    if (family.beside > 0) external[name] = family.beside
+  }
+  const { tokenizer, config } = await family.text()
+  const own = family.config['transformers.js_config'] as object | undefined
+  const files: Record<string, unknown> = {
+    'tokenizer.json': tokenizer,
+    'tokenizer_config.json': config,
+    'config.json': {
+      ...family.config, 'transformers.js_config': { ...own, use_external_data_format: external }
+    },
+    ...family.generation === undefined ? {} : { 'generation_config.json': family.generation }
+  }
+  for (const [name, json] of Object.entries(files)) await writeFile(join(partial, name), JSON.stringify(json))
+  if (family.poolingFile === true) {
+    await mkdir(join(partial, '1_Pooling'))
+    const cls = family.pooling === 'cls'
+    const pooling = { pooling_mode_cls_token: cls, pooling_mode_mean_tokens: !cls }
+    await writeFile(join(partial, '1_Pooling/config.json'), JSON.stringify(pooling))
+  }
+  await rename(partial, folder)
+  return folder
+}

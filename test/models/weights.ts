@@ -1,0 +1,104 @@
+/** Numbers of made-up models: random weights by name, and the forms in which exporters keep them. Pure. */
+
+/** A repeatable generator of numbers in [0, 1): mulberry32. */
+function uniform (seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = state + 0x6d2b79f5 | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+/** FNV-1a of a text. */
+const hashOf = (text: string): number =>
+  [...text].reduce((hash, char) => Math.imul(hash ^ (char.codePointAt(0) as number), 0x01000193), 0x811c9dc5)
+
+/** Weights by name, so that each form of a model has the same: mean 0, this deviation. */
+export function randomWeights (name: string, size: number, deviation: number): Float32Array {
+  const next = uniform(hashOf(name))
+  const values = new Float32Array(size)
+  // The sum of three even numbers is near enough to a Gaussian, and much cheaper; its variance is 1/4.
+  for (let i = 0; i < size; i++) values[i] = (next() + next() + next() - 1.5) * 2 * deviation
+  return values
+}
+
+const word = new Uint32Array(1)
+const real = new Float32Array(word.buffer)
+
+/** Bits of the nearest half-precision float, ties to even. */
+export function halfOf (value: number): number {
+  real[0] = value
+  const bits = word[0] as number
+  const sign = bits >>> 16 & 0x8000
+  const exponent = (bits >>> 23 & 0xff) - 112
+  if (exponent >= 31) return sign | 0x7c00
+  const fraction = exponent > 0
+    ? bits >>> 0 & 0x7fffff
+    : exponent < -10 ? 0 : (bits & 0x7fffff | 0x800000) >>> 1 - exponent
+  const whole = (Math.max(exponent, 0) << 10) + (fraction >>> 13)
+  const rest = fraction & 0x1fff
+  const up = rest > 0x1000 || (rest === 0x1000 && (whole & 1) === 1) ? 1 : 0
+  return sign | whole + up
+}
+
+/** Bits of half-precision floats. */
+export function halves (values: Float32Array): Uint16Array {
+  const bits = new Uint16Array(values.length)
+  for (let i = 0; i < values.length; i++) bits[i] = halfOf(values[i] as number)
+  return bits
+}
+
+/** Eight-bit weights of one scale: `value = (q - zero) * scale`. */
+export interface Bytes { q: Uint8Array | Int8Array, scale: number, zero: number }
+
+/** As quantize_dynamic writes them: with a zero point without sign, symmetric with one. */
+export function toBytes (values: Float32Array, signed: boolean): Bytes {
+  let [low, high] = [0, 0]
+  for (const value of values) {
+    low = Math.min(low, value)
+    high = Math.max(high, value)
+  }
+  const scale = signed ? Math.max(-low, high) / 127 : (high - low) / 255
+  const zero = signed ? 0 : Math.round(-low / scale)
+  const q = signed ? new Int8Array(values.length) : new Uint8Array(values.length)
+  for (let i = 0; i < values.length; i++) q[i] = Math.round((values[i] as number) / scale) + zero
+  return { q, scale, zero }
+}
+
+/** Values of one scale in four-bit weights. */
+export const BLOCK = 32
+
+/**
+ * Four-bit weights in blocks along rows of `width`, without zero points, as MatMulNBits has them: two values
+ * in a byte, the first one in its lower half; `value = (q - 8) * scale` of its block.
+ */
+export function toNibbles (values: Float32Array, width: number): { q: Uint8Array, scales: Float32Array } {
+  if (width % BLOCK !== 0) throw new Error(`rows of ${width} are not whole blocks of ${BLOCK}`)
+  const scales = new Float32Array(values.length / BLOCK)
+  const q = new Uint8Array(values.length / 2)
+  for (let block = 0; block < scales.length; block++) {
+    const part = values.subarray(block * BLOCK, (block + 1) * BLOCK)
+    const furthest = part.reduce((most, value) => Math.abs(value) > Math.abs(most) ? value : most, 0)
+    const scale = furthest === 0 ? 1 : furthest / -8
+    scales[block] = scale
+    part.forEach((value, i) => {
+      const nibble = Math.min(15, Math.max(0, Math.round(value / scale) + 8))
+      const at = (block * BLOCK + i) >> 1
+      q[at] = (q[at] as number) | nibble << (i % 2) * 4
+    })
+  }
+  return { q, scales }
+}
+
+/** `[rows, columns]` as `[columns, rows]`. */
+export function transposed (values: Float32Array, rows: number, columns: number): Float32Array {
+  const out = new Float32Array(values.length)
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      out[column * rows + row] = values[row * columns + column] as number
+    }
+  }
+  return out
+}
