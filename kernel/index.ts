@@ -6,7 +6,7 @@ export type {
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
-export { cacheOf, contextOf, needOf, USUAL_CONTEXT } from './api/memory.js'
+export { cacheOf, contextOf, layersTokenBytes, needOf, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryTraits, Need, Part } from './api/memory.js'
 export { toSvcError } from './api/errors.js'
 export { errorBody } from './http/error-body.js'

@@ -36,6 +36,10 @@ export interface ModelCard {
   headSize: number
   /** Bytes of one cached key or value; 4 when absent. */
   valueBytes?: number
+  /** Bytes that one token takes in the cache, where layers differ: else the sizes above say it. */
+  cacheTokenBytes?: number
+  /** Bytes that a sequence takes besides, whatever its length: states of convolutions and the like. */
+  stateBytes?: number
   /** The shape of the drafter among its files, which keeps keys and values of its own. */
   drafter?: { nLayers: number, kvHeads: number, headSize: number }
   contextLength: number
@@ -156,6 +160,8 @@ export interface EngineDecl {
   readonly module: string
   /** Backends it can run on, best first. */
   readonly backends: readonly string[]
+  /** Why it offers no other, told to who declares one that it does not offer. */
+  readonly backendsWhy?: string
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
   /**

@@ -14,7 +14,8 @@ const VALUE_BYTES = 4
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
 
-type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter'>
+type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter' |
+  'cacheTokenBytes' | 'stateBytes'>
 
 /** What an engine takes beside the weights. */
 export interface MemoryTraits { overhead?: number | undefined, fixedBytes?: number | undefined }
@@ -33,15 +34,21 @@ export interface Cache {
   bytes: number
 }
 
+/** Bytes that a token takes in the cache of layers that are alike. */
+export const layersTokenBytes = (
+  { nLayers, kvHeads, headSize }: Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize'>,
+  valueBytes = VALUE_BYTES
+): number => KEYS_AND_VALUES * nLayers * kvHeads * headSize * valueBytes
+
 /**
  * The KV cache of a model with this context, its drafter's with it, which has the same context; 0 bytes where
- * the card has no heads.
+ * the card has no heads. A layer with a sliding window counts like the others: engines here keep all of it.
  */
 export function cacheOf (card: Sized, context?: number): Cache {
-  const { valueBytes = VALUE_BYTES, drafter } = card
-  const values = [card, ...drafter === undefined ? [] : [drafter]]
-    .reduce((sum, { nLayers, kvHeads, headSize }) => sum + nLayers * kvHeads * headSize, 0)
-  const contextBytes = KEYS_AND_VALUES * values * valueBytes * contextOf(card, context)
+  const { valueBytes, drafter, stateBytes = 0 } = card
+  const own = card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes)
+  const tokenBytes = own + (drafter === undefined ? 0 : layersTokenBytes(drafter, valueBytes))
+  const contextBytes = tokenBytes * contextOf(card, context) + stateBytes
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts }

@@ -54,6 +54,8 @@ export const cardSchema = {
     kvHeads: count,
     headSize: count,
     valueBytes: count,
+    cacheTokenBytes: count,
+    stateBytes: count,
     drafter: {
       type: 'object',
       additionalProperties: false,

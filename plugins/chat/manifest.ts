@@ -52,7 +52,8 @@ export const manifest = {
     'onnx-lm': {
       summary: 'Language models and text encoders in the public ONNX layouts, on onnxruntime.',
       module: new URL('./engine/index.js', import.meta.url).href,
-      backends: ['cpu', 'cuda', 'webgpu'],
+      backends: ['cpu'],
+      backendsWhy: 'on a device the KV cache would go there and back with each token',
       batch: 16,
       overhead: 1.3,
       fixedBytes: 96 * 2 ** 20

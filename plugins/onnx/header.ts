@@ -6,6 +6,8 @@ const ENTRIES = 4096
 /** Longest property that is kept, and longest name of a size. */
 const METADATA_BYTES = 65_536
 const DIM_BYTES = 256
+/** Files of an older version than this (IR) list their weights among their inputs. */
+const LISTED_IR = 4
 /** What is asked of the entries that say where weights lie. */
 const PLACE = new Set(['location', 'offset', 'length'])
 
@@ -31,6 +33,10 @@ export interface OnnxHeader {
   nodeCount: number
   /** Operators anywhere, with their domain unless it is the default one. */
   opTypes: Set<string>
+  /** Operators that the file itself defines, likewise. */
+  functions: Set<string>
+  /** Version of the file format; 0 where it says none. */
+  irVersion: number
   /** Bits of a weight where MatMulNBits is used. */
   weightBits: number | null
 }
@@ -56,11 +62,14 @@ export async function readHeader (r: FileReader, pathProblem: PathCheck): Promis
 class OnnxScan {
   readonly header: OnnxHeader = {
     inputs: [], outputs: [], externalFiles: [], externalBytes: new Map(), opsets: new Map(), metadata: {},
-    initializerBytes: 0, bytesByType: new Map(), nodeCount: 0, opTypes: new Set(), weightBits: null
+    initializerBytes: 0, bytesByType: new Map(), nodeCount: 0, opTypes: new Set(), functions: new Set(),
+    irVersion: 0, weightBits: null
   }
 
   readonly #walk: ProtoWalker
   readonly #metadata = new Map<string, string>()
+  /** Names of weights of a file that lists them among its inputs. */
+  readonly #weights = new Set<string>()
   readonly #pathProblem: PathCheck
 
   constructor (walk: ProtoWalker, pathProblem: PathCheck) {
@@ -72,6 +81,7 @@ class OnnxScan {
     let graphs = 0
     await this.#walk.each(length, (field) => {
       switch (field.number) {
+        case 1: this.header.irVersion = field.value; break
         case 7: graphs++; return this.#graph(field, true)
         case 8: return this.#opset(field)
         case 14: return this.#property(field)
@@ -81,6 +91,7 @@ class OnnxScan {
     if (graphs !== 1) this.#walk.r.fail(`it holds ${graphs} graphs, not one`)
     if (this.header.outputs.length === 0) this.#walk.r.fail('its graph has no outputs')
     this.header.metadata = Object.fromEntries(this.#metadata)
+    this.header.inputs = this.header.inputs.filter(({ name }) => !this.#weights.has(name))
   }
 
   async #graph (graph: Field, main: boolean): Promise<void> {
@@ -98,10 +109,21 @@ class OnnxScan {
   }
 
   async #function (fn: Field): Promise<void> {
-    await this.#walk.message(fn, (field) => {
-      if (field.number === 7) return this.#node(field)
-      if (field.number === 11) return this.#attribute(field, () => {})
+    let [name, domain] = ['', '']
+    await this.#walk.message(fn, async (field) => {
+      switch (field.number) {
+        case 1: name = await this.#walk.text(field); break
+        case 7: await this.#node(field); break
+        case 10: domain = await this.#walk.text(field); break
+        case 11: await this.#attribute(field, () => {}); break
+      }
     })
+    this.#note(this.header.functions, name, domain)
+  }
+
+  #note (into: Set<string>, name: string, domain: string): void {
+    into.add(domain === '' || domain === 'ai.onnx' ? name : `${domain}.${name}`)
+    if (into.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operators`)
   }
 
   async #node (node: Field): Promise<void> {
@@ -114,9 +136,7 @@ class OnnxScan {
       }
     })
     if (type === 'MatMulNBits') this.header.weightBits ??= bits
-    const { opTypes } = this.header
-    opTypes.add(domain === '' || domain === 'ai.onnx' ? type : `${domain}.${type}`)
-    if (opTypes.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operators`)
+    this.#note(this.header.opTypes, type, domain)
   }
 
   async #attribute (attribute: Field, integer: (name: string, value: number) => void): Promise<void> {
@@ -146,6 +166,7 @@ class OnnxScan {
         case 1: at.values *= await this.#product(field); break
         case 2: at.type = field.value; break
         case 4: case 5: case 6: case 7: case 9: case 10: case 11: at.stored += field.length; break
+        case 8: if (this.header.irVersion < LISTED_IR) await this.#weight(field); break
         case 13: await this.#place(field, at.place); break
         case 14: at.external ||= field.value === 1; break
       }
@@ -156,6 +177,11 @@ class OnnxScan {
     const { bytesByType } = this.header
     this.header.initializerBytes += bytes
     bytesByType.set(at.type, (bytesByType.get(at.type) ?? 0) + bytes)
+  }
+
+  async #weight (name: Field): Promise<void> {
+    this.#weights.add(await this.#walk.text(name))
+    if (this.#weights.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} weights`)
   }
 
   /** Sizes come one by one, or packed. */

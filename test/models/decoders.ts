@@ -77,7 +77,8 @@ class Decoder {
 
   constructor (shape: DecoderShape, dtype: Dtype) {
     this.s = shape
-    this.g = new Graph(shape.name, dtype)
+    // The builder says so in its graphs; the quantiser of traced ones leaves it open.
+    this.g = new Graph(shape.name, dtype, { in8Bits: shape.style === 'fused' })
   }
 
   build (): Graph {

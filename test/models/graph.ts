@@ -51,17 +51,20 @@ export class Graph {
   readonly real: 'float32' | 'float16'
   /** Whether 8-bit weights have a sign; exporters take it away beside attention operators. */
   private readonly signed: boolean
+  /** Whether products with four-bit weights are to be computed in eight bits. */
+  private readonly in8Bits: boolean
   private readonly seed: string
   private readonly nodes: OnnxNode[] = []
   private readonly stored = new Map<string, Stored>()
   private readonly ports = { input: [] as Uint8Array[], output: [] as Uint8Array[] }
   private count = 0
 
-  constructor (seed: string, dtype: Dtype, { signed = false } = {}) {
+  constructor (seed: string, dtype: Dtype, { signed = false, in8Bits = false } = {}) {
     this.seed = seed
     this.dtype = dtype
     this.real = dtype === 'fp16' || dtype === 'q4f16' ? 'float16' : 'float32'
     this.signed = signed
+    this.in8Bits = in8Bits
   }
 
   input (name: string, type: Type, dims: Dims): string {
@@ -116,7 +119,7 @@ export class Graph {
     const { q, scales } = toNibbles(transposed(values, width, size), width)
     const weights = this.store(`${name}_Q4`, 'uint8', [size, width / BLOCK, BLOCK / 2], q)
     return this.op('MatMulNBits', [x, weights, this.reals(`${name}_scales`, [scales.length], scales)],
-      { K: width, N: size, bits: 4, block_size: BLOCK, accuracy_level: 4 })
+      { K: width, N: size, bits: 4, block_size: BLOCK, ...this.in8Bits ? { accuracy_level: 4 } : {} })
   }
 
   /** A depthwise convolution along the last dimension, with kernels of `taps`. */

@@ -36,6 +36,10 @@ export async function readTextFiles (directory: string): Promise<TextFiles> {
     optional('generation_config.json'),
     optional('config.json'), optional('genai_config.json')])
   const template = await readText(directory, 'chat_template.jinja', MAX_TEMPLATE_BYTES)
+  // Where processors of images keep it.
+  if (template === null) {
+    tokenizerConfig['chat_template'] ??= (await optional('chat_template.json'))['chat_template']
+  }
   return { tokenizer, tokenizerConfig, specialTokens, generation, config, genai, template }
 }
 

@@ -74,7 +74,7 @@ export function backendOf (
 ): BackendChoice | null {
   const engine = bundle.engine(card.engine)
   if (engine === undefined) return null
-  const { name, decl: { backends, program } } = engine
+  const { name, decl: { backends, backendsWhy, program } } = engine
   const found = detection.programs()[name]
   if (found === null && program !== undefined) return programMissing(name, program)
   const build = builtFor(found)
@@ -83,6 +83,7 @@ export function backendOf (
     // A build for something else has no CUDA in it.
     offers: backends.filter((one) => card.backends.includes(one))
       .filter((one) => one !== 'cuda' || build === undefined || build === one),
+    why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
     runtimes: runtimesFor(engine.decl, detection.runtimes)
   })

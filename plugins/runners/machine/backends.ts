@@ -13,6 +13,8 @@ interface BackendQuery {
   engine: string
   /** Backends the engine offers, best first. */
   offers: readonly string[]
+  /** Why it offers no other. */
+  why?: string | undefined
   declared: string | undefined
   runtimes: Runtimes
 }
@@ -22,13 +24,14 @@ interface BackendQuery {
  * where a GPU and its libraries are found; webgpu never by itself, because only a trial shows whether the
  * machine's driver works; else the CPU.
  */
-export function chooseBackend ({ engine, offers, declared, runtimes }: BackendQuery): BackendChoice {
+export function chooseBackend ({ engine, offers, why, declared, runtimes }: BackendQuery): BackendChoice {
   const key = `plugins.runners.backends.${engine}`
   if (declared !== undefined) {
     if (offers.includes(declared)) return { backend: declared, declared: true }
     return {
       backend: null,
-      problem: `${key} is ${declared}, but engine ${engine} offers ${offers.join(', ')}`,
+      problem: `${key} is ${declared}, but engine ${engine} offers ${offers.join(', ')}` +
+        (why === undefined ? '' : `: ${why}`),
       remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml and restart.`
     }
   }

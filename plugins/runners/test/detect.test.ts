@@ -217,6 +217,12 @@ choose('not webgpu by itself', { runtimes: { ...none, webgpu: true } }, 'cpu')
 choose('a declared one is honoured unseen', { declared: 'cuda' }, 'cuda')
 choose('a declared one beats what is found', { declared: 'cpu', runtimes: cudaHere }, 'cpu')
 choose('one the engine does not offer', { offers: ['cpu'], declared: 'cuda' }, null)
+t.test('an engine says why it offers no other backend', async (t) => {
+  const why = { engine: 'e', offers: ['cpu'], why: 'so it is' }
+  const problem = 'plugins.runners.backends.e is cuda, but engine e offers cpu: so it is'
+  t.match(chooseBackend({ ...why, declared: 'cuda', runtimes: none }), { backend: null, problem })
+})
+
 choose('an engine for GPUs only', { offers: ['cuda'] }, null)
 
 t.test('a declaration is read by own key only', async (t) => {

@@ -1,7 +1,7 @@
 /** The files of a model whose card is looked for. */
 import { basename, join } from 'node:path'
 import { readGguf, type GgufHeader } from './gguf.js'
-import type { OnnxHeader } from '../../onnx/service.js'
+import { operatorProblem, type OnnxHeader } from '../../onnx/service.js'
 import { readOnnxHeader } from './onnx-facts.js'
 import { CardError, openRegular, withReader } from './reader.js'
 
@@ -77,7 +77,10 @@ export class Folder {
     })
   }
 
-  /** @throws CardError, also when external weights are missing or shorter than the graph needs */
+  /**
+   * @throws CardError, also when external weights are missing or shorter than the graph needs, and for
+   * operators that nobody here knows
+   */
   async onnx (path: string): Promise<OnnxHeader> {
     const header = await readOnnxHeader(join(this.#root, path))
     for (const [name, bytes] of header.externalBytes) {
@@ -88,6 +91,8 @@ export class Folder {
       const size = this.size(beside)
       if (size < bytes) throw new CardError(`${path} needs ${bytes} bytes of ${beside}, which has ${size}`)
     }
+    const problem = operatorProblem(header)
+    if (problem !== null) throw new CardError(`${path} cannot be run here: ${problem}`)
     return header
   }
 

@@ -2,6 +2,8 @@
 import { filePathProblem } from '../files/names.js'
 import { besides, child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
+import { layersTokenBytes } from '../../../kernel/index.js'
+import { layoutOf, templateProblem, type Layout } from '../../chat/service.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'
@@ -18,6 +20,9 @@ const KEYS = {
     'context_length'
   ]
 } as const
+
+/** Of what is said of a template that fails. */
+const PROBLEM_CHARS = 300
 
 /** What a graph can do, by its outputs. */
 type Kind = 'decoder' | 'encoder'
@@ -78,14 +83,16 @@ async function languageFacts (parts: Parts): Promise<Found> {
     throw new CardError(`${tokenizer} is missing: a language model needs its tokenizer`)
   }
   const settings = await folder.json(besides(path, 'tokenizer_config.json')) ?? {}
-  const template = kind === 'decoder' ? await templateOf(folder, path, settings) : undefined
-  const sizes = sizesOf(parts, header, settings)
+  const template = kind === 'decoder' ? await templateOf(folder, path, settings) : NO_TEMPLATE
+  const sizes = sizesOf(parts, header, settings, kind)
+  const layout = await layoutFound(parts, header, sizes)
   const quantization = suffixOf(header, graph)
   return {
     ...sizes,
-    ...languageWords({ encoder: kind === 'encoder', family, quantization, template, ...sizes }),
+    ...cacheFacts(layout, sizes),
+    ...languageWords({ encoder: kind === 'encoder', family, quantization, ...template, ...sizes }),
     engine: 'onnx-lm',
-    backends: ['cpu', 'cuda', 'webgpu'],
+    backends: ['cpu'],
     family,
     roles: new Map([...weightsOf(graph, header), [path, 'config']]),
     quantization
@@ -110,7 +117,7 @@ type Sizes = Pick<Found, 'nLayers' | 'contextLength' | 'valueBytes'> &
   Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** Sizes of the cache are the graph's where it fixes them: that is what runs. @throws CardError */
-function sizesOf ({ config, path }: Parts, header: OnnxHeader, settings: Json): Sizes {
+function sizesOf ({ config, path }: Parts, header: OnnxHeader, settings: Json, kind: Kind): Sizes {
   const cache = cacheOf(header)
   const nLayers = count(config, KEYS.layers) ?? cache?.layers
   if (nLayers === undefined) {
@@ -129,41 +136,78 @@ function sizesOf ({ config, path }: Parts, header: OnnxHeader, settings: Json): 
   }
   return {
     nLayers, heads, headSize, contextLength, hiddenSize: hidden ?? heads * headSize,
-    kvHeads: cache?.kvHeads ?? stated ?? heads,
+    // An encoder keeps no keys and values.
+    kvHeads: kind === 'encoder' ? 0 : cache?.kvHeads ?? stated ?? heads,
     ...cache?.valueBytes === undefined ? {} : { valueBytes: cache.valueBytes }
   }
 }
 
-/** The chat template's text, from the places where it may stand. Undefined: none. */
-async function templateOf (folder: Folder, path: string, settings: Json): Promise<string | undefined> {
+/** How the graph is fed, by the engine that will. @throws CardError for one that it does not know */
+async function layoutFound (
+  { folder, path, graph }: Parts, header: OnnxHeader, sizes: Sizes
+): Promise<Layout> {
+  const genai = path.endsWith('genai_config.json') ? await folder.json(path) : null
+  try {
+    return layoutOf(header, sizes, genai)
+  } catch (error) {
+    throw new CardError(`${graph} cannot be run here: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** What a sequence takes, where it is not what the sizes of the layers say. */
+function cacheFacts (
+  { kind, tokenBytes, stateBytes }: Layout, sizes: Sizes
+): Pick<Found, 'cacheTokenBytes' | 'stateBytes'> {
+  const alike = layersTokenBytes(sizes, sizes.valueBytes) === tokenBytes
+  return {
+    ...kind === 'encoder' || alike ? {} : { cacheTokenBytes: tokenBytes },
+    ...stateBytes === 0 ? {} : { stateBytes }
+  }
+}
+
+/** A chat template: its text, and why it cannot be used, both undefined where that is not so. */
+interface TemplateFound { template: string | undefined, templateProblem?: string | undefined }
+const NO_TEMPLATE: TemplateFound = { template: undefined }
+
+/** The chat template, from the places where it may stand, tried on the plainest conversation. */
+async function templateOf (folder: Folder, path: string, settings: Json): Promise<TemplateFound> {
   const file = besides(path, 'chat_template.jinja')
-  if (folder.has(file)) return await folder.text(file)
-  const inline = settings['chat_template'] ??
+  const template = folder.has(file) ? await folder.text(file) : null
+  const tokenizerConfig = { ...settings }
+  tokenizerConfig['chat_template'] ??=
     (await folder.json(besides(path, 'chat_template.json')))?.['chat_template']
-  if (typeof inline === 'string' && inline !== '') return inline
-  if (!Array.isArray(inline)) return undefined
-  const texts = inline.filter(isObject).map((entry) => entry['template']).filter((t) => typeof t === 'string')
-  return texts.length === 0 ? undefined : texts.join('\n')
+  const inline = tokenizerConfig['chat_template']
+  const named = Array.isArray(inline) ? inline.filter(isObject).map((entry) => entry['template']) : [inline]
+  const texts = (template === null ? named : [template])
+    .filter((each) => typeof each === 'string' && each !== '')
+  if (texts.length === 0) return NO_TEMPLATE
+  const problem = await templateProblem({ template, tokenizerConfig })
+  return { template: texts.join('\n'), templateProblem: problem?.slice(0, PROBLEM_CHARS) }
 }
 
 /** Facts to put into words; `template` is the chat template, if there is one. */
-interface LanguageFacts {
+interface LanguageFacts extends TemplateFound {
   encoder: boolean
   family: string
   quantization: string | null
   nLayers: number
   contextLength: number
-  template: string | undefined
 }
 
 /** Description, tasks and what is done with tools. A chat model also completes plain text. */
 export function languageWords (facts: LanguageFacts): Pick<Found, 'description' | 'tasks' | 'support'> {
-  const { encoder, family, quantization, nLayers, contextLength, template } = facts
+  const { encoder, family, quantization, nLayers, contextLength, template, templateProblem: problem } = facts
   const kept = quantization === null ? '' : `, ${quantization}`
   const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
     `${nLayers} layers, context of ${contextLength} tokens.`
   if (encoder) return { description, tasks: ['embeddings'] }
   if (template === undefined) return { description, tasks: ['completions'] }
+  if (problem !== undefined) {
+    return {
+      description: `${description} It only completes texts: its chat template fails.`,
+      tasks: ['completions'], support: { chat: `not served: ${problem}` }
+    }
+  }
   return { description, tasks: ['chat', 'completions'], support: { tools: toolSupport(template) } }
 }
 

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
 import { supportOf } from '../../capabilities-tts/service.js'
+import { cacheOf } from '../../../kernel/index.js'
 import { deriveCard } from '../cards/derive.js'
 import {
   config, decoder, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
@@ -136,7 +137,10 @@ t.test('encoders', async (t) => {
   }
   const model = { ...config, model_type: 'bert' }
   const card = await made({ ...language, 'config.json': model, 'onnx/model.onnx': onnx(bert) })
-  t.match(card, { tasks: ['embeddings'], family: 'bert', engine: 'onnx-lm', headSize: 16, support: {} })
+  t.match(card, {
+    tasks: ['embeddings'], family: 'bert', engine: 'onnx-lm', headSize: 16, kvHeads: 0, support: {}
+  })
+  t.equal(cacheOf(card).bytes, 0, 'it keeps no keys and values')
   const classifier = { ...bert, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
   await t.rejects(made({ ...language, 'onnx/model.onnx': onnx(classifier) }), refused(/is no language model/))
 })

@@ -79,6 +79,11 @@ export const external = (entries: Record<string, string>): Buffer => message(
 
 /** What an ONNX file is to hold; buffers are messages. */
 export interface OnnxParts {
+  /** Version of the file format, and of the operators. */
+  ir?: number
+  opset?: number
+  /** Operators that the file defines, as name and domain. */
+  functions?: Array<[string, string]>
   inputs?: Array<[string, number, Dim[]]>
   outputs?: Array<[string, number, Dim[]]>
   nodes?: Buffer[]
@@ -103,10 +108,11 @@ export function graph ({ inputs = [], outputs = [], nodes = [], initializers = [
 /** An ONNX file. */
 export function onnx (parts: OnnxParts): Buffer {
   return message(
-    field(1, 8),
+    field(1, parts.ir ?? 8),
     field(2, 'test'),
     field(7, graph(parts)),
-    field(8, message(field(1, ''), field(2, 17))),
+    field(8, message(field(1, ''), field(2, parts.opset ?? 17))),
+    ...(parts.functions ?? []).map(([name, domain]) => field(25, message(field(1, name), field(10, domain)))),
     ...Object.entries(parts.metadata ?? {}).map(([k, v]) => field(14, message(field(1, k), field(2, v)))))
 }
 
@@ -118,7 +124,11 @@ export const decoder: OnnxParts = {
     ...[0, 1].flatMap((i) => ['key', 'value'].map((kv): [string, number, Dim[]] =>
       [`past_key_values.${i}.${kv}`, 1, ['batch', 2, 'past', 16]]))
   ],
-  outputs: [['logits', 1, ['batch', 'sequence', 100]]],
+  outputs: [
+    ['logits', 1, ['batch', 'sequence', 100]],
+    ...[0, 1].flatMap((i) => ['key', 'value'].map((kv): [string, number, Dim[]] =>
+      [`present.${i}.${kv}`, 1, ['batch', 2, 'total', 16]]))
+  ],
   nodes: [node('MatMul')],
   initializers: [tensor('w', 12)]
 }

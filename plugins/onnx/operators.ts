@@ -1,0 +1,49 @@
+/**
+ * What onnxruntime runs: versions of files, and its own operators. Of version 1.30, found by asking it; a
+ * test asks again. Operators of the standard are not listed: the version of their set says which there are.
+ */
+import type { OnnxHeader } from './header.js'
+
+/** Newest version of the file format (IR), and of the standard's operators. */
+export const NEWEST = { ir: 13, opset: 26 } as const
+
+/** Names in the domain com.microsoft, without those that are known to run on devices only. */
+export const CONTRIB: ReadonlySet<string> = new Set(`
+  Attention AttnLSTM BeamSearch BiasDropout BiasGelu BiasSoftmax BifurcationDetector CDist
+  CausalConvWithState ComplexMul ComplexMulConj ConvTransposeWithDynamicPads CropAndResize
+  DecoderMaskedMultiHeadAttention DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
+  DynamicTimeWarping EmbedLayerNormalization EngramGate ExpandDims FastGelu FusedConv FusedGemm
+  FusedMatMul FusedMatMulActivation GatedAdd GatedDeltaNet GatedRMSNorm GatedRelativePositionBias
+  GatherBlockQuantized GatherND Gelu GreedySearch GridSample GroupQueryAttention Inverse Irfft IsAllFinite
+  LinearAttention LinearAttentionGate MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight
+  MatMulBnb4 MatMulFpQ4 MatMulInteger16 MatMulIntegerToFloat MatMulNBits MatMulNBitsMlp MatMulNBitsQkv
+  MaxpoolWithMask MoE MulInteger MultiHeadAttention MurmurHash3 NGramHashMapping NGramRepeatBlock NhwcConv
+  NhwcFusedConv NhwcMaxPool Pad QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool
+  QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
+  QLinearSigmoid QLinearSoftmax QLinearWhere QMoE QuantizeLinear QuickGelu Range ReduceSumInteger
+  RelativePositionBias Rfft RotaryEmbedding SampleOp Sampling SkipLayerNormalization
+  SkipSimplifiedLayerNormalization SparseAttention SparseToDenseMatMul Tokenizer TransposeMatMul Trilu
+  UnfoldTensor Unique VarlenCausalConvWithState WhisperBeamSearch WordConvEmbedding
+`.trim().split(/\s+/))
+
+/** Domains of operators that onnxruntime has as a whole. */
+const STANDARD = new Set(['', 'ai.onnx', 'ai.onnx.ml'])
+const LISTED = 8
+
+/** Why a file cannot be run by what it is made of, in a few words; null where nothing says so. */
+export function operatorProblem ({ irVersion, opsets, opTypes, functions }: OnnxHeader): string | null {
+  const opset = opsets.get('') ?? opsets.get('ai.onnx') ?? 0
+  if (irVersion > NEWEST.ir) return `it is of ONNX IR version ${irVersion}: up to ${NEWEST.ir} run here`
+  if (opset > NEWEST.opset) return `it has operators of opset ${opset}: up to ${NEWEST.opset} run here`
+  const unknown = [...opTypes].filter((name) => !functions.has(name) && !runs(name))
+  if (unknown.length === 0) return null
+  const more = unknown.length > LISTED ? ` and ${unknown.length - LISTED} more` : ''
+  return `it has operators that do not run here: ${unknown.slice(0, LISTED).join(', ')}${more}`
+}
+
+/** Whether an operator, with its domain before a dot, runs here. */
+function runs (name: string): boolean {
+  const end = name.lastIndexOf('.')
+  const domain = name.slice(0, Math.max(end, 0))
+  return STANDARD.has(domain) || (domain === 'com.microsoft' && CONTRIB.has(name.slice(end + 1)))
+}
