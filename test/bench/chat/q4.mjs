@@ -53,10 +53,10 @@ function targetsOf (of) {
   ]
 }
 
-/** The table of one model. */
-const table = (model) => ({
+/** The table of one model, in so many rounds, and with --short. */
+const table = (model, many, few) => ({
   title: `${model}, ${THREADS} threads`,
-  async run ({ short, rounds = short ? 3 : 8 }) {
+  async run ({ short, rounds = short ? few : many }) {
     const notes = [`${rounds} rounds, interleaved, medians; llama.cpp has other random weights than we`]
     return await withWorkers({
       svc: () => startEngine({ prefix_cache_bytes: 0 }, model, THREADS),
@@ -66,7 +66,8 @@ const table = (model) => ({
     }, async (workers) => {
       const names = Object.keys(workers).filter((name) => workers[name] !== undefined)
       const steps = stepsOf(workers, names)
-      await interleave(1, steps)
+      const begin = Object.entries(steps).filter(([step]) => step.startsWith('token'))
+      await interleave(1, Object.fromEntries(begin))
       const results = await interleave(rounds, steps)
       const of = (what, name) => results[`${what} ${name}`] ?? []
       return {
@@ -82,5 +83,5 @@ const table = (model) => ({
   }
 })
 
-export default table('q4 135M')
-export const large = { default: table('q4 0.6B') }
+export default table('q4 135M', 8, 3)
+export const large = { default: table('q4 0.6B', 5, 1) }
