@@ -20,6 +20,13 @@ export function option (
     `option ${name} is ${String(value)}: it takes a number from ${least} up`)
 }
 
+/** An option that is true, or false as where it is not given. @throws EngineError model_invalid */
+export function flag (options: Readonly<Record<string, unknown>>, name: string): boolean {
+  const value = options[name] ?? false
+  if (typeof value === 'boolean') return value
+  throw new EngineError('model_invalid', `option ${name} is ${JSON.stringify(value)}: it takes true or false`)
+}
+
 /**
  * The memory is what placement counts for the instance, or less by the option `kv_cache_bytes`; the context
  * is at most what fits. Further options: `prefix_cache_bytes`, `max_batch` (sequences at once) and

@@ -15,6 +15,7 @@ import { bindEncoder, isEncoder } from './bind-encoder.js'
 import type { LoadedEncoder } from './encoder.js'
 import { findFiles, type ModelFiles } from './files.js'
 import { changedGraph, sharesScale } from './graph-changes.js'
+import { flag } from './limits.js'
 import { OnnxDecoder } from './model.js'
 import { pooledByName, poolingOf } from './vectors.js'
 import { Prompts } from './prompts.js'
@@ -95,8 +96,8 @@ async function readGraph ({ graph }: ModelFiles): Promise<OnnxModel | undefined>
 /** The model with its graph changed for speed; undefined where that cannot be. */
 async function openChanged (model: OnnxModel, source: Source): Promise<Changed | undefined> {
   const { files, spec, env } = source
+  const in8Bits = !flag(spec.options, 'exact_products')
   try {
-    const in8Bits = spec.options['exact_products'] !== true
     const made = changedGraph(model, in8Bits, spec.card, namesOf(files.genai))
     if (made === undefined) return undefined
     const opened = await open(made.bytes, spec, dirname(files.graph))

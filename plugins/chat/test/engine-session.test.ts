@@ -166,6 +166,13 @@ t.test('a full queue refuses', async (t) => {
   await Promise.all(open)
 })
 
+t.test('options of a wrong type', async (t) => {
+  t.match(await refusal(tiny(t.testdir(), { options: { max_batch: 0 } })),
+    { reason: 'model_invalid', message: /max_batch is 0: it takes a number from 1 up/ })
+  t.match(await refusal(tiny(t.testdir(), { options: { exact_products: 'yes' } })),
+    { reason: 'model_invalid', message: /exact_products is "yes": it takes true or false/ })
+})
+
 t.test('what a request may not say', async (t) => {
   const session = await tiny(t.testdir())
   const table: Array<[object, RegExp]> = [
