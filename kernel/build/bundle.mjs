@@ -16,8 +16,9 @@ const ENTRIES = [
   'plugins/chat/guide/thread', 'plugins/chat/engine/index', 'plugins/chat/llama/index',
   'plugins/capabilities-tts/engine/index'
 ]
-/** With native parts, found by its path, or (LGPL) to be replaced by whoever wants another one. */
-const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs']
+/** With native parts, found by its path, or (LGPL, MPL) to be replaced by whoever wants another one. */
+const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
+  'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
 const require = createRequireOfBundle(import.meta.url)
 const distUrl = import.meta.url.slice(0, import.meta.url.lastIndexOf('/dist/') + 6)`

@@ -95,7 +95,7 @@ const listedVoice = {
 export const routes = {
   speech: {
     method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
-    summary: 'Speaks a text (OpenAI\'s route): mp3, wav or pcm, as raw audio or server-sent events.',
+    summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or in events.',
     body: speechBody,
     produces: 'audio/mpeg',
     errors: [
@@ -130,6 +130,10 @@ export const config = {
     voice_aliases: {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
       description: 'Names clients may use for a voice on /v1/audio routes, e.g. {alloy: slt}.'
+    },
+    openai_names: {
+      type: 'boolean', default: true,
+      description: 'Whether OpenAI\'s names (tts-1, alloy) speak with the placed voice on /v1/audio routes.'
     }
   }
 } as const
@@ -157,7 +161,7 @@ export const errors = {
     remedy: 'Compare the model card with the files in the model\'s folder.'
   },
   format_unsupported: {
-    status: 400, retryable: false, message: 'There is no encoder for this audio format here.',
-    remedy: 'Ask for mp3, wav or pcm.'
+    status: 400, retryable: false, message: 'That audio format does not have this voice\'s sampling rate.',
+    remedy: 'Ask for opus, flac, wav or pcm.'
   }
 } as const satisfies Record<string, ErrorDecl>

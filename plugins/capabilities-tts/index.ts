@@ -1,7 +1,8 @@
 import { definePlugin, InvocationService, kernelError } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
 import { config, errors, routes, tts } from './declarations.js'
-import { renamed, speak, speechHandler } from './speech.js'
+import { modelFor, type Aliases } from './openai-names.js'
+import { speak, speechHandler } from './speech.js'
 
 /** Text to speech: the capability, the OpenAI routes, the engine and the voice that ships with svc. */
 export default definePlugin({
@@ -48,23 +49,19 @@ export default definePlugin({
   }
 }, (ctx) => {
   const { runners, invocations } = ctx.deps
-  const aliases = {
+  const aliases: Aliases = {
     models: ctx.config.model_aliases as Record<string, string>,
-    voices: ctx.config.voice_aliases as Record<string, string>
+    voices: ctx.config.voice_aliases as Record<string, string>,
+    openai: ctx.config.openai_names
   }
   return {
     invoke: { tts: (input, call) => speak(runners, input, call) },
     routes: {
-      speech: speechHandler({
-        runners,
-        invocations,
-        aliases,
-        error: (reason, message, details) => ctx.error(reason, message, details)
-      }),
+      speech: speechHandler({ runners, invocations, aliases }),
       voices: ({ query }) => {
-        const wanted = query.model === undefined ? undefined : renamed(aliases.models, query.model)
-        const models = runners.models('tts')
-          .filter(({ card }) => wanted === undefined || card.modelId === wanted)
+        const speakers = runners.models('tts')
+        const wanted = query.model === undefined ? undefined : modelFor(query.model, aliases, speakers)
+        const models = speakers.filter(({ card }) => wanted === undefined || card.modelId === wanted)
         if (wanted !== undefined && models.length === 0) {
           throw kernelError('no_instance', `No speech model ${wanted} is known here.`, { model: wanted })
         }

@@ -1,9 +1,11 @@
 import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, Invocations, RouteRequest, ServedFrame, SvcError
+  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, Invocations, RouteRequest, ServedFrame
 } from '../../kernel/index.js'
 import { runTask } from '../runners/service.js'
 import type { Runners } from '../runners/service.js'
+import { modelFor, voiceFor } from './openai-names.js'
 import type { speechBody } from './declarations.js'
+import type { Aliases, Speaker } from './openai-names.js'
 
 /** What the engine says about each chunk. */
 type SpokenChunk = {
@@ -11,7 +13,8 @@ type SpokenChunk = {
 }
 
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
-  mp3: 'audio/mpeg', wav: 'audio/wav', pcm: 'audio/pcm'
+  mp3: 'audio/mpeg', opus: 'audio/ogg; codecs=opus', aac: 'audio/aac', flac: 'audio/flac', wav: 'audio/wav',
+  pcm: 'audio/pcm'
 }
 
 /** Media type of an encoding the engine writes; undefined when it writes no such thing. */
@@ -46,17 +49,10 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
 
 type SpeechBody = FromSchema<typeof speechBody>
 
-/** Names clients may use instead of a model's or a voice's own. */
-interface Aliases {
-  models: Readonly<Record<string, string>>
-  voices: Readonly<Record<string, string>>
-}
-
 interface SpeechParts {
   runners: Runners
   invocations: Invocations
   aliases: Aliases
-  error: (reason: 'format_unsupported', message: string, details: Record<string, unknown>) => SvcError
 }
 
 /** Fields that go to the engine as they are. */
@@ -65,18 +61,18 @@ const SAME = [
   'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
 ] as const
 
-/** The name an alias stands for, or the name itself. */
-export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
-  return Object.hasOwn(aliases, name) ? aliases[name]! : name
-}
-
 /** OpenAI's body as a task of the engine. */
-export function toTask (body: SpeechBody, aliases: Aliases): Record<string, unknown> & { model: string } {
-  const voice = typeof body.voice === 'object' ? (body.voice as { id: string }).id : body.voice
+export function toTask (
+  body: SpeechBody, aliases: Aliases, speakers: readonly Speaker[]
+): Record<string, unknown> & { model: string } {
+  const asked = typeof body.voice === 'object' ? (body.voice as { id: string }).id : body.voice
+  const model = modelFor(body.model, aliases, speakers)
+  const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
+  const voice = asked === undefined ? undefined : voiceFor(asked, aliases, card)
   const task: Record<string, unknown> & { model: string } = {
-    model: renamed(aliases.models, body.model), text: body.input, encoding: body.response_format ?? 'mp3'
+    model, text: body.input, encoding: body.response_format ?? 'mp3'
   }
-  if (voice !== undefined) task['voice'] = renamed(aliases.voices, voice)
+  if (voice !== undefined) task['voice'] = voice
   if (body.instructions !== undefined) task['instruct'] = body.instructions
   for (const key of SAME) if (body[key] !== undefined) task[key] = body[key]
   return task
@@ -104,24 +100,31 @@ export function speechEvent (frame: ServedFrame): string | null {
   }
 }
 
+/** The voice that a model speaks with where none is asked for. */
+function ownVoice (model: string, speakers: readonly Speaker[]): string {
+  const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
+  return String(card?.defaults?.['voice'] ?? card?.voices[0]?.id ?? 'default')
+}
+
 type SpeechHandler = (request: RouteRequest<{ body: typeof speechBody }>) => Promise<void>
 
 /** Handler of POST /v1/audio/speech. */
 export function speechHandler (parts: SpeechParts): SpeechHandler {
   return async (request) => {
     const { body } = request
-    const format = body.response_format ?? 'mp3'
-    const contentType = mediaTypeOf(format)
-    if (contentType === undefined) {
-      const message = `There is no encoder for ${format} here; ask for mp3, wav or pcm.`
-      throw parts.error('format_unsupported', message, { param: 'response_format' })
-    }
+    const contentType = MEDIA_TYPES[body.response_format ?? 'mp3']!
     const events = body.stream_format === 'sse'
+    const speakers = parts.runners.models('tts')
+    const task = toTask(body, parts.aliases, speakers)
     await parts.invocations.serve(request, {
       as: 'tts@1.0.0',
       contentType: events ? 'text/event-stream' : contentType,
       ...(events ? { frame: speechEvent } : {}),
-      handler: (call) => speak(parts.runners, toTask(body, parts.aliases), call)
+      handler: (call) => {
+        call.setHeader('x-svc-model', task.model)
+        call.setHeader('x-svc-voice', String(task['voice'] ?? ownVoice(task.model, speakers)))
+        return speak(parts.runners, task, call)
+      }
     })
   }
 }

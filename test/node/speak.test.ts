@@ -114,8 +114,17 @@ t.test('the main job, as a new user meets it', async (t) => {
     const deltas = events.slice(0, -1)
     t.ok(deltas.every((e) => e.type === 'speech.audio.delta'))
     t.ok(Buffer.concat(deltas.map((e) => Buffer.from(e.audio!, 'base64'))).equals(mp3.bytes))
-    const opus = await ask(node, '/v1/audio/speech', speech({ response_format: 'opus' }))
-    t.match([opus.status, refusal(opus)?.reason], [400, 'format_unsupported'])
+    for (const [format, type, head] of [
+      ['opus', 'audio/ogg; codecs=opus', 'OggS'], ['flac', 'audio/flac', 'fLaC'],
+      ['aac', 'audio/aac', '\xff\xf1']
+    ] as const) {
+      const answer = await ask(node, '/v1/audio/speech', speech({ response_format: format }))
+      t.equal(answer.headers['content-type'], type)
+      t.equal(answer.bytes.toString('latin1', 0, head.length), head)
+    }
+    const named = speech({ model: 'tts-1', voice: 'alloy', response_format: 'pcm' })
+    const { status, headers } = await ask(node, '/v1/audio/speech', named)
+    t.match([status, headers['x-svc-model'], headers['x-svc-voice']], [200, MODEL, 'rms'])
   })
 
   t.test('the official openai client', async (t) => {

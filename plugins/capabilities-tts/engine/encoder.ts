@@ -1,6 +1,7 @@
 /**
  * From a model's samples to bytes: MP3 through lamejs (mono, constant bit rate, no tag frames, no bit
- * reservoir, so every frame stands alone), or 16-bit samples, bare or behind a WAV header.
+ * reservoir, so every frame stands alone), 16-bit samples, bare or behind a WAV header, and what the files
+ * beside this one write.
  */
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
@@ -13,27 +14,50 @@ export interface Encoded { bytes: Uint8Array, seconds: number }
 /** One encoder serves one answer from its first to its last sample. */
 export interface AudioEncoder {
   /** Takes samples in -1…1 (clipped); answers what is complete so far, possibly nothing. */
-  encode (samples: Float32Array): Encoded
+  encode (samples: Float32Array): Encoded | Promise<Encoded>
   /** The rest; never without bytes. */
-  finish (): Encoded
+  finish (): Encoded | Promise<Encoded>
+  /** Gives back what it holds; called once, also when the answer ends early. */
+  close? (): void | Promise<void>
 }
 
 /** What this engine writes. */
-export const ENCODINGS = ['mp3', 'wav', 'pcm'] as const
+export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
 /**
- * The encoder for one answer.
- * @throws EngineError invalid_payload for an MP3 at a rate that MP3 does not have.
+ * The encoder for one answer. A format that is rarely asked for is loaded when it is.
+ * @throws EngineError format_unsupported for an MP3 or AAC at a rate that these do not have.
  */
-export function createEncoder (encoding: Encoding, sampleRate: number): AudioEncoder {
-  if (encoding !== 'mp3') return new PcmStream(sampleRate, encoding === 'wav')
-  const kbps = KBPS.get(sampleRate)
-  if (kbps !== undefined) return new Mp3Stream(sampleRate, kbps)
-  const rates = MP3_RATES.join(', ')
-  const message = `this voice speaks at ${sampleRate} Hz, MP3 at ${rates} Hz only: ask for wav or pcm`
-  throw new EngineError('invalid_payload', message, { issues: [{ path: 'response_format', message }] })
+export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
+  switch (encoding) {
+    case 'mp3':
+      requireRate('MP3', sampleRate, MP3_RATES)
+      return new Mp3Stream(sampleRate, KBPS.get(sampleRate)!)
+    case 'aac': {
+      const { AAC_RATES, openAac } = await import('./aac.js')
+      requireRate('AAC', sampleRate, AAC_RATES)
+      return await openAac(sampleRate)
+    }
+    case 'opus':
+      return await (await import('./opus.js')).openOpus(sampleRate)
+    case 'flac':
+      return await (await import('./flac.js')).openFlac(sampleRate)
+    default:
+      return new PcmStream(sampleRate, encoding === 'wav')
+  }
 }
+
+function requireRate (format: string, sampleRate: number, rates: readonly number[]): void {
+  if (rates.includes(sampleRate)) return
+  const message = `this voice speaks at ${sampleRate} Hz, ${format} at ${rates.join(', ')} Hz only: ` +
+    'ask for opus, flac, wav or pcm'
+  throw new EngineError('format_unsupported', message, { param: 'response_format' })
+}
+
+/** Samples within -1…1; what is not a number becomes silence. */
+export const clipped = (samples: Float32Array): Float32Array =>
+  samples.map((v) => v >= -1 && v <= 1 ? v : v > 1 ? 1 : v < -1 ? -1 : 0)
 
 /** Samples in -1…1 as 16-bit integers, clipped; what is not a number becomes silence. */
 export function toInt16 (samples: Float32Array): Int16Array {

@@ -128,8 +128,11 @@ async function vitsFront (
     return { front: englishFront(accentOf(config)), english: true }
   }
   const espeak = await tools.findEspeak()
-  if (espeak === undefined) throw phonemizerMissing(card.modelId, language)
-  return { front: espeakFront(espeak, config.espeakVoice), english: false }
+  if (espeak !== undefined) return { front: espeakFront(espeak, config.espeakVoice), english: false }
+  const missing = phonemizerMissing(card.modelId, language)
+  // A card may say that phonemes are all that will be sent.
+  if (chosen === 'ipa') return { front: () => { throw missing }, english: false }
+  throw missing
 }
 
 /** The most telling of the codes: `en` with the language en_GB is British. */

@@ -98,9 +98,9 @@ class ChunkWriter {
     this.encodes = trace?.series('encode', 'encode')
   }
 
-  push (samples: Float32Array): void {
+  async push (samples: Float32Array): Promise<void> {
     const startMs = this.trace?.now() ?? 0
-    this.hold(this.encoder.encode(samples))
+    this.hold(await this.encoder.encode(samples))
     this.encodes?.add(startMs, this.trace!.now())
   }
 
@@ -110,8 +110,8 @@ class ChunkWriter {
   }
 
   /** Adds the encoder's rest: the last chunk has bytes. */
-  finish (): void {
-    this.hold(this.encoder.finish())
+  async finish (): Promise<void> {
+    this.hold(await this.encoder.finish())
   }
 
   private hold ({ bytes, seconds }: Encoded): void {
@@ -141,13 +141,24 @@ class ChunkWriter {
 export async function * speak (
   family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {
+  const encoder = await createEncoder(task.encoding, family.sampleRate)
+  try {
+    yield * encoded(family, task, model, encoder, signal, trace)
+  } finally {
+    await encoder.close?.()
+  }
+}
+
+async function * encoded (
+  family: Family, task: SpeechTask, model: string, encoder: AudioEncoder, signal: AbortSignal,
+  trace?: SpanSink
+): AsyncGenerator<EngineChunk> {
   const { sampleRate } = family
-  const encoder = createEncoder(task.encoding, sampleRate)
   const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
   const slicer = new Slicer(new Pace(FIRST_SECONDS, task.interval), sampleRate)
   for await (const samples of samplesOf(family, task.request, signal, trace)) {
     for (const { part, full } of slicer.slice(samples)) {
-      writer.push(part)
+      await writer.push(part)
       if (!full || !writer.ready) continue
       yield writer.chunk(true)
       await nextTurn()
@@ -155,6 +166,6 @@ export async function * speak (
     }
   }
   if (signal.aborted) return
-  writer.finish()
+  await writer.finish()
   yield writer.chunk(false)
 }

@@ -11,7 +11,7 @@ export interface VoiceConfig {
   phonemeMap: Map<string, string[]>
   phonemeType: string
   espeakVoice: string
-  /** `espeak`: the package is used for English as well. */
+  /** `espeak`: the package is used for English as well; `ipa`: it may be absent, phonemes are sent. */
   phonemizer: string | undefined
   noiseScale: number
   lengthScale: number

@@ -1,19 +1,16 @@
 import t from 'tap'
-import { createEncoder, MP3_RATES, toInt16 } from '../engine/encoder.js'
+import { createEncoder, ENCODINGS, MP3_RATES, toInt16 } from '../engine/encoder.js'
 import { readFrame } from '../engine/mp3-frames.js'
+import { partsOf, tone } from './engine-kit.js'
 import { framesSeconds, walkFrames } from './mp3.js'
 
 // Encoder and decoder delay in samples, and the frame that pads the end.
 const DELAY = 1105
-const tone = (length: number, rate: number): Float32Array =>
-  Float32Array.from({ length }, (_, i) => 0.5 * Math.sin(2 * Math.PI * 220 * i / rate))
 
 t.test('an MP3 at each rate is whole mono frames of the right length', async (t) => {
   for (const rate of MP3_RATES) {
-    const encoder = createEncoder('mp3', rate)
-    const parts = [0.01, 0.3, 0.07, 1]
-      .map((seconds) => encoder.encode(tone(Math.round(seconds * rate), rate)))
-    parts.push(encoder.finish())
+    const parts = await partsOf('mp3', rate, [0.01, 0.3, 0.07, 1].map((seconds) =>
+      tone(Math.round(seconds * rate), rate)))
     for (const { bytes, seconds } of parts) {
       const { frames, rest } = walkFrames(bytes)
       t.equal(rest, 0, `${rate} Hz: frames and nothing else`)
@@ -28,36 +25,36 @@ t.test('an MP3 at each rate is whole mono frames of the right length', async (t)
 })
 
 t.test('the last part of an encoding is never empty', async (t) => {
-  for (const encoding of ['mp3', 'wav', 'pcm'] as const) {
+  for (const encoding of ENCODINGS) {
     for (const length of [0, 1, 576, 1152]) {
-      const encoder = createEncoder(encoding, 16_000)
-      encoder.encode(new Float32Array(length))
-      t.ok(encoder.finish().bytes.length > 0, `${encoding} of ${length} samples`)
+      const [, last] = await partsOf(encoding, 16_000, [new Float32Array(length)])
+      t.ok(last!.bytes.length > 0, `${encoding} of ${length} samples`)
     }
   }
 })
 
-t.test('an MP3 at another rate is refused with a way out', async (t) => {
-  t.throws(
-    () => createEncoder('mp3', 20_000), { reason: 'invalid_payload', message: /20000 Hz.*ask for wav or pcm/ }
-  )
-  t.ok(createEncoder('wav', 20_000))
+t.test('MP3 and AAC at another rate are refused with a way out', async (t) => {
+  for (const encoding of ['mp3', 'aac'] as const) {
+    await t.rejects(createEncoder(encoding, 20_000), {
+      reason: 'format_unsupported', message: /20000 Hz.*ask for opus, flac, wav or pcm/
+    })
+  }
+  for (const encoding of ['opus', 'flac', 'wav', 'pcm'] as const) {
+    const parts = await partsOf(encoding, 20_000, [tone(2_000, 20_000)])
+    t.ok(Math.abs(parts.reduce((sum, { seconds }) => sum + seconds, 0) - 0.1) < 0.0001, encoding)
+  }
 })
 
 t.test('pcm is every sample once, wav the same behind a header of unknown length', async (t) => {
   const samples = Float32Array.from([0, 0.5, -0.5, 1, -1, 2, -2, NaN])
-  const bytesOf = (encoding: 'wav' | 'pcm'): Buffer => {
-    const encoder = createEncoder(encoding, 22_050)
-    const parts = [
-      samples.subarray(0, 3), samples.subarray(3, 3), samples.subarray(3)
-    ].map((s) => encoder.encode(s).bytes)
-    return Buffer.concat([...parts, encoder.finish().bytes])
-  }
-  const pcm = bytesOf('pcm')
+  const pieces = [samples.subarray(0, 3), samples.subarray(3, 3), samples.subarray(3)]
+  const bytesOf = async (encoding: 'wav' | 'pcm'): Promise<Buffer> =>
+    Buffer.concat((await partsOf(encoding, 22_050, pieces)).map(({ bytes }) => bytes))
+  const pcm = await bytesOf('pcm')
   const read = Array.from({ length: pcm.length / 2 }, (_, i) => pcm.readInt16LE(i * 2))
   t.same(read, [0, 16_384, -16_383, 32_767, -32_767, 32_767, -32_767, 0])
   t.same(read, [...toInt16(samples)])
-  const wav = bytesOf('wav')
+  const wav = await bytesOf('wav')
   t.same(wav.subarray(44), pcm)
   t.match({
     riff: wav.toString('latin1', 0, 4),
@@ -68,8 +65,8 @@ t.test('pcm is every sample once, wav the same behind a header of unknown length
 })
 
 t.test('the walker stops at what is not a frame', async (t) => {
-  const encoder = createEncoder('mp3', 16_000)
-  const bytes = Buffer.concat([encoder.encode(tone(16_000, 16_000)).bytes, encoder.finish().bytes])
+  const parts = await partsOf('mp3', 16_000, [tone(16_000, 16_000)])
+  const bytes = Buffer.concat(parts.map((part) => part.bytes))
   const { frames } = walkFrames(bytes)
   const last = frames.at(-1)
   t.equal(walkFrames(bytes.subarray(0, -1)).rest, (last?.size ?? 0) - 1, 'a cut frame is rest')

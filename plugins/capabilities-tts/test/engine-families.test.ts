@@ -109,7 +109,7 @@ t.test('every family refuses what it cannot honour, naming field and range', asy
     await check(session, { voice: 'nobody' }, 'voice', /no voice "nobody": it has \w+/)
     await check(session, { lang_code: 'xx' }, 'lang_code', /speaks .*ipa/)
     await check(session, { text: '' }, 'text', /not be empty/)
-    await check(session, { encoding: 'flac' }, 'response_format', /mp3, wav, pcm/)
+    await check(session, { encoding: 'mp4' }, 'response_format', /mp3, opus, aac, flac, wav, pcm/)
     const both = await refusal(session, { text: 'hello', speed: 50, voice: 'nobody' })
     t.equal((both.details['issues'] as unknown[]).length, 2, `${name}: all problems at once`)
     await session.close?.()
@@ -165,6 +165,11 @@ t.test('a language that needs espeak is refused at the load, and served where it
     reason: 'phonemizer_missing', message: /to read de, .*npm install piper-phonemize/,
     details: { command: 'npm install piper-phonemize', language: 'de' }
   })
+  const phonemes = await open(await piperSpec(t.testdir(), {
+    config: GERMAN, card: { defaults: { phonemizer: 'ipa' } }
+  }))
+  t.ok((await say(phonemes, { text: IPA, lang_code: 'ipa' })).seconds > 0.1)
+  t.match(await refusal(phonemes, { text: 'Hallo.' }), { reason: 'phonemizer_missing' })
   const asked: string[] = []
   const espeak: Espeak = (text, voice) => {
     asked.push(`${voice}: ${text}`)

@@ -6,6 +6,7 @@ import { parse } from 'yaml'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { createEncoder, type Encoded, type Encoding } from '../engine/encoder.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))
@@ -111,6 +112,24 @@ export async function refusal (
     throw error
   }
   throw new Error('the request was served')
+}
+
+/** A sine of 220 Hz. */
+export const tone = (length: number, rate: number): Float32Array =>
+  Float32Array.from({ length }, (_, i) => 0.5 * Math.sin(2 * Math.PI * 220 * i / rate))
+
+/** What an encoder answers to each piece, and at the end. */
+export async function partsOf (
+  encoding: Encoding, rate: number, pieces: readonly Float32Array[]
+): Promise<Encoded[]> {
+  const encoder = await createEncoder(encoding, rate)
+  try {
+    const parts: Encoded[] = []
+    for (const piece of pieces) parts.push(await encoder.encode(piece))
+    return [...parts, await encoder.finish()]
+  } finally {
+    await encoder.close?.()
+  }
 }
 
 /** Largest difference of two sample lists; infinite where their lengths differ. */

@@ -6,7 +6,8 @@ import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js
 import { RunnersService, runTask } from '../../runners/service.js'
 import { inputSchema, outputChunkSchema, tts } from '../declarations.js'
 import plugin from '../index.js'
-import { renamed, speechEvent, toTask } from '../speech.js'
+import { modelFor, renamed, voiceFor } from '../openai-names.js'
+import { speechEvent, toTask } from '../speech.js'
 import type { CapabilityCall, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import type { Runners } from '../../runners/service.js'
 import type { Fake, StartOptions } from '../../../kernel/testing/index.js'
@@ -63,7 +64,7 @@ t.test('the descriptor is the documented one', (t) => {
 })
 
 t.test('an OpenAI body as a task', (t) => {
-  const aliases = { models: { 'tts-1': VOICE }, voices: { alloy: 'slt' } }
+  const aliases = { models: { 'tts-1': VOICE }, voices: { alloy: 'slt' }, openai: true }
   const rows: [Parameters<typeof toTask>[0], object][] = [
     [{ model: VOICE, input: 'Hi' }, { model: VOICE, text: 'Hi', encoding: 'mp3' }],
     [{ model: 'tts-1', input: 'Hi', voice: 'alloy', response_format: 'pcm' },
@@ -75,9 +76,55 @@ t.test('an OpenAI body as a task', (t) => {
     [{ model: 'constructor', input: 'Hi', voice: 'toString' },
       { model: 'constructor', text: 'Hi', voice: 'toString', encoding: 'mp3' }]
   ]
-  for (const [body, expect] of rows) t.same(toTask(body, aliases), expect)
+  for (const [body, expect] of rows) t.same(toTask(body, aliases, []), expect)
   t.equal(renamed({}, '__proto__'), '__proto__')
   t.end()
+})
+
+t.test('names of OpenAI stand for what is placed, unless something has that name', (t) => {
+  const speaker = (modelId: string, ready: boolean, voices: string[] = []) =>
+    ({ card: { modelId, voices: voices.map((id) => ({ id })) } as unknown as ModelCard, ready })
+  const none = { models: {}, voices: {}, openai: true }
+  const check = (name: string, speakers: [string, boolean][], expected: string, aliases = none): void => {
+    t.equal(modelFor(name, aliases, speakers.map(([id, ready]) => speaker(id, ready))), expected, name)
+  }
+  const ships: [string, boolean] = [VOICE, true]
+  for (const name of ['tts-1', 'tts-1-hd', 'gpt-4o-mini-tts', 'gpt-4o-mini-tts-2025-12-15']) {
+    check(name, [ships], VOICE)
+  }
+  check('tts-1', [ships, ['b/kokoro', true], ['a/piper', true]], 'a/piper')
+  check('tts-1', [['a/piper', false], ships], VOICE)
+  check('tts-1', [['a/piper', false]], 'a/piper')
+  check('tts-1', [], 'tts-1')
+  check('tts-1', [ships, ['tts-1', false]], 'tts-1')
+  check('tts-1', [ships], 'b/other', { ...none, models: { 'tts-1': 'b/other' } as Record<string, string> })
+  check('tts-1', [ships], 'tts-1', { ...none, openai: false })
+  check('gpt-4o', [ships], 'gpt-4o')
+  const kokoro = speaker('a/kokoro', true, ['af_heart', 'af_alloy', 'am_echo']).card
+  const voice = (name: string, expected: string | undefined, of = kokoro, aliases = none): void => {
+    t.equal(voiceFor(name, aliases, of), expected, name)
+  }
+  voice('alloy', 'af_alloy')
+  voice('echo', 'am_echo')
+  voice('alloy', 'alloy', speaker('x', true, ['alloy']).card)
+  const others = 'ash ballad coral fable nova onyx sage shimmer verse marin cedar'
+  for (const name of others.split(' ')) voice(name, undefined)
+  voice('nobody', 'nobody')
+  voice('alloy', 'alloy', kokoro, { ...none, openai: false })
+  voice('alloy', 'am_echo', kokoro, { ...none, voices: { alloy: 'am_echo' } as Record<string, string> })
+  t.end()
+})
+
+t.test('the answer says which model and voice spoke', async (t) => {
+  const { rig, asked } = await start(t)
+  const url = '/v1/audio/speech'
+  const speak = async (payload: object) => await rig.inject({ method: 'POST', url, payload })
+  const answer = await speak({ model: 'gpt-4o-mini-tts', input: 'Hi', voice: 'alloy' })
+  t.equal(answer.statusCode, 200)
+  t.match(answer.headers, { 'x-svc-model': VOICE, 'x-svc-voice': 'rms' })
+  t.notOk('voice' in asked.tasks[0]!.payload, 'the model chooses')
+  t.match((await speak({ model: VOICE, input: 'Hi', voice: 'slt' })).headers, { 'x-svc-voice': 'slt' })
+  t.equal((await rig.inject({ url: '/v1/audio/voices?model=tts-1' })).statusCode, 200)
 })
 
 t.test('the events of a speech stream', (t) => {
@@ -101,7 +148,9 @@ t.test('POST /v1/audio/speech', async (t) => {
     [{ model: VOICE, input: 'Hi', response_format: 'pcm', unknown_field: 1 }, 200, 'audio/pcm', /^pcm0pcm1$/],
     [{ model: VOICE, input: 'Hi', stream_format: 'sse' }, 200, 'text/event-stream',
       /audio.delta.*audio.delta.*audio.done/s],
-    [{ model: VOICE, input: 'Hi', response_format: 'flac' }, 400, 'application/json', /format_unsupported/],
+    [{ model: VOICE, input: 'Hi', response_format: 'flac' }, 200, 'audio/flac', /^flac0flac1$/],
+    [{ model: VOICE, input: 'Hi', response_format: 'opus' }, 200, 'audio/ogg; codecs=opus', /^opus0opus1$/],
+    [{ model: VOICE, input: 'Hi', response_format: 'aac' }, 200, 'audio/aac', /^aac0aac1$/],
     [{ model: VOICE, input: 'Hi', response_format: 'mp4' }, 400, 'application/json', /response_format must/],
     [{ model: VOICE, input: '' }, 400, 'application/json', /input must not be empty/],
     [{ input: 'Hi' }, 400, 'application/json', /model is required/],

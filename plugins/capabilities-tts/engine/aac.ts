@@ -1,0 +1,94 @@
+/** AAC-LC (FFmpeg's encoder in WebAssembly, in a thread of its own) as a stream of ADTS frames. */
+import { registerAacEncoder } from '@mediabunny/aac-encoder'
+import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget } from 'mediabunny'
+import { clipped, type AudioEncoder, type Encoded } from './encoder.js'
+
+/** Rates that AAC has a number for, in Hz. */
+export const AAC_RATES: readonly number[] = [
+  8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000
+]
+/** Samples of a frame, and frames that the encoder keeps at most until more comes. */
+const FRAME = 1024
+const DELAY = 2
+const bitrateOf = (rate: number): number => rate <= 24_000 ? 64_000 : 96_000
+
+let registered = false
+
+/** An encoder for one answer of a voice of `sampleRate` Hz, one of AAC_RATES. */
+export async function openAac (sampleRate: number): Promise<AudioEncoder> {
+  if (!registered) registerAacEncoder()
+  registered = true
+  const stream = new AacStream(sampleRate)
+  await stream.start()
+  return stream
+}
+
+class AacStream implements AudioEncoder {
+  private readonly sampleRate: number
+  private readonly source: AudioSampleSource
+  private readonly output: Output
+  private written: Uint8Array[] = []
+  private samples = 0
+  private packets = 0
+  private arrived = (): void => {}
+
+  constructor (sampleRate: number) {
+    this.sampleRate = sampleRate
+    this.source = new AudioSampleSource({
+      codec: 'aac', bitrate: bitrateOf(sampleRate), onEncodedPacket: () => { this.packets++; this.arrived() }
+    })
+    const sink = new WritableStream<{ data: Uint8Array }>({
+      write: ({ data }) => { this.written.push(Uint8Array.from(data)) }
+    })
+    this.output = new Output({ format: new AdtsOutputFormat(), target: new StreamTarget(sink) })
+    this.output.addAudioTrack(this.source)
+  }
+
+  async start (): Promise<void> {
+    await this.output.start()
+  }
+
+  async encode (samples: Float32Array): Promise<Encoded> {
+    if (samples.length > 0) await this.add(samples)
+    // The encoder's thread answers later; sound would pile up there while this one makes more.
+    while (this.packets < Math.floor(this.samples / FRAME) - DELAY) {
+      await new Promise<void>((resolve) => { this.arrived = resolve })
+    }
+    return this.drain()
+  }
+
+  async finish (): Promise<Encoded> {
+    if (this.samples === 0) await this.add(new Float32Array(1))
+    await this.output.finalize()
+    return this.drain()
+  }
+
+  async close (): Promise<void> {
+    if (this.output.state !== 'finalized') await this.output.cancel()
+  }
+
+  private async add (data: Float32Array): Promise<void> {
+    const timestamp = this.samples / this.sampleRate
+    this.samples += data.length
+    const sample = new AudioSample({
+      data: clipped(data), format: 'f32', numberOfChannels: 1, sampleRate: this.sampleRate, timestamp
+    })
+    await this.source.add(sample)
+    sample.close()
+  }
+
+  private drain (): Encoded {
+    const bytes = Buffer.concat(this.written)
+    this.written = []
+    return { bytes, seconds: framesIn(bytes) * FRAME / this.sampleRate }
+  }
+}
+
+/** ADTS frames in bytes that begin with one: the length is in bits 30 to 42 of each header. */
+function framesIn (bytes: Buffer): number {
+  let frames = 0
+  for (let at = 0; at + 7 <= bytes.length; frames++) {
+    at += ((bytes[at + 3]! & 3) << 11) | (bytes[at + 4]! << 3) | (bytes[at + 5]! >> 5)
+  }
+  return frames
+}

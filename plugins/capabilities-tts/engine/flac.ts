@@ -1,0 +1,85 @@
+/** FLAC (libFLAC compiled to JavaScript), streamed: the header does not know the length and the hash. */
+import { createRequire } from 'node:module'
+import { toInt16, type AudioEncoder, type Encoded } from './encoder.js'
+
+/** What is used of the package, whose own types want those of a browser. */
+interface LibFlac {
+  isReady (): boolean
+  on (event: 'ready', listener: () => void): void
+  create_libflac_encoder (
+    sampleRate: number, channels: number, bits: number, level: number, samples: number, verify: boolean,
+    blockSize: number
+  ): number
+  init_encoder_stream (encoder: number, write: (bytes: Uint8Array) => void): number
+  FLAC__stream_encoder_process_interleaved (encoder: number, samples: Int32Array, count: number): boolean
+  FLAC__stream_encoder_finish (encoder: number): boolean
+  FLAC__stream_encoder_delete (encoder: number): void
+}
+
+const BITS = 16
+const LEVEL = 5
+/** Samples of a block: 48 ms at 24 kHz, so that the first sound is not waited for. */
+const BLOCK = 1152
+
+let library: Promise<LibFlac> | undefined
+
+/** The build without WebAssembly: the other one fetches its file, which Node refuses. */
+async function load (): Promise<LibFlac> {
+  const flac = createRequire(import.meta.url)('libflacjs/dist/libflac.min.js') as LibFlac
+  if (!flac.isReady()) await new Promise<void>((resolve) => { flac.on('ready', resolve) })
+  return flac
+}
+
+/** An encoder for one answer of a voice of `sampleRate` Hz. */
+export async function openFlac (sampleRate: number): Promise<AudioEncoder> {
+  return new FlacStream(await (library ??= load()), sampleRate)
+}
+
+class FlacStream implements AudioEncoder {
+  private readonly flac: LibFlac
+  private readonly sampleRate: number
+  private readonly encoder: number
+  private written: Uint8Array[] = []
+  private samples = 0
+  private blocks = 0
+
+  constructor (flac: LibFlac, sampleRate: number) {
+    this.flac = flac
+    this.sampleRate = sampleRate
+    this.encoder = flac.create_libflac_encoder(sampleRate, 1, BITS, LEVEL, 0, false, BLOCK)
+    const status = this.encoder === 0 ? -1
+      : flac.init_encoder_stream(this.encoder, (bytes) => { this.written.push(Uint8Array.from(bytes)) })
+    if (status !== 0) throw new Error(`libFLAC refuses ${sampleRate} Hz (status ${status})`)
+  }
+
+  /** The library keeps a block until the sample behind it comes. */
+  encode (samples: Float32Array): Encoded {
+    if (samples.length === 0) return { bytes: new Uint8Array(0), seconds: 0 }
+    const values = Int32Array.from(toInt16(samples))
+    if (!this.flac.FLAC__stream_encoder_process_interleaved(this.encoder, values, values.length)) {
+      throw new Error('libFLAC could not encode the samples')
+    }
+    this.samples += samples.length
+    return this.drain(Math.max(0, Math.ceil(this.samples / BLOCK) - 1) * BLOCK)
+  }
+
+  finish (): Encoded {
+    const first = this.samples === 0 ? this.encode(new Float32Array(1)) : undefined
+    this.flac.FLAC__stream_encoder_finish(this.encoder)
+    const rest = this.drain(this.samples)
+    return first === undefined ? rest : { ...rest, bytes: Buffer.concat([first.bytes, rest.bytes]) }
+  }
+
+  close (): void {
+    this.flac.FLAC__stream_encoder_delete(this.encoder)
+  }
+
+  /** What was written; the sound in it ends at sample `end`. */
+  private drain (end: number): Encoded {
+    const bytes = Buffer.concat(this.written)
+    this.written = []
+    const seconds = (end - this.blocks) / this.sampleRate
+    this.blocks = end
+    return { bytes, seconds }
+  }
+}

@@ -1,0 +1,51 @@
+/** Names that OpenAI's clients send for models and voices, and what speaks for them here. */
+import type { ModelCard } from '../../kernel/index.js'
+
+/** OpenAI's speech models, with their dated releases. */
+const MODELS = /^(tts-1(-hd)?(-1106)?|gpt-4o-mini-tts(-\d{4}-\d{2}-\d{2})?)$/
+
+/** OpenAI's voices. */
+const VOICES: ReadonlySet<string> = new Set([
+  'alloy', 'ash', 'ballad', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer', 'verse', 'marin',
+  'cedar'
+])
+
+/** What the settings say: names for models and for voices, and whether OpenAI's stand for what is placed. */
+export interface Aliases {
+  models: Readonly<Record<string, string>>
+  voices: Readonly<Record<string, string>>
+  openai: boolean
+}
+
+/** A model that is known in the cluster, and whether a ready runner serves it. */
+export interface Speaker { card: ModelCard, ready: boolean }
+
+/** The name an alias stands for, or the name itself. */
+export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
+  return Object.hasOwn(aliases, name) ? aliases[name]! : name
+}
+
+/** A voice that somebody placed comes before the one that ships; then by name, so that all nodes agree. */
+const order = (a: Speaker, b: Speaker): number =>
+  Number(b.ready) - Number(a.ready) ||
+  Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
+  (a.card.modelId < b.card.modelId ? -1 : 1)
+
+/** The model that a name means: its alias, a model of that name, or for OpenAI's the placed voice. */
+export function modelFor (name: string, aliases: Aliases, speakers: readonly Speaker[]): string {
+  const asked = renamed(aliases.models, name)
+  const real = asked !== name || speakers.some(({ card }) => card.modelId === asked)
+  if (real || !aliases.openai || !MODELS.test(asked)) return asked
+  return [...speakers].sort(order)[0]?.card.modelId ?? asked
+}
+
+/**
+ * The voice that a name means in a model: its alias, a voice of that name, for a name of OpenAI's that of
+ * the same name in another scheme (`af_alloy`), or undefined: the model's own choice. Other names stay.
+ */
+export function voiceFor (name: string, aliases: Aliases, card: ModelCard | undefined): string | undefined {
+  const asked = renamed(aliases.voices, name)
+  if (asked !== name || !aliases.openai || !VOICES.has(asked)) return asked
+  const ids = card?.voices.map(({ id }) => id) ?? []
+  return ids.find((id) => id === asked) ?? ids.find((id) => id.endsWith(`_${asked}`))
+}
