@@ -1,7 +1,7 @@
 /** The generated pages, from what the kernel and the plugins declare. */
 import { builtIn } from '../kernel/cli/builtin.js'
 import { allRoutes } from '../kernel/cli/declared.js'
-import { openApi } from '../kernel/plugins/catalogue.js'
+import { openApi } from '../kernel/plugins/openapi.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
 import { exampleYaml } from './example.js'

@@ -130,6 +130,13 @@ export interface RouteDecl {
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
   readonly stream?: boolean
+  /**
+   * Further media types of the 200 answer, for the OpenAPI document. When absent: server-sent events where
+   * the body has a field `stream`, or the query `follow`.
+   */
+  readonly streams?: readonly string[]
+  /** A WebSocket, which the OpenAPI document leaves out. */
+  readonly socket?: boolean
   /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
   readonly head?: boolean
   /** Handler deadline in ms; 60,000 when absent, none for a stream. */

@@ -102,6 +102,7 @@ export const capabilityRouteDecls = {
     authority: 'invoke',
     body: callSchema,
     produces: FRAMES_TYPE,
+    streams: ['text/event-stream'],
     errors: [...CALL_ERRORS, 'slow_consumer'],
     bodyLimit: READ_LIMIT_BYTES,
     stream: true
@@ -125,6 +126,7 @@ export const capabilityRouteDecls = {
     url: '/v1/capabilities/session',
     summary: 'WebSocket: calls of every kind, many on one socket, as binary frames.',
     authority: 'invoke',
-    stream: true
+    stream: true,
+    socket: true
   }
 } as const satisfies Record<string, RouteDecl>

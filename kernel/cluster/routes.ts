@@ -17,6 +17,7 @@ export interface Network extends Pick<
 }
 
 const text = { type: 'string' } as const
+const rows = { type: 'array', items: { type: 'object' } } as const
 const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 const joinTokenBody = {
@@ -74,7 +75,10 @@ export const clusterRoutes = {
   members: {
     method: 'GET', url: '/cluster/members', authority: 'operator',
     summary: 'The members with their keys and addresses, and every address that was tried.',
-    reply: { type: 'object', required: ['clusterId', 'members', 'dials', 'removed'] }
+    reply: {
+      type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
+      properties: { clusterId: text, members: rows, dials: rows, removed: rows }
+    }
   },
   removeMember: {
     method: 'DELETE', url: '/cluster/members/:id', authority: 'operator',

@@ -2,7 +2,7 @@ import os from 'node:os'
 import type { Readable } from 'node:stream'
 import { kernelError, SvcError } from '../api/errors.js'
 import { formatPath, parsePath } from '../config/paths.js'
-import { openApi } from '../plugins/catalogue.js'
+import { openApi } from '../plugins/openapi.js'
 import { requireAuthority } from './access.js'
 import { collectBody } from './body.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
@@ -10,6 +10,14 @@ import type { ClusterCore } from '../cluster/cluster.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { StateSource } from '../state/source.js'
 import type { ConfigChange } from '../config/api.js'
+
+const text = { type: 'string' } as const
+const object = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', required: Object.keys(properties), properties }) as const
+const settings = {
+  type: 'array', items: { type: 'object', required: ['path'], properties: { path: text } }
+} as const
+const written = object({ revision: text, restart_needed: { type: 'boolean' } })
 
 const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
 
@@ -93,7 +101,8 @@ export const systemRoutes = {
   openapi: {
     method: 'GET', url: '/openapi.json', authority: null,
     summary: 'This interface as OpenAPI 3.1.',
-    produces: 'application/json; charset=utf-8'
+    produces: 'application/json; charset=utf-8',
+    reply: { type: 'object' }
   },
   state: {
     method: 'GET', url: '/state', authority: 'read', stream: true,
@@ -109,7 +118,7 @@ export const systemRoutes = {
   identity: {
     method: 'GET', url: '/node/identity', authority: 'read',
     summary: 'Who this node is.',
-    reply: { type: 'object', required: ['nodeId', 'nodeInstallId', 'hostname', 'ipAddress'] }
+    reply: object({ nodeId: text, nodeInstallId: text, hostname: text, ipAddress: text })
   },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator',
@@ -121,13 +130,15 @@ export const systemRoutes = {
   config: {
     method: 'GET', url: '/config', authority: 'operator',
     summary: 'The settings in force with their origins, secrets masked; whether svc.yaml has changed since.',
-    reply: { type: 'object', required: ['revision', 'file', 'entries', 'unset', 'restart_needed'] }
+    reply: object({
+      revision: text, file: text, entries: settings, unset: settings, restart_needed: { type: 'boolean' }
+    })
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',
     summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
     body: configChange,
-    reply: { type: 'object', required: ['revision', 'restart_needed'] },
+    reply: written,
     errors: ['config_changed', 'missing_grant']
   },
   plugins: {
@@ -145,7 +156,7 @@ export const systemRoutes = {
       type: 'object', additionalProperties: false, required: ['enabled'],
       properties: { enabled: { type: 'boolean' } }
     },
-    reply: { type: 'object', required: ['revision', 'restart_needed'] },
+    reply: written,
     errors: ['not_found', 'config_changed']
   }
 } as const satisfies Record<string, RouteDecl>

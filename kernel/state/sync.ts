@@ -48,9 +48,9 @@ export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
  */
 const FIRST_WRITER = 2 ** 40
 
-/** The replica's route. It is not part of the OpenAPI document, which knows no WebSockets. */
+/** The replica's route. */
 export const stateSyncRoute = {
-  method: 'GET', url: '/state/sync', authority: 'read', stream: true,
+  method: 'GET', url: '/state/sync', authority: 'read', stream: true, socket: true,
   summary: 'The state as a read-only Yjs document (WebSocket, y-websocket protocol): a list `entries` of ' +
     '{ key, val }, one for each key of /state; where that is an object, val is {} and each member has an ' +
     'entry of its own, KEY/MEMBER.'

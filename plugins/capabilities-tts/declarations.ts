@@ -98,6 +98,7 @@ export const routes = {
     summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or in events.',
     body: speechBody,
     produces: 'audio/mpeg',
+    streams: ['audio/wav', 'audio/pcm', 'text/event-stream'],
     errors: [
       'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
       'format_unsupported', 'overloaded', 'instance_lost', 'timeout'

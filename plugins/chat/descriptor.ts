@@ -47,6 +47,14 @@ export const chatCapability = {
   }
 } as const satisfies CapabilityDecl
 
+const vector = {
+  type: 'object', required: ['object', 'index', 'embedding'],
+  properties: {
+    object: { const: 'embedding' }, index: { type: 'integer' },
+    embedding: { type: ['array', 'string'], items: { type: 'number' }, description: 'base64 where asked for' }
+  }
+} as const
+
 /** The capability behind POST /v1/embeddings, whose answer it gives. */
 export const embeddingsCapability = {
   ...common,
@@ -61,9 +69,12 @@ export const embeddingsCapability = {
     required: ['object', 'data', 'model', 'usage'],
     properties: {
       object: { const: 'list' },
-      data: { type: 'array', items: { type: 'object', required: ['object', 'index', 'embedding'] } },
+      data: { type: 'array', items: vector },
       model: { type: 'string' },
-      usage: { type: 'object', required: ['prompt_tokens', 'total_tokens'] }
+      usage: {
+        type: 'object', required: ['prompt_tokens', 'total_tokens'],
+        properties: { prompt_tokens: { type: 'integer' }, total_tokens: { type: 'integer' } }
+      }
     }
   },
   io_mode: 'unary',

@@ -1,3 +1,4 @@
+import { answerFields } from './api/answer-fields.js'
 import { countBody, messagesBody } from './api/anthropic-body.js'
 import { embeddingsBody } from './api/embeddings.js'
 import { anthropicFailure, ollamaFailure, openAiFailure } from './api/failures.js'
@@ -12,7 +13,8 @@ import type { RouteDecl } from '../../kernel/index.js'
 export const BODY_BYTES = 4 * 1024 * 1024
 
 /** Fields that the answer of a route always has. */
-const reply = (...required: string[]) => ({ reply: { type: 'object', required } }) as const
+const reply = (...required: string[]) =>
+  ({ reply: { type: 'object', required, properties: answerFields(required) } }) as const
 
 /** What routes have in common that a model serves. */
 const served = {
@@ -31,7 +33,9 @@ const kept = {
   authority: 'invoke', failure: openAiFailure, params: responseParams, errors: ['not_kept']
 } as const
 
-const ollama = { ...served, api: 'Ollama', failure: ollamaFailure } as const
+const ollama = {
+  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson']
+} as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
 /** Ollama's routes that bring, make and remove models; some tell of it in lines. */
 const ollamaManage = {

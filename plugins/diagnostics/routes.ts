@@ -22,8 +22,17 @@ const node = {
     ],
     properties: {
       generatedAt: text,
-      runtime: { type: 'object', required: ['nodeId', 'pid', 'isMaster', 'tracingEnabled'] },
-      resources: { type: 'object', required: ['eventLoopDelayMs', 'handles', 'dataPlane'] },
+      runtime: {
+        type: 'object', required: ['nodeId', 'pid', 'isMaster', 'tracingEnabled'],
+        properties: {
+          nodeId: text, pid: { type: 'integer' }, isMaster: { type: 'boolean' },
+          tracingEnabled: { type: 'boolean' }
+        }
+      },
+      resources: {
+        type: 'object', required: ['eventLoopDelayMs', 'handles', 'dataPlane'],
+        properties: { eventLoopDelayMs: {}, handles: {}, dataPlane: {} }
+      },
       processes: list,
       supervisorRunners: list,
       placements: list,

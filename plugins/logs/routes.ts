@@ -40,7 +40,9 @@ const word = {
   type: 'object', additionalProperties: false, required: ['nodeId', 'node', 'error'],
   properties: {
     nodeId: text, node: text,
-    error: { type: ['object', 'null'], required: ['reason', 'message'] }
+    error: {
+      type: ['object', 'null'], required: ['reason', 'message'], properties: { reason: text, message: text }
+    }
   }
 } as const
 

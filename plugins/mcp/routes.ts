@@ -15,7 +15,7 @@ const session = {
 /** HTTP routes of this plugin. */
 export const routes = {
   message: {
-    ...session, method: 'POST', stream: true,
+    ...session, method: 'POST', stream: true, streams: ['text/event-stream'],
     summary: 'A message of the Model Context Protocol (JSON-RPC), answered as JSON or server-sent events.',
     // A capability takes 1 MiB, and the message around it needs a little.
     bodyLimit: 1024 * 1024 + 64 * 1024,

@@ -1,11 +1,21 @@
 /** The routes of the catalogue: its list, and the cards in it. */
 import { eitherFailure } from '../chat/service.js'
-import { modelId, modelParam, storeErrors, text } from './routes-parts.js'
+import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
+
+const objects = { type: 'array', items: { type: 'object' } } as const
+/** In both formats an entry has its id; OpenAI's has what svc knows of the model beside it. */
+const entry = {
+  type: 'object', required: ['id'],
+  properties: {
+    id: text, object: text, created: { type: 'integer' }, owned_by: text, name: text, description: text,
+    installed: { type: 'boolean' }, ready: { type: 'boolean' }, tasks: { type: 'array', items: text }
+  }
+} as const
 
 const modelList = {
   type: 'object', additionalProperties: false, required: ['object', 'data'],
-  properties: { object: { const: 'list' }, data: { type: 'array' } }
+  properties: { object: { const: 'list' }, data: { type: 'array', items: entry } }
 } as const
 
 export const list = {
@@ -20,9 +30,7 @@ export const list = {
   },
   reply: {
     type: 'object', required: ['data'],
-    properties: {
-      object: { const: 'list' }, data: { type: 'array', items: { type: 'object', required: ['id'] } }
-    }
+    properties: { object: { const: 'list' }, data: { type: 'array', items: entry } }
   }
 } as const satisfies RouteDecl
 
@@ -30,7 +38,7 @@ export const one = {
   method: 'GET', url: '/v1/models/:model_id', authority: 'read',
   failure: eitherFailure, idHeader: 'request-id',
   summary: 'A model of the catalogue, as the list has it.', params: modelParam,
-  reply: { type: 'object', required: ['id'] }, errors: ['model_not_found']
+  reply: entry, errors: ['model_not_found']
 } as const satisfies RouteDecl
 
 export const modelsShort = {
@@ -41,14 +49,14 @@ export const modelsShort = {
 export const copies = {
   method: 'GET', url: '/models/copies', authority: 'read',
   summary: 'Where the copies of all models are, over the whole cluster.',
-  reply: { type: 'object', required: ['copies'], properties: { copies: { type: 'array' } } }
+  reply: object({ copies: objects })
 } as const satisfies RouteDecl
 
 export const card = {
   method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
   summary: 'The card of a model, where it comes from and where its copies are.',
   params: modelParam,
-  reply: { type: 'object', required: ['model_id', 'origin', 'card', 'copies'] },
+  reply: object({ model_id: text, origin: text, card: { type: 'object' }, copies: objects }),
   errors: ['model_not_found']
 } as const satisfies RouteDecl
 
@@ -59,7 +67,7 @@ export const add = {
     type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
     properties: { card: { type: 'object' }, source: modelId }
   },
-  reply: { type: 'object', required: ['model_id', 'card'] },
+  reply: object({ model_id: text, card: { type: ['object', 'null'] } }),
   errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
 } as const satisfies RouteDecl
 
@@ -67,9 +75,6 @@ export const removeCustom = {
   method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write',
   summary: 'Removes a card that was added.',
   params: modelParam,
-  reply: {
-    type: 'object', required: ['model_id', 'deleted'],
-    properties: { model_id: text, deleted: { const: true } }
-  },
+  reply: object({ model_id: text, deleted: { const: true } }),
   errors: ['model_not_found', 'model_in_use']
 } as const satisfies RouteDecl

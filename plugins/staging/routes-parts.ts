@@ -5,3 +5,6 @@ export const modelParam = {
   type: 'object', required: ['model_id'], properties: { model_id: { type: 'string', minLength: 1 } }
 } as const
 export const storeErrors = ['store_not_configured', 'store_unreachable'] as const
+/** The schema of an object with all of these. */
+export const object = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', required: Object.keys(properties), properties }) as const

@@ -1,5 +1,5 @@
 import { add, card, copies, list, modelsShort, one, removeCustom } from './routes-models.js'
-import { modelId, modelParam, storeErrors, text } from './routes-parts.js'
+import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
@@ -30,10 +30,10 @@ const storage = {
       diskFreeBytes: bytes,
       stagedModels: {
         type: 'array',
-        items: {
-          type: 'object',
-          required: ['modelId', 'directory', 'sizeBytes', 'lastUsedEpochSeconds', 'inUse', 'in_use']
-        }
+        items: object({
+          modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
+          inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
+        })
       }
     }
   }
@@ -223,7 +223,8 @@ const cancelDownload = {
   params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
-const nodeResult = { type: 'array', items: { type: 'object', required: ['nodeId', 'error'] } } as const
+const nodeResult =
+  { type: 'array', items: object({ nodeId: text, status: text, error: nullable }) } as const
 
 const stage = {
   method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
@@ -297,9 +298,7 @@ const remove = {
   method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
   summary: 'Deletes a model from the store, and the staged copies that are not in use.',
   params: modelParam,
-  reply: {
-    type: 'object', required: ['modelId', 'deleted'], properties: { modelId: text, deleted: { const: true } }
-  },
+  reply: object({ modelId: text, deleted: { const: true } }),
   errors: [...storeErrors, 'model_not_found', 'model_bundled']
 } as const satisfies RouteDecl
 

@@ -1,6 +1,8 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
+const texts = { type: 'array', items: text } as const
+const objects = { type: 'array', items: { type: 'object' } } as const
 
 /** Longest question and longest earlier message, characters; most earlier messages. */
 export const QUESTION_MAX = 4000
@@ -41,7 +43,11 @@ export const routes = {
     },
     reply: {
       type: 'object',
-      required: ['diagnosis', 'sure', 'facts', 'evidence', 'remedies', 'unknown', 'voice', 'calls', 'text']
+      required: ['diagnosis', 'sure', 'facts', 'evidence', 'remedies', 'unknown', 'voice', 'calls', 'text'],
+      properties: {
+        diagnosis: text, sure: { type: 'boolean' }, facts: objects, evidence: objects,
+        remedies: texts, unknown: texts, voice: text, calls: objects, text
+      }
     },
     errors: ['invalid_request', 'steward_disabled', 'not_ready']
   }

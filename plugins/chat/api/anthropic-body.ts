@@ -2,9 +2,9 @@
  * Bodies of Anthropic's API. As there, an unknown field is refused; of blocks, unknown fields are ignored.
  */
 import { strictFields } from '../sampling.js'
-import { ignored, name, optional, refusedField } from './fields.js'
+import { ignored, name, optional, refusedField, typed } from './fields.js'
 
-const blocks = { type: ['string', 'array'], items: { type: 'object', required: ['type'] } } as const
+const blocks = { type: ['string', 'array'], items: typed } as const
 
 const tool = {
   type: 'object', required: ['name'],

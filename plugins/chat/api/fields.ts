@@ -5,6 +5,8 @@
 
 /** A text that is not empty. */
 export const name = { type: 'string', minLength: 1 } as const
+/** A part of a message; each API has kinds of its own. */
+export const typed = { type: 'object', required: ['type'], properties: { type: name } } as const
 /** A field where null is as good as absent. */
 export const optional = <const T extends string>(type: T) => ({ type: [type, 'null'] }) as const
 /** A whole number where null is as good as absent. */

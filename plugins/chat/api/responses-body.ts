@@ -27,7 +27,10 @@ const shared = {
       }
     }
   },
-  tool_choice: { type: ['string', 'object', 'null'], required: ['type'] },
+  tool_choice: {
+    type: ['string', 'object', 'null'], required: ['type'],
+    properties: { type: name, name: {} }
+  },
   parallel_tool_calls: optional('boolean'),
   text: {
     type: ['object', 'null'], additionalProperties: false,

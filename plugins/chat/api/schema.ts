@@ -4,7 +4,7 @@
  * got them.
  */
 import { nullableFields } from '../sampling.js'
-import { ignored, name, optional, refusedField, whole } from './fields.js'
+import { ignored, name, optional, refusedField, typed, whole } from './fields.js'
 
 /** Fields that say how tokens are chosen. */
 export const sampling = {
@@ -22,7 +22,7 @@ export const message = {
   type: 'object', required: ['role'],
   properties: {
     role: { enum: ['system', 'developer', 'user', 'assistant', 'tool'] },
-    content: { type: ['string', 'array', 'null'], items: { type: 'object', required: ['type'] } },
+    content: { type: ['string', 'array', 'null'], items: typed },
     refusal: { ...optional('string'), description: 'the text of a message without content' },
     name: optional('string'),
     reasoning_content: optional('string'),

@@ -1,0 +1,169 @@
+import { kernelErrors, SvcError } from '../api/errors.js'
+import { isObject } from '../api/schema.js'
+import { errorBody } from '../http/error-body.js'
+import { systemRoutes } from '../http/system-routes.js'
+import { stateSchema } from '../state/schema.js'
+import { errorsOf } from './catalogue.js'
+import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
+import type { OwnedRoute } from './catalogue.js'
+
+/** Errors any route may answer with, besides its own. */
+const COMMON =
+  ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down'] as const
+/** Those of routes that read a body. */
+const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
+
+/** An error body, from which the shape of all is read: foreign APIs have words of their own around it. */
+const SAMPLE = errorBody(new SvcError('internal', { ...kernelErrors.internal, message: '' }), '')
+const EVENTS = 'text/event-stream'
+
+type Failure = RouteDecl['failure']
+
+/**
+ * The OpenAPI 3.1 document of a set of routes; its schema dialect is ours, so schemas go in unchanged.
+ * WebSockets are left out: OpenAPI has no words for them.
+ */
+export function openApi (
+  routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string
+): object {
+  const reasons = new Map(errorsOf(manifests).map((e) => [e.reason, e.decl]))
+  const paths: Record<string, Record<string, object>> = {}
+  const failures = failuresOf(routes)
+  for (const route of routes) {
+    if (route.decl.socket === true) continue
+    const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
+    const decl = route.decl.url === systemRoutes.state.url
+      ? { ...route.decl, reply: stateSchema(manifests) }
+      : route.decl
+    const made = operation({ ...route, decl }, reasons, failures.get(decl.failure)!.name)
+    paths[path] = { ...paths[path], [decl.method.toLowerCase()]: made }
+  }
+  return {
+    openapi: '3.1.0',
+    jsonSchemaDialect: 'https://json-schema.org/draft/2020-12/schema',
+    info: {
+      title: 'svc',
+      version,
+      description: 'A cluster of inference nodes. Any node answers any request. WebSockets are not part of ' +
+        'this: GET /v1/capabilities/session and GET /state/sync.',
+      license: { name: 'MIT', identifier: 'MIT' }
+    },
+    servers: [{
+      url: 'http://{host}', description: 'A node',
+      variables: { host: { default: '127.0.0.1:52415', description: 'its address and port' } }
+    }],
+    tags: [...new Set(routes.map(({ owner }) => owner))].sort().map((name) => ({
+      name,
+      description: manifests.find((manifest) => manifest.name === name)?.summary ?? 'What every node has.'
+    })),
+    paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => a < b ? -1 : 1)),
+    components: {
+      schemas: Object.fromEntries([...failures.values()].map(({ name, schema }) => [name, schema])),
+      securitySchemes: {
+        token: {
+          type: 'http', scheme: 'bearer',
+          description: 'A token of `svc token create`. From the same machine many routes need none.'
+        },
+        key: { type: 'apiKey', in: 'header', name: 'x-api-key', description: 'The same token.' }
+      }
+    }
+  }
+}
+
+/** How errors are told, by what puts them into other words: the name of the schema, and the schema. */
+function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string, schema: JsonSchema }> {
+  const found = new Map<Failure, { name: string, schema: JsonSchema }>()
+  for (const { owner, decl: { failure } } of [{ owner: '', decl: { failure: undefined } }, ...routes]) {
+    if (found.has(failure)) continue
+    const taken = [...found.values()].filter(({ name }) => name.startsWith(`Error_${owner}`)).length
+    const name = failure === undefined ? 'Error' : `Error_${owner}${taken === 0 ? '' : `_${taken + 1}`}`
+    found.set(failure, { name, schema: shapeOf(failure?.(SAMPLE, {}) ?? SAMPLE) })
+  }
+  return found
+}
+
+/** The schema of values like this one; what is null may be text. */
+function shapeOf (value: unknown): JsonSchema {
+  if (value === null) return { type: ['string', 'null'] }
+  if (!isObject(value)) return { type: Number.isInteger(value) ? 'integer' : typeof value }
+  const properties = Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shapeOf(inner)]))
+  const required = Object.keys(value)
+  return required.length === 0 ? { type: 'object' } : { type: 'object', required, properties }
+}
+
+function operation (
+  { owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<string, ErrorDecl>, error: string
+): object {
+  const errors = [...new Set([
+    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES, ...decl.errors ?? []
+  ])]
+  return {
+    operationId: `${owner}.${name}`,
+    summary: decl.summary,
+    tags: [owner],
+    'x-authority': decl.authority,
+    ...(decl.members === true ? { 'x-members': true } : {}),
+    'x-errors': errors,
+    security: decl.authority === null ? [] : [{ token: [] }, { key: [] }],
+    ...parameters(decl),
+    ...requestBody(decl),
+    responses: { 200: answer(decl), ...errorAnswers(errors, reasons, error) }
+  }
+}
+
+function requestBody ({ body }: RouteDecl): { requestBody?: object } {
+  if (body === undefined) return {}
+  return { requestBody: { required: true, content: { 'application/json': { schema: body } } } }
+}
+
+function parameters (decl: RouteDecl): { parameters?: object[] } {
+  const list = [...fields(decl.params, 'path'), ...fields(decl.query, 'query')]
+  return list.length === 0 ? {} : { parameters: list }
+}
+
+function fields (schema: JsonSchema | undefined, where: 'path' | 'query'): object[] {
+  const properties = (schema?.['properties'] ?? {}) as Record<string, JsonSchema>
+  const required = new Set((schema?.['required'] ?? []) as string[])
+  return Object.entries(properties).map(([name, field]) => ({
+    name: name === '*' ? 'path' : name,
+    in: where,
+    required: where === 'path' || required.has(name),
+    schema: field
+  }))
+}
+
+function answer (decl: RouteDecl): object {
+  const types = [decl.produces ?? 'application/json', ...streamsOf(decl)]
+  const content = [...new Set(types)].map((type) => [type, { schema: bodyOf(type, decl) }] as const)
+  return { description: 'OK', content: Object.fromEntries(content) }
+}
+
+/** What the answer may come as instead: what is declared, else events where the request can ask for them. */
+function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
+  if (streams !== undefined) return streams
+  const properties = Object.assign({}, body?.['properties'], query?.['properties']) as object
+  return 'stream' in properties || 'follow' in properties ? [EVENTS] : []
+}
+
+function bodyOf (type: string, { reply }: RouteDecl): JsonSchema {
+  if (type.startsWith('application/json')) return reply ?? { type: 'object' }
+  if (type.startsWith(EVENTS)) return { type: 'string', description: 'Server-sent events.' }
+  return type.startsWith('text/') || type === 'application/x-ndjson'
+    ? { type: 'string' }
+    : { type: 'string', format: 'binary' }
+}
+
+function errorAnswers (
+  errors: readonly string[], reasons: ReadonlyMap<string, ErrorDecl>, error: string
+): Record<string, object> {
+  const byStatus = new Map<number, string[]>()
+  for (const reason of errors) {
+    const status = (reasons.get(reason) ?? kernelErrors.internal).status
+    byStatus.set(status, [...byStatus.get(status) ?? [], reason])
+  }
+  return Object.fromEntries([...byStatus].map(([status, list]) => [status, {
+    description: list.join(', '),
+    content: { 'application/json': { schema: { $ref: `#/components/schemas/${error}` } } }
+  }]))
+}
