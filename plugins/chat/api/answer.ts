@@ -67,6 +67,8 @@ export interface Asked extends TaskRequest, Prompt {
   loadMs?: number
   /** They are answered one after the other, with `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
+  /** Places of its schemas whose keyword is not enforced. */
+  unenforced?: readonly string[]
 }
 
 /** What an answer says about itself. */
@@ -186,11 +188,23 @@ const factsOf = (
   }
 }
 
+/** Places that the header names; it says how many more there are. */
+const MOST_NAMED = 8
+
+/** Names what of the schemas is not enforced, in the head of the answer. */
+function warn (call: CapabilityCall, { unenforced = [] }: Asked): void {
+  if (unenforced.length === 0) return
+  const more = unenforced.length > MOST_NAMED ? [`and ${unenforced.length - MOST_NAMED} more`] : []
+  const text = `not enforced: ${[...unenforced.slice(0, MOST_NAMED), ...more].join(', ')}`
+  call.setHeader('x-svc-warning', text.replace(/[^\x20-\x7e]/g, '?').slice(0, 1024))
+}
+
 /** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */
 export async function * formatted (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   totals = new Totals()
 ): AsyncGenerator<object[]> {
+  warn(call, asked)
   const formatter = formatterOf(factsOf(parts, call, asked))
   const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runRequest(parts.runners, request, call)
   let begun = false
@@ -216,6 +230,7 @@ async function wholeAnswer (
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
+  warn(call, asked)
   const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runWhole(parts, request, call)
   for await (const piece of piecesIn(parts, asked, run)) collected.add(piece)
   return whole(collected, facts)

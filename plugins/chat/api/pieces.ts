@@ -3,7 +3,8 @@ import { OutputReader } from '../text/parse/output.js'
 import type { OutputDelta, ToolCallDelta } from '../text/parse/output.js'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { Done, TokenReport } from '../engine/pieces.js'
-import type { ToolFormatName } from '../text/tool-formats.js'
+import type { ReasoningName } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
@@ -30,6 +31,8 @@ export interface Reading {
   parse: boolean
   /** The request has tools. */
   tools: boolean
+  /** The JSON Schemas of their parameters by their names, for values that are written without types. */
+  parameters?: ReadonlyMap<string, unknown>
   /** Calls that are passed on; later ones are left out. */
   mostCalls: number
   /** What each answer begins with: its prompt, where a text completion is to repeat it. */
@@ -38,7 +41,8 @@ export interface Reading {
 
 /** The engine's message that it admitted a request. */
 interface Admitted {
-  kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName, in_reasoning?: boolean
+  kind: 'admitted', prompt_tokens: number, tool_format?: ToolFormatName | null, in_reasoning?: boolean
+  reasoning?: ReasoningName | null
   /** Nothing in the text is a marker: it is passed on as it is. */
   plain?: boolean
 }
@@ -85,7 +89,8 @@ function joinedCalls (deltas: readonly ToolCallDelta[]): ToolCallDelta[] {
 
 /** Makes pieces of an engine's messages. Each choice has its own reader. */
 function messageReader (
-  { parse: wanted, tools, mostCalls, echo = '' }: Reading, newId: () => string, admitted: Admitted | null
+  { parse: wanted, tools, parameters, mostCalls, echo = '' }: Reading, newId: () => string,
+  admitted: Admitted | null
 ): (message: EngineMessage) => Piece[] {
   const parse = wanted && admitted?.plain !== true
   const begun = new Set<number>()
@@ -99,6 +104,8 @@ function messageReader (
   const readerOf = (index: number): OutputReader => {
     const reader = readers.get(index) ?? new OutputReader({
       tools: tools ? admitted?.tool_format ?? 'hermes' : null,
+      reasoning: admitted?.reasoning,
+      parameters: (name) => parameters?.get(name),
       startsInReasoning: admitted?.in_reasoning === true,
       newId
     })

@@ -84,10 +84,10 @@ function choiceOf (choice: ResponsesBody['tool_choice']): ChatBody['tool_choice'
 }
 
 function responseFormat ({ text }: Pick<ResponsesBody, 'text'>): ChatBody['response_format'] {
-  const { type, schema } = text?.format ?? {}
+  const { type, schema, strict } = text?.format ?? {}
   if (type !== 'json_schema') return type === undefined ? null : { type }
   if (schema === undefined) throw refused('text.format.schema', 'is required')
-  return { type, json_schema: { schema } }
+  return { type, json_schema: { schema, ...present({ strict }) } }
 }
 
 /** Calls that follow each other, and the text before them, are one message of the assistant. */

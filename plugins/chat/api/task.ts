@@ -1,12 +1,13 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
+import { unenforced } from '../text/grammar/unenforced.js'
 import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
 import { imagePart, isImage } from './images.js'
 import { asMade, chatParameters, withDefaults } from './made.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { ChatMessage, GrammarRequest } from '../text/types.js'
+import type { AnswerShape, ChatMessage, GrammarRequest } from '../text/types.js'
 import type { Asked, Prompt } from './answer.js'
 import type { Fields } from '../json.js'
 import type { Limits, Rules } from './errors.js'
@@ -83,7 +84,8 @@ export function chatTask (given: ChatBody, rules: Rules): Asked {
     modelId,
     capability: 'chat',
     task: { kind: 'chat', payload },
-    reading: { parse: true, tools: tools.length > 0, mostCalls }
+    reading: { parse: true, tools: tools.length > 0, mostCalls, parameters: parametersOf(tools) },
+    unenforced: unenforcedIn(body, tools)
   }
 }
 
@@ -108,25 +110,36 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   return tools
 }
 
+/** Places of schemas that are enforced but for their keyword, where the request is not strict. */
+function unenforcedIn ({ response_format: format }: ChatBody, tools: readonly Tool[]): string[] {
+  const answer = format?.json_schema
+  const loose = tools.map((tool) => tool.function).map(({ parameters, strict }, i) =>
+    strict === true ? [] : unenforced(parameters, `tools.${i}.function.parameters`))
+  return [
+    ...answer == null || answer.strict === true ? []
+      : unenforced(answer.schema, 'response_format.json_schema.schema'),
+    ...loose.flat()
+  ]
+}
+
+const parametersOf = (tools: readonly Tool[]): Map<string, unknown> =>
+  new Map(tools.map((tool) => [tool.function.name, tool.function.parameters]))
+
 /** The shape that is enforced: that of the tool calls, or that of the response format; null for none. */
 function grammarOf (body: ChatBody, tools: Tool[], limits: Limits): GrammarRequest | null {
   const format = formatOf(body, limits)
   const choice = body.tool_choice ?? 'auto'
   if (tools.length === 0) return format
-  if (format !== null && choice === 'auto') {
-    throw refused('response_format', 'cannot be kept to while tools may be called; set tool_choice to ' +
-      '"none" or "required", or leave one of them out')
-  }
-  return { kind: 'tools', tools, choice }
+  return { kind: 'tools', tools, choice, ...format === null ? {} : { answer: format } }
 }
 
-function formatOf ({ response_format: format }: ChatBody, limits: Limits): GrammarRequest | null {
+function formatOf ({ response_format: format }: ChatBody, limits: Limits): AnswerShape | null {
   if (format == null || format.type === 'text') return null
   if (format.type === 'json_object') return { kind: 'json' }
   const given = format.json_schema
   if (given === undefined) throw refused('response_format.json_schema', 'is required')
   checkSchema('response_format.json_schema.schema', given.schema, limits)
-  return { kind: 'schema', schema: given.schema }
+  return { kind: 'schema', schema: given.schema, ...given.strict === true ? { strict: true } : {} }
 }
 
 function logprobsOf ({ logprobs, top_logprobs: top }: ChatBody): object {

@@ -10,6 +10,7 @@ import { Mailbox } from './pieces.js'
 import {
   detokenized, overloaded, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
 } from './request.js'
+import type { Thoughts } from '../text/types.js'
 import { Scheduler, type Clock } from './scheduler.js'
 
 const NANOSECONDS = 1e6
@@ -20,11 +21,6 @@ const SYSTEM: Clock = {
 /** Tokens of the first run, and written in it: enough to measure both. */
 const WARMUP_PROMPT = 64
 const WARMUP_TOKENS = 4
-
-/** How far from its end a prompt may begin the reasoning itself, tokens. */
-const REASONING_TOKENS = 32
-const REASONING = '<think>'
-const REASONING_END = '</think>'
 
 /** A loaded decoder that answers tasks. */
 export class DecoderSession implements EngineSession {
@@ -105,15 +101,15 @@ export class DecoderSession implements EngineSession {
     const open = waiting + active
     if (open + request.n > this.most) throw overloaded(this.facts.modelId, open, this.most)
     const mailbox = new Mailbox(request.n)
-    const inReasoning = this.endsInReasoning(request.prompt)
-    const cancel = this.scheduler.submit(this.jobs(request, inReasoning, mailbox, trace))
+    const thoughts = this.facts.text.thoughts(request.prompt)
+    const cancel = this.scheduler.submit(this.jobs(request, thoughts, mailbox, trace))
     const onAbort = (): void => {
       cancel()
       mailbox.close()
     }
     signal.addEventListener('abort', onAbort, { once: true })
     try {
-      yield { payload: this.admitted(request.prompt, inReasoning) }
+      yield { payload: this.admitted(request.prompt, thoughts) }
       for await (const piece of mailbox.read()) {
         if (signal.aborted) return
         yield { payload: { ...piece } }
@@ -125,25 +121,21 @@ export class DecoderSession implements EngineSession {
   }
 
   /** The first chunk: the request is taken, and what a reader of the text has to know. */
-  private admitted (prompt: readonly number[], inReasoning: boolean): EngineChunk['payload'] {
-    const { toolFormat } = this.facts.text
+  private admitted (prompt: readonly number[], thoughts: Thoughts): EngineChunk['payload'] {
+    const { toolFormat, reasoning } = this.facts.text
     return {
-      kind: 'admitted', prompt_tokens: prompt.length, tool_format: toolFormat, in_reasoning: inReasoning
+      kind: 'admitted', prompt_tokens: prompt.length, tool_format: toolFormat, reasoning,
+      in_reasoning: thoughts === 'inside'
     }
   }
 
-  private endsInReasoning (prompt: readonly number[]): boolean {
-    const end = this.facts.text.decode(prompt.slice(-REASONING_TOKENS), false)
-    return end.lastIndexOf(REASONING) > end.lastIndexOf(REASONING_END)
-  }
-
   private jobs (
-    request: TextRequest, inReasoning: boolean, mailbox: Mailbox, trace: SpanSink | undefined
+    request: TextRequest, thoughts: Thoughts, mailbox: Mailbox, trace: SpanSink | undefined
   ): Generation[] {
     const { prompt, maxTokens, stop, n, markers, continues } = request
     const { text } = this.facts
-    // The grammar is that of the answer, not of the reasoning before it.
-    const params = inReasoning ? { grammarAfter: REASONING_END, ...request.params } : request.params
+    // The grammar is that of the answer, not of the reasoning before it; a text completion has none.
+    const params = continues ? request.params : { ...request.params, thoughts }
     const { seed } = params
     return Array.from({ length: n }, (_, index) => new Generation({
       index, prompt, maxTokens, text, mailbox, trace,

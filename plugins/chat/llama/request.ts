@@ -97,7 +97,12 @@ function chatGrammar (grammar: GrammarRequest): Body {
       const schema = grammar.schema ?? {}
       return { response_format: { type: 'json_schema', json_schema: { schema } } }
     }
-    case 'tools': return toolsBody(grammar)
+    case 'tools':
+      if (grammar.answer !== undefined && (grammar.choice ?? 'auto') === 'auto') {
+        throw invalid('llama-server calls no tools while it keeps an answer to a response_format; set ' +
+          'tool_choice to "none" or "required", or leave one of them out', 'response_format')
+      }
+      return toolsBody(grammar)
   }
 }
 

@@ -123,8 +123,8 @@ t.test('bodies of chats', (t) => {
 
 t.test('tools', (t) => {
   const tools = ['a', 'b'].map((name) => ({ type: 'function', function: { name } }))
-  const body = (choice: unknown): Record<string, unknown> => {
-    const params = { grammar: { kind: 'tools', tools, choice } }
+  const body = (choice: unknown, more: object = {}): Record<string, unknown> => {
+    const params = { grammar: { kind: 'tools', tools, choice, ...more } }
     return chatBodies({ messages, tools, params }, facts).bodies[0] ?? {}
   }
   t.match(body('auto'), { tools, tool_choice: 'auto' })
@@ -133,6 +133,9 @@ t.test('tools', (t) => {
   t.same(one['tools'], tools.slice(1), 'one chosen tool is the only one')
   t.equal(one['tool_choice'], 'required')
   t.match(thrown(() => body({ function: { name: 'c' } })), { message: /the chosen tool c is none of/ })
+  t.same(body('required', { answer: { kind: 'json' } })['response_format'], undefined)
+  t.match(thrown(() => body('auto', { answer: { kind: 'json' } })),
+    { details: { issues: [{ path: 'response_format' }] } })
   t.end()
 })
 

@@ -6,6 +6,7 @@ import { tokenTable } from '../text/tokens.js'
 import { byteLevelTokenizer } from './text-kit.js'
 
 const common = commonRules(false)
+const HERMES = { toolFormat: 'hermes', reasoning: null } as const
 const REFUSED = { reason: 'invalid_request', message: /more than \d+ steps of work/ }
 
 /** `levels` definitions, each of which refers to the next one twice. */
@@ -60,7 +61,7 @@ t.test('what schemas of real programs need is far inside the budget', async (t) 
 t.test('tools share one budget: beyond it a strict one is refused, others take any object', async (t) => {
   const table = tokenTable(byteLevelTokenizer())
   if (table === null) throw new Error('no table')
-  const factory = new GrammarFactory(table, table.size, new Set([0]), 'hermes')
+  const factory = new GrammarFactory(table, table.size, new Set([0]), HERMES)
   const tool = (i: number, strict: boolean): object =>
     ({ type: 'function', function: { name: `t${i}`, strict, parameters: doubling(40) } })
   const ask = (strict: boolean): unknown => factory.constraint({ maxTokens: 100,
@@ -76,7 +77,7 @@ t.test('tokens of one place that take too much work end their own sequence only'
   for (const [i, digits] of many(9000, (i) => String(i + 1000)).entries()) vocab[digits] = ids + i
   const table = tokenTable(tokenizer)
   if (table === null) throw new Error('no table')
-  const factory = new GrammarFactory(table, table.size, new Set([0]), 'hermes')
+  const factory = new GrammarFactory(table, table.size, new Set([0]), HERMES)
   const schema = { anyOf: many(60, (i) => ({ type: 'number', minimum: i, maximum: 1e9 + i })) }
   const constraint = factory.constraint({ grammar: { kind: 'schema', schema }, maxTokens: 100 })
   t.throws(() => constraint?.mask(new Float32Array(table.size)), REFUSED)

@@ -209,7 +209,8 @@ t.test('greedy keeps the best allowed token', async (t) => {
 t.test('the mask allows exactly the tokens that fit, letter by letter', async (t) => {
   const table = tokenTable(byteLevelTokenizer())
   if (table === null) throw new Error('no table')
-  const factory = new GrammarFactory(table, table.size, new Set([0]), 'mistral')
+  const writes = { toolFormat: 'mistral', reasoning: null } as const
+  const factory = new GrammarFactory(table, table.size, new Set([0]), writes)
   for (let seed = 0; seed < 60; seed++) {
     const d = dice(seed)
     const tools = [{ type: 'function', function: { name: 'f', parameters: scalar(d) } }]

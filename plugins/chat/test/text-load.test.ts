@@ -77,14 +77,15 @@ t.test('tokenizers without exact bytes encode but do not stream', async (t) => {
 t.test('templates: where they are found', async (t) => {
   const render = async (files: Record<string, unknown>, tools?: unknown[]): Promise<string> =>
     (await load(files)).render([user('hi')], { ...plain, ...(tools === undefined ? {} : { tools }) })
-  const named = [{ name: 'default', template: 'D' }, { name: 'tool_use', template: 'T{{ tools | length }}' },
-    7]
+  const withTools = 'T{{ tools | length }}{{ tools[0].function.name }}<tool_call>'
+  const named = [{ name: 'default', template: 'D' }, { name: 'tool_use', template: withTools }, 7]
   t.equal(await render({ 'tokenizer_config.json': { chat_template: 'C' } }), 'C')
   t.equal(await render({ 'tokenizer_config.json': { chat_template: 'C' }, 'chat_template.jinja': 'F' }), 'F')
   t.equal(await render({ 'tokenizer_config.json': { chat_template: named } }), 'D')
-  t.equal(await render({ 'tokenizer_config.json': { chat_template: named } }, [{}, {}]), 'T2')
-  t.equal(await render({ 'tokenizer_config.json': { chat_template: named }, 'chat_template.jinja': 'F' },
-    [{}]), 'F')
+  const tool = { type: 'function', function: { name: 'f' } }
+  t.equal(await render({ 'tokenizer_config.json': { chat_template: named } }, [tool, tool]), 'T2f<tool_call>')
+  await t.rejects(render({ 'tokenizer_config.json': { chat_template: named }, 'chat_template.jinja': 'F' },
+    [tool]), { reason: 'invalid_request', message: /shows it no tools/ })
   await t.rejects(render({}), { reason: 'invalid_request', message: /no chat template/ })
   await t.rejects(render({ 'chat_template.jinja': '{% if %}' }),
     { reason: 'invalid_request', message: /cannot be read/ })

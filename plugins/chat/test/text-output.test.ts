@@ -66,7 +66,7 @@ const cases: [string, Omit<OutputOptions, 'newId'>, string, Whole][] = [
     'Sure [TOOL] [TOOL_CALLS][{"name":"a","arguments":{}}] bye',
     { content: 'Sure [TOOL]bye', reasoning: '', calls: [call('a', '{}')] }],
   ['Mistral with a list in the list', { tools: 'mistral' }, '[TOOL_CALLS] [ [{"name":"a","arguments":{}}]]',
-    { content: '[{"name":"a","arguments":{}}]]', reasoning: '', calls: [] }],
+    { content: '[ [{"name":"a","arguments":{}}]]', reasoning: '', calls: [] }],
   ['Llama', { tools: 'llama' }, '{"name": "a", "parameters": {"x": "1"}}',
     { content: '', reasoning: '', calls: [call('a', '{"x": "1"}')] }],
   ['Llama with type and tag', { tools: 'llama' },

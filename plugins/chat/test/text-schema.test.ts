@@ -5,7 +5,7 @@ import { compileSchema } from '../text/grammar/compile.js'
 import { configOf, endFrame, stepBytes } from '../text/grammar/machine.js'
 
 const common = commonRules(false)
-const ajv = new Ajv2020({ strict: false })
+const ajv = new Ajv2020({ strict: false, multipleOfPrecision: 9, discriminator: false, logger: false })
 
 /** Whether the grammar of a schema takes a text as a whole. */
 function takes (schema: unknown, text: string): boolean {
@@ -20,19 +20,28 @@ const list = (n: number): string[] => Array.from({ length: n }, (_, i) => `v${i}
 t.test('what cannot be enforced is refused with keyword and path', async (t) => {
   const cases: [string, unknown, RegExp][] = [
     ['no schema', 7, /^schema is not a schema/],
-    ['not', { not: { type: 'string' } }, /^schema\/not: the keyword "not" cannot be enforced/],
+    ['a general not', { not: { properties: { a: {} } } }, /^schema\/not: this cannot be enforced/],
+    ['not of a number', { type: 'number', not: { const: 1 } }, /schema\/not/],
+    ['not of integers', { not: { type: 'integer' } }, /schema\/not/],
+    ['not at all', { not: {} }, /no value/],
     ['if', { type: 'object', properties: { a: { if: {} } } }, /^schema\/properties\/a\/if/],
     ['a misspelt keyword', { type: 'string', maxLenght: 3 }, /maxLenght/],
     ['unique items', { type: 'array', uniqueItems: true }, /uniqueItems/],
     ['contains', { type: 'array', items: { contains: {} } }, /schema\/items\/contains/],
-    ['patternProperties', { patternProperties: {} }, /patternProperties/],
+    ['a pattern of names that is none', { patternProperties: { '(a': {} } },
+      /schema\/patternProperties: the pattern/],
+    ['a required name that is not allowed', { type: 'object', required: ['b'],
+      propertyNames: { enum: ['a'] } }, /no value/],
+    ['a dependency', { type: 'object', dependentRequired: { a: ['b'] } }, /dependentRequired/],
     ['an unknown type', { type: 'text' }, /schema\/type: "text"/],
-    ['a tuple of old', { type: 'array', items: [{}] }, /prefixItems/],
-    ['a fraction as multipleOf', { type: 'number', multipleOf: 0.1 }, /multipleOf/],
+    ['a very small multipleOf', { type: 'number', multipleOf: 1e-20 }, /multipleOf: only 14 digits/],
+    ['multiples of nothing', { type: 'number', multipleOf: 0 }, /multipleOf is not a number above 0/],
     ['a negative length', { type: 'string', minLength: -1 }, /minLength/],
     ['a bound that is text', { type: 'number', minimum: '1' }, /minimum is not a number/],
-    ['look ahead', { type: 'string', pattern: '^(?=a)b' },
-      /schema\/pattern: the pattern has a group with "\(\?"/],
+    ['look ahead that never holds', { type: 'string', pattern: '^(?=a)b' }, /no value/],
+    ['look ahead in the middle', { type: 'string', pattern: '^((?=a)a|b)c$' }, /something follows/],
+    ['look behind', { type: 'string', pattern: '(?<=a)b' }, /schema\/pattern: the pattern has a group with/],
+    ['a property of Unicode', { type: 'string', pattern: '\\p{L}' }, /"\\p"/],
     ['a back reference', { type: 'string', pattern: '(a)\\1' }, /"\\1"/],
     ['a word border', { type: 'string', pattern: '\\bx' }, /"\\b"/],
     ['an anchor inside', { type: 'string', pattern: 'a(^b)c' }, /inside/],
@@ -46,7 +55,9 @@ t.test('what cannot be enforced is refused with keyword and path', async (t) => 
     ['a reference to a prototype', { $ref: '#/constructor' }, /there is no/],
     ['a reference to itself', { $ref: '#' }, /refers to itself/],
     ['references in a circle', { $ref: '#/$defs/a',
-      $defs: { a: { anyOf: [{ $ref: '#/$defs/b' }] }, b: { $ref: '#/$defs/a' } } }, /refers to itself/],
+      $defs: { a: { allOf: [{ $ref: '#/$defs/b' }] }, b: { $ref: '#/$defs/a' } } }, /refers to itself/],
+    ['a union of nothing but itself', { $ref: '#/$defs/a', $defs: { a: { anyOf: [{ $ref: '#/$defs/a' }] } } },
+      /no value/],
     ['alternatives that overlap', { oneOf: [{ type: 'integer' }, { type: 'number' }] },
       /oneOf: alternatives 0 and 1/],
     ['overlapping objects', { oneOf: [{ type: 'object', required: ['a'] },
@@ -144,11 +155,61 @@ t.test('valid texts are taken and others are not', async (t) => {
       ['"\\u00e8😀"', '"é\\ud83d"', '"é\\ud83d\\ude01"']],
     [{ type: 'string', pattern: '^(?:\\ud83d\\u0041|\\ud83d\\u{41}|\\ud83d\\ude00)$' }, ['"😀"'],
       ['"\u{11841}"', '"A"', '""']],
+    [{ type: 'array', items: [{ type: 'integer' }], additionalItems: { type: 'null' } }, ['[]', '[1,null]'],
+      ['[null]', '[1,2]']],
+    [{ type: 'array', items: [{ type: 'integer' }], additionalItems: false, minItems: 1 }, ['[1]'],
+      ['[1,2]']],
+    [{ type: 'number', multipleOf: 0.01, minimum: 0, maximum: 1 }, ['0.07', '0.5', '1', '0.250'],
+      ['0.005', '0.071', '1.01']],
+    [{ type: 'integer', multipleOf: 1.5, minimum: 1, maximum: 7 }, ['3', '6'], ['1', '4.5', '7']],
+    [{ allOf: [{ type: 'number', multipleOf: 0.4 }, { multipleOf: 0.6 }] }, ['1.2', '0', '-2.4'],
+      ['0.4', '0.6']],
+    [{ not: { type: ['object', 'array'] } }, ['1', '"a"', 'null', 'true'], ['[]', '{}']],
+    [{ type: ['string', 'null'], not: { enum: ['', null] } }, ['"a"'], ['""', 'null']],
+    [{ type: 'boolean', not: { const: true } }, ['false'], ['true']],
+    [{ enum: [1, 2, 3], not: { enum: [2] } }, ['1', '3'], ['2']],
+    [{ type: 'string', not: { pattern: '^a' }, maxLength: 3 }, ['"b"', '""'], ['"a"', '"abc"', '"bbbb"']],
+    [{ type: 'object', properties: { a: {}, b: {} }, not: { required: ['a'] } }, ['{"b":1}', '{}'],
+      ['{"a":1}']],
+    [{ type: 'string', pattern: '^(?=.{3,5}$)[a-z]+(?:-[a-z]+)*$' }, ['"abc"', '"a-b"'],
+      ['"ab"', '"a-b-cd"', '"a-"']],
+    [{ type: 'string', pattern: '^(?!.*aa)[ab]+$' }, ['"abab"', '"b"'], ['"baab"', '""']],
+    [{ type: 'string', pattern: '^P(?:\\d+W|(?!.*W)(?=\\d|T\\d)(?:\\d+D)?(?:T(?=\\d)(?:\\d+H)?)?)$' },
+      ['"P3W"', '"P1D"', '"PT2H"', '"P1DT2H"'], ['"P"', '"P1DT"', '"P1DW"']],
+    [{ type: 'string', pattern: '^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$' }, ['"1.5"', '"-0"', '".5"'],
+      ['"-"', '"."', '""']],
+    [{ type: 'object', propertyNames: { pattern: '^k\\d$' }, additionalProperties: { type: 'integer' } },
+      ['{"k1":1}', '{}', '{"k1":1,"k2":2}'], ['{"a":1}', '{"k1":"x"}']],
+    [{ type: 'object', propertyNames: { enum: ['a', 'b'] }, additionalProperties: { type: 'integer' } },
+      ['{"a":1}', '{"b":2}', '{"a":1,"b":2}'], ['{"c":1}', '{"a":null}']],
+    [{ type: 'object', propertyNames: { minLength: 2 }, properties: { a: {}, ab: { type: 'null' } } },
+      ['{"ab":null}', '{}'], ['{"a":1}']],
+    [{ type: 'object', patternProperties: { '^n_': { type: 'integer' }, '^s_': { type: 'string' } },
+      properties: { n_0: { minimum: 5 }, t: { type: 'null' } }, additionalProperties: false },
+    ['{"n_1":1,"s_":"x"}', '{"n_0":7,"t":null}'], ['{"n_1":"x"}', '{"n_0":4}', '{"x":1}']],
+    [{ type: 'object', patternProperties: { '^n': { type: 'integer' } },
+      additionalProperties: { type: 'string' } }, ['{"n":1,"a":"x"}'], ['{"a":1}', '{"n":"x"}']],
+    [{ allOf: [{ type: 'object', patternProperties: { '^n': { type: 'integer' } } },
+      { properties: { n: { minimum: 3 } }, required: ['n'] }] }, ['{"n":3}'], ['{"n":2}', '{"n":"x"}', '{}']],
+    [{ $ref: '#/$defs/a', $defs: { a: { anyOf: [{ type: 'string' }, { $ref: '#/$defs/a' }] } } }, ['"x"'],
+      ['1']],
+    [{ $ref: '#/$defs/json', $defs: { json: { anyOf: [{ type: ['string', 'number', 'boolean', 'null'] },
+      { type: 'array', items: { $ref: '#/$defs/json' } },
+      { type: 'object', additionalProperties: { $ref: '#/$defs/json' } }] } } },
+    ['1', '[[1,{"a":[]}],null]', '{"a":{"b":"c"}}'], ['[', 'x']],
+    [{ discriminator: { propertyName: 'k', mapping: { a: '#/$defs/A' } }, $defs: {
+      A: { type: 'object', properties: { k: { const: 'a' }, v: { type: 'integer' } }, required: ['k', 'v'] },
+      B: { type: 'object', properties: { k: { const: 'b' } }, required: ['k'] } },
+    oneOf: [{ $ref: '#/$defs/A' }, { $ref: '#/$defs/B' }] }, ['{"k":"a","v":1}', '{"k":"b"}'],
+    ['{"k":"b","v":1}', '{"k":"a"}']],
     [{ type: 'object', properties: { 'a/items': { type: 'integer' },
       a: { type: 'array', items: { type: 'string' } } } }, ['{"a/items":1,"a":["x"]}'], ['{"a":[1]}']]
   ]
   for (const [schema, good, bad] of cases) {
-    const validate = ajv.compile(schema as object)
+    // The validator knows no tuples of draft 7, and does not end in a union that is its own part.
+    const own = JSON.stringify(schema)
+    const validate = (value: unknown): boolean => /"items":\[|\{"\$ref":"#\/\$defs\/a"\}\]/.test(own) ||
+      ajv.validate(schema as object, value)
     for (const text of good) {
       t.ok(takes(schema, text), `${JSON.stringify(schema)} takes ${text}`)
       // Only what the schema allows is ever taken; formats are not checked by this validator.

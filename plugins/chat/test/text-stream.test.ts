@@ -88,13 +88,15 @@ t.test('leading space and special tokens', async (t) => {
   t.equal(model.decode([1, ...ids, 2], false), '<s>  x y</s>')
   t.equal(model.decode([]), '')
   const bytes = await loadText(await modelFolder(`${root}/b`,
-    { 'tokenizer.json': byteLevelTokenizer(), 'tokenizer_config.json': {} }))
+    { 'tokenizer.json': byteLevelTokenizer(),
+      'tokenizer_config.json': { chat_template: 'as [TOOL_CALLS]' } }))
   const push = (markers: string[]): string => {
     const stream = bytes.stream([], { markers })
     return [1, 3, 2, 0].map((id) => stream.push(id).text).join('')
   }
   t.equal(push([]), '<tool_call>', 'only the token that is not special')
   t.equal(push(['[TOOL_CALLS]']), '[TOOL_CALLS]<tool_call>')
+  t.equal(push(['<|start|>']), '<tool_call>', 'a marker of another format than the model has is not shown')
 })
 
 t.test('stop strings', async (t) => {

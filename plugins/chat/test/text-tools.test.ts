@@ -1,15 +1,19 @@
+/** Calls under a grammar, in every format of tool calls. */
 import t from 'tap'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { loadText } from '../text/index.js'
 import type { LoadedText } from '../text/index.js'
-import type { ToolFormatName } from '../text/tool-formats.js'
-import { MARKERS, OutputReader } from '../text/parse/output.js'
-import { babble, byteLevelTokenizer, dice, modelFolder, PLAIN } from './text-kit.js'
+import { MARKERS } from '../text/parse/output.js'
+import type { GrammarRequest, Thoughts } from '../text/types.js'
+import { KNOWN, modelWith, read, type Call, type Whole } from './text-format-kit.js'
+import { babble, dice, PLAIN } from './text-kit.js'
 
 const ajv = new Ajv2020({ strict: false })
 const WEATHER = {
   type: 'object',
-  properties: { city: { type: 'string', maxLength: 8 }, days: { type: 'integer', minimum: 1, maximum: 14 } },
+  properties: {
+    city: { type: 'string', maxLength: 8 }, days: { type: 'integer', minimum: 1, maximum: 14 },
+    unit: { enum: ['C', 'F'] }, more: { type: 'object', properties: { a: { type: ['boolean', 'null'] } } }
+  },
   required: ['city', 'days'],
   additionalProperties: false
 }
@@ -17,102 +21,157 @@ const tool = (name: string, parameters?: unknown, strict?: boolean): object =>
   ({ type: 'function', function: { name, ...(parameters === undefined ? {} : { parameters }),
     ...(strict === undefined ? {} : { strict }) } })
 const tools = [tool('weather', WEATHER), tool('now')]
+const NAMED = { type: 'function', function: { name: 'weather' } }
 
-const TEMPLATES: Record<ToolFormatName, string> = { hermes: 'as <tool_call>', mistral: 'as [TOOL_CALLS]',
-  llama: 'as JSON' }
-
-async function model (format: ToolFormatName): Promise<LoadedText> {
-  const text = await loadText(await modelFolder(`${t.testdirName}/${format}`, {
-    'tokenizer.json': byteLevelTokenizer(), 'tokenizer_config.json': { eos_token: '<|end|>',
-      chat_template: TEMPLATES[format] }
-  }))
-  t.equal(text.toolFormat, format)
-  return text
+const models = new Map<string, Promise<LoadedText>>()
+async function model (family: string): Promise<LoadedText> {
+  const known = models.get(family) ?? modelWith(`${t.testdirName}/${family}`, KNOWN[family]!.template)
+  models.set(family, known)
+  return await known
 }
-
-interface Answer { content: string, calls: { name: string, arguments: string }[] }
 
 /** What a client would see of random output under a grammar. */
-function answer (text: LoadedText, choice: unknown, seed: number, maxTokens = 150): Answer {
-  const { ids, ended } = babble(text, { grammar: { kind: 'tools', tools, choice }, maxTokens, temperature: 1,
-    seed }, dice(seed), maxTokens)
-  t.ok(ended)
+async function answer (
+  family: string, grammar: Partial<GrammarRequest & { kind: 'tools' }>, seed: number,
+  { maxTokens = 250, thoughts = 'over' as Thoughts } = {}
+): Promise<Whole> {
+  const text = await model(family)
+  const request = { kind: 'tools', tools, choice: 'auto', ...grammar } as GrammarRequest
+  const { ids, ended } = babble(text, { grammar: request, maxTokens, temperature: 1, seed, thoughts },
+    dice(seed), maxTokens)
+  if (!ended) t.fail(`${family} ${seed} did not end`)
   const stream = text.stream([], { markers: MARKERS })
-  const reader = new OutputReader({ tools: text.toolFormat, newId: () => 'x' })
-  const out: Answer = { content: '', calls: [] }
-  for (const piece of [...ids.map((id) => reader.push(stream.push(id).text)), reader.push(stream.end().text),
-    reader.end()]) {
-    out.content += piece.content
-    for (const d of piece.toolCalls) {
-      if (d.name !== undefined) out.calls.push({ name: d.name, arguments: '' })
-      out.calls[d.index]!.arguments += d.arguments ?? ''
-    }
-  }
-  return out
+  const parts = [...ids.map((id) => stream.push(id).text), stream.end().text]
+  return read(parts, { tools: text.toolFormat, reasoning: text.reasoning,
+    startsInReasoning: thoughts === 'inside',
+    parameters: (name) => name === 'weather' ? WEATHER : undefined })
 }
 
-function checkCalls (calls: Answer['calls']): void {
+function checkCalls (family: string, calls: readonly Call[]): void {
   for (const call of calls) {
     const value: unknown = JSON.parse(call.arguments)
     const valid = call.name === 'weather' ? ajv.validate(WEATHER, value) : call.name === 'now' &&
       typeof value === 'object'
-    if (!valid) t.fail('arguments that do not fit', { call })
+    if (!valid) t.fail('arguments that do not fit', { family, call })
   }
 }
 
+const SEEDS = process.env['SVC_TEST_FULL'] === '1' ? 200 : 2
+
 t.test('required and named functions are called, with valid arguments', async (t) => {
-  for (const format of ['hermes', 'mistral', 'llama'] as const) {
-    const text = await model(format)
-    for (let seed = 0; seed < 12; seed++) {
-      const any = answer(text, 'required', seed)
-      t.ok(any.calls.length >= 1, `${format} ${seed}: ${JSON.stringify(any)}`)
-      t.equal(any.content, '')
-      checkCalls(any.calls)
-      const named = answer(text, { type: 'function', function: { name: 'weather' } }, seed)
-      t.ok(named.calls.length >= 1 && named.calls.every((c) => c.name === 'weather'))
-      checkCalls(named.calls)
+  for (const family of Object.keys(KNOWN)) {
+    for (let seed = 0; seed < SEEDS; seed++) {
+      const any = await answer(family, { choice: 'required' }, seed)
+      if (any.calls.length === 0 || any.content !== '') t.fail(`${family} ${seed}`, { any })
+      checkCalls(family, any.calls)
+      const named = await answer(family, { choice: NAMED }, seed)
+      const [first] = named.calls
+      if (named.calls.length !== 1 || first?.name !== 'weather') t.fail(`${family} ${seed}`, { named })
+      checkCalls(family, named.calls)
     }
   }
 })
 
 t.test('auto: free text, and every call is valid', async (t) => {
-  for (const format of ['hermes', 'mistral', 'llama'] as const) {
-    const text = await model(format)
-    let calls = 0
-    for (let seed = 0; seed < 40; seed++) {
-      const got = answer(text, 'auto', seed, 120)
-      calls += got.calls.length
-      checkCalls(got.calls)
-    }
-    if (format !== 'llama') t.ok(calls > 0, `${format} made ${calls} calls`)
+  for (const family of Object.keys(KNOWN)) {
+    for (let seed = 0; seed < SEEDS; seed++) checkCalls(family, (await answer(family, {}, seed)).calls)
   }
 })
 
+t.test('with a shape for the answer: one or the other', async (t) => {
+  const schema = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] }
+  const shape = { answer: { kind: 'schema', schema } as const }
+  let [answers, calls] = [0, 0]
+  for (const family of Object.keys(KNOWN)) {
+    for (let seed = 0; seed < SEEDS; seed++) {
+      const got = await answer(family, shape, seed)
+      checkCalls(family, got.calls)
+      if (got.calls.length > 0) calls++
+      else if (ajv.validate(schema, JSON.parse(got.content))) answers++
+      else t.fail(`${family} ${seed}`, { got })
+      const must = await answer(family, { ...shape, choice: 'required' }, seed)
+      if (must.calls.length === 0 || must.content !== '') t.fail(`${family} ${seed}`, { must })
+      const none = await answer(family, { ...shape, choice: 'none' }, seed)
+      if (none.calls.length > 0 || !ajv.validate(schema, JSON.parse(none.content))) t.fail(family, { none })
+    }
+  }
+  t.ok(answers > 0 && calls > 0, `${answers} answers, ${calls} calls`)
+})
+
+t.test('a model that reasons does so first, and the grammar holds behind', async (t) => {
+  const shape = { answer: { kind: 'json' } as const }
+  let reasoned = 0
+  for (const family of ['qwen3', 'glm', 'granite', 'gpt_oss', 'deepseek_r1']) {
+    for (let seed = 0; seed < SEEDS; seed++) {
+      for (const thoughts of ['may', 'inside'] as const) {
+        if (thoughts === 'inside' && family === 'gpt_oss') continue
+        const must = await answer(family, { choice: 'required' }, seed, { thoughts })
+        if (must.calls.length === 0 || must.content !== '') t.fail(`${family} ${seed} ${thoughts}`, { must })
+        checkCalls(family, must.calls)
+        const shaped = await answer(family, { ...shape, choice: 'none' }, seed, { thoughts })
+        t.type(JSON.parse(shaped.content), 'object')
+        if (must.reasoning + shaped.reasoning !== '') reasoned++
+      }
+    }
+  }
+  t.ok(reasoned > 0, `${reasoned} times`)
+})
+
 t.test('a marker that is a token of its own begins a call', async (t) => {
-  const text = await model('mistral')
+  const text = await model('mistral_nemo')
+  const [marker, bracket] = ['[TOOL_CALLS]', '['].map((each) => text.encode(each, false)[0] as number)
   const chooser = text.chooser({ ...PLAIN, grammar: { kind: 'tools', tools, choice: 'required' } })
   const best = (id: number): number => {
     const logits = new Float32Array(text.vocabularySize)
     logits[id] = 1
     return chooser.choose(logits).id
   }
-  t.equal(best(3), 3)
-  const bracket = text.encode('[', false)[0] as number
-  t.equal(best(bracket), bracket)
-  t.not(best(3), 3, 'not inside a call')
+  t.equal(best(marker!), marker)
+  t.equal(best(bracket!), bracket)
+  t.not(best(marker!), marker, 'not inside a call')
 })
 
-t.test('what is not strict falls back to any object, what is strict is refused', async (t) => {
-  const text = await model('hermes')
+t.test('the channels of gpt-oss under a grammar: reasoning, then what was asked for', async (t) => {
+  const text = await model('gpt_oss')
+  const takes = (grammar: GrammarRequest, written: string): boolean => {
+    const chooser = text.chooser({ ...PLAIN, grammar })
+    return [...text.encode(written, false), [...text.eosIds][0]!].every((id) => {
+      const logits = new Float32Array(text.vocabularySize)
+      logits[id] = 1
+      return chooser.choose(logits).id === id
+    })
+  }
+  const thought = '<|channel|>analysis<|message|>Hm, to=functions.now?<|end|><|start|>assistant'
+  const header = '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>'
+  const calls = { kind: 'tools', tools, choice: 'required' } as const
+  const given = '{"city": "Rome", "days": 3}'
+  t.ok(takes(calls, `${thought}${header}${given}`))
+  t.ok(takes(calls, `${header}${given}`))
+  t.ok(takes(calls, ` to=functions.weather<|channel|>commentary json<|message|>${given}`),
+    'as the template has it')
+  t.notOk(takes(calls, `${header}{"city": 3}`))
+  t.notOk(takes(calls, '<|channel|>final<|message|>No.'))
+  t.ok(takes({ ...calls, choice: 'auto' }, `${thought}<|channel|>final<|message|>No.`))
+  const words = '<|channel|>commentary<|message|>I look.<|end|><|start|>assistant'
+  t.ok(takes({ ...calls, choice: 'auto' }, `${words}${header}${given}`), 'words before a call')
+  const schema = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] }
+  t.ok(takes({ kind: 'schema', schema }, `${thought}<|channel|>final<|message|>{"ok": true}`))
+  t.notOk(takes({ kind: 'schema', schema }, `${thought}<|channel|>final<|message|>true`))
+})
+
+t.test('what is not strict is enforced as far as it can be, what is strict is refused', async (t) => {
+  const text = await model('qwen3')
   const use = (strict: boolean): unknown =>
     text.chooser({ ...PLAIN, grammar: { kind: 'tools',
-      tools: [tool('a', { type: 'object', not: {} }, strict)], choice: 'auto' } })
+      tools: [tool('a', { type: 'object', properties: { x: { type: 'array', uniqueItems: true } } }, strict)],
+      choice: 'auto' } })
   t.doesNotThrow(() => use(false))
-  t.throws(() => use(true), { reason: 'invalid_request', message: /tools\/0\/function\/parameters\/not/ })
+  t.throws(() => use(true),
+    { reason: 'invalid_request', message: /tools\/0\/function\/parameters\/properties\/x\/uniqueItems/ })
 })
 
 t.test('tool_choice', async (t) => {
-  const text = await model('hermes')
+  const text = await model('qwen3')
   const use = (list: unknown[], choice: unknown): unknown =>
     text.chooser({ ...PLAIN, grammar: { kind: 'tools', tools: list, choice } })
   t.throws(() => use(tools, { type: 'function', function: { name: 'other' } }), /not among the tools/)

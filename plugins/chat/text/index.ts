@@ -3,7 +3,6 @@ import { randomInt } from 'node:crypto'
 import { Tokenizer } from '@huggingface/tokenizers'
 import { badModel } from './errors.js'
 import { isObject } from '../json.js'
-import { toolFormatOf } from './tool-formats.js'
 import { readTextFiles } from './files.js'
 import type { Json, TextFiles } from './files.js'
 import { GrammarFactory } from './grammar/factory.js'
@@ -12,7 +11,9 @@ import { tokenChooser } from './sampler.js'
 import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
-import { chatTemplate, findTemplates } from './template.js'
+import { reasoningMarkers, reasonings, thoughtsAfter } from './reasoning.js'
+import { ChatTemplate, findTemplates } from './template.js'
+import { markersOf, toolFormats } from './tools/index.js'
 import { bytesOf, fitVocabulary, tokenTable } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
@@ -32,28 +33,45 @@ export async function loadText (
   const table = tokenTable(files.tokenizer)
   const size = rows ?? table?.size ?? tokenizer.get_vocab().size
   const eosIds = endTokens(files, tokenizer, size)
-  const templates = findTemplates(files)
-  const format = toolFormatOf([...templates.values()].join('\n'))
+  const template = new ChatTemplate(findTemplates(files), namedTokens(files), table?.added.keys())
+  const { reasoning } = template
+  const writes = { get toolFormat () { return template.tools.format }, reasoning }
   const shared: SamplerShared = {
     forbidden: forbiddenIds(table, size), truncation: new Truncation(), sums: new Float64Array()
   }
-  const grammars = new GrammarFactory(table, size, eosIds, format)
+  const grammars = new GrammarFactory(table, size, eosIds, writes)
   const exact = (): TokenTable => table ?? noStreams(files)
+  /** Markers of other formats stay what they are: special tokens, which are not shown. */
+  const own = (markers: readonly string[]): string[] => {
+    const { format } = template.tools
+    const known = [...reasoningMarkers(reasonings[reasoning ?? 'think']),
+      ...format === null ? [] : markersOf(toolFormats[format])]
+    return markers.filter((marker) => known.includes(marker))
+  }
   return {
     vocabularySize: size,
     eosIds,
-    toolFormat: format,
+    get toolFormat () { return template.tools.format },
+    reasoning,
+    thoughts: (prompt) => thoughtsAfter(
+      decode(tokenizer, table, prompt.slice(-END_TOKENS), false), reasonings[reasoning ?? 'think']),
     encode: (text, addSpecial = true) =>
       text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
     bytes: (id) => bytesOf(exact(), id),
-    warm: () => { grammars.warm() },
-    render: chatTemplate(templates, namedTokens(files)),
-    stream: (stop, how) => textStream(exact(), stop, how),
+    warm: () => {
+      void template.tools
+      grammars.warm()
+    },
+    render: (messages, options) => template.render(messages, options),
+    stream: (stop, how = {}) => textStream(exact(), stop, { ...how, markers: own(how.markers ?? []) }),
     chooser: (params: SamplingParams) => tokenChooser(params, shared,
       seededRandom(params.seed ?? randomInt(2 ** 48 - 1)), grammars.constraint(params))
   }
 }
+
+/** How far from the end of a prompt it is said whether it ends in reasoning, tokens. */
+const END_TOKENS = 32
 
 function makeTokenizer (files: TextFiles): Tokenizer {
   const config = { ...files.specialTokens, ...files.tokenizerConfig }

@@ -2,6 +2,8 @@ import { Environment, Interpreter, Template } from '@huggingface/jinja'
 import { invalid } from './errors.js'
 import { isObject, parsed } from '../json.js'
 import type { TextFiles } from './files.js'
+import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
+import { reasoningOf, type ReasoningName } from './reasoning.js'
 import type { ChatMessage, RenderOptions } from './types.js'
 
 /** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
@@ -33,28 +35,57 @@ export function findTemplates (files: Pick<TextFiles, 'template' | 'tokenizerCon
   return found
 }
 
-/** Renders a conversation as the text of a prompt. Throws EngineError `invalid_request`. */
-export type Render = (messages: readonly ChatMessage[], options: RenderOptions) => string
+/** The chat template of a model: renders conversations as the text of a prompt. */
+export class ChatTemplate {
+  /** How the model writes its reasoning; null where the template speaks of none. */
+  readonly reasoning: ReasoningName | null
+  private readonly templates: Templates
+  private readonly tokens: Readonly<Record<string, string>>
+  private readonly parsed = new Map<string, Template>()
+  private facts: ToolFacts | null = null
 
-/** Renders with a model's templates. `tokens`: bos_token, eos_token and so on. */
-export function chatTemplate (templates: Templates, tokens: Readonly<Record<string, string>>): Render {
-  const known = new Map<string, Template>()
-  const find = (withTools: boolean): Template => {
-    const name = withTools && templates.has('tool_use') ? 'tool_use' : 'default'
-    const source = templates.get(name) ?? templates.values().next().value
-    if (source === undefined) {
-      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
-    }
-    const template = known.get(name) ?? parse(source)
-    known.set(name, template)
-    return template
+  /** `tokens`: bos_token, eos_token and so on; `added`: the added tokens of the vocabulary. */
+  constructor (
+    templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []
+  ) {
+    this.templates = templates
+    this.tokens = tokens
+    this.reasoning = reasoningOf(this.source, added)
   }
-  return (messages, { tools = [], addGenerationPrompt, extra }) => {
-    const template = find(tools.length > 0)
+
+  /** What the template does with tools. Found by rendering, some milliseconds for the first caller. */
+  get tools (): ToolFacts {
+    // Arguments as the trial has them.
+    const render = (trial: Trial): string => this.rendered({ ...trial, form: 'text' })
+    this.facts ??= toolFactsOf(render, this.source, this.reasoning)
+    return this.facts
+  }
+
+  /** Throws EngineError `invalid_request`, also for tools that the template does not show to the model. */
+  render (messages: readonly ChatMessage[], options: RenderOptions): string {
+    const { tools: given, addGenerationPrompt, extra } = options
+    const tools = given === undefined || given.length === 0 ? null : given as object[]
+    const called = messages.some((message) => message.tool_calls !== undefined)
+    const { way, format, form } = tools !== null || called ? this.tools : NO_TOOLS
+    if (tools !== null && this.templates.size > 0) refuseTools(way, format)
+    const copies = messages.map((message) => ({ ...message }))
+    return this.rendered({ messages: copies, tools, way: way ?? 'tools', form, addGenerationPrompt, extra })
+  }
+
+  private get source (): string { return [...this.templates.values()].join('\n') }
+
+  private rendered (
+    { messages, tools, way, form, addGenerationPrompt, extra }: Trial & {
+      form: ArgumentsForm, extra?: Record<string, unknown> | undefined
+    }
+  ): string {
+    const template = this.find(tools !== null)
+    const given = tools !== null && way === 'system' ? withToolsInside(messages, tools) : messages
     const variables = {
-      ...tokens,
-      messages: messages.map(forTemplate),
-      tools: tools.length > 0 ? tools : null,
+      ...this.tokens,
+      messages: given.map((message) => forTemplate(message, form)),
+      tools: way === 'system' ? null : tools,
+      ...way === 'xml_tools' && tools !== null ? { xml_tools: tools } : {},
       documents: null,
       add_generation_prompt: addGenerationPrompt,
       ...extra
@@ -66,6 +97,40 @@ export function chatTemplate (templates: Templates, tokens: Readonly<Record<stri
         'messages')
     }
   }
+
+  private find (withTools: boolean): Template {
+    const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
+    const source = this.templates.get(name) ?? this.templates.values().next().value
+    if (source === undefined) {
+      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
+    }
+    const template = this.parsed.get(name) ?? parse(source)
+    this.parsed.set(name, template)
+    return template
+  }
+}
+
+const NO_TOOLS: ToolFacts = { way: 'tools', format: null, form: 'object' }
+
+/** A call that the model never saw, or that nobody can read, is not asked of it. */
+function refuseTools (way: ToolFacts['way'], format: ToolFacts['format']): void {
+  if (way === null) {
+    throw invalid('this model\'s chat template shows it no tools: leave tools out, or choose a model whose ' +
+      'template does (svc show MODEL)', 'tools')
+  }
+  if (format === null) {
+    throw invalid('this model\'s chat template writes calls of tools in a way that is not known here: ' +
+      'leave tools out, or describe them in a message and read the answer as text', 'tools')
+  }
+}
+
+/** Some templates read tools from the system message, as JSON text. */
+function withToolsInside (messages: Trial['messages'], tools: readonly object[]): Trial['messages'] {
+  const [first, ...rest] = messages
+  const [system, others] = first?.['role'] === 'system' ? [first, rest]
+    : [{ role: 'system', content: '' }, messages]
+  const functions = tools.map((tool) => (tool as { function?: unknown }).function ?? tool)
+  return [{ ...system, tools: JSON.stringify(functions) }, ...others]
 }
 
 function parse (source: string): Template {
@@ -77,11 +142,14 @@ function parse (source: string): Template {
   }
 }
 
-/** Templates expect text, and arguments of calls as objects; the API has null, and JSON in a string. */
-function forTemplate (message: ChatMessage): Record<string, unknown> {
-  const out: Record<string, unknown> = { ...message, content: message.content ?? '' }
-  if (message.tool_calls !== undefined) out['tool_calls'] = message.tool_calls.map(withObjectArguments)
-  return out
+/** Templates expect text, and most of them arguments as objects; the API has null, and JSON texts. */
+function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
+  const { tool_calls: calls, content } = message
+  return {
+    ...message,
+    content: content ?? '',
+    ...form === 'object' && Array.isArray(calls) ? { tool_calls: calls.map(withObjectArguments) } : {}
+  }
 }
 
 function withObjectArguments (call: unknown): unknown {

@@ -1,7 +1,9 @@
 /** What the text side of a language model offers to the engine: tokens, templates, sampling, streams. */
 
+export type { Thoughts } from './reasoning.js'
 import type { SamplingNumbers } from '../sampling.js'
-import type { ToolFormatName } from './tool-formats.js'
+import type { ReasoningName, Thoughts } from './reasoning.js'
+import type { ToolFormatName } from './tools/index.js'
 
 /** Chooses the next token of one sequence from its logits. Stateful: one per sequence. */
 export interface TokenChooser {
@@ -44,8 +46,12 @@ export interface LoadedText {
   bytes (id: number): Uint8Array
   vocabularySize: number
   eosIds: ReadonlySet<number>
-  /** How this model writes tool calls, read from its template. */
-  toolFormat: ToolFormatName
+  /** How this model writes tool calls, as its template shows it; null where it reads no tools. */
+  readonly toolFormat: ToolFormatName | null
+  /** How it writes its reasoning; null where its template speaks of none. */
+  readonly reasoning: ReasoningName | null
+  /** Where an answer to this prompt begins. */
+  thoughts (prompt: readonly number[]): Thoughts
   render (messages: readonly ChatMessage[], options: RenderOptions): string
   /** Builds what all grammars share, some tenths of a second for a large vocabulary. */
   warm (): void
@@ -68,10 +74,15 @@ export interface ChatMessage {
   tool_call_id?: string
 }
 
-/** The enforced shape of an output. */
+/**
+ * The enforced shape of an answer. A schema that is not `strict` is enforced as far as it can be: keywords
+ * that cannot are left out.
+ */
+export type AnswerShape = { kind: 'json' } | { kind: 'schema', schema: unknown, strict?: boolean }
+
+/** The enforced shape of an output; beside calls an answer may have one. */
 export type GrammarRequest =
-  { kind: 'none' } | { kind: 'json' } | { kind: 'schema', schema: unknown } |
-  { kind: 'tools', tools: unknown[], choice: unknown }
+  { kind: 'none' } | AnswerShape | { kind: 'tools', tools: unknown[], choice: unknown, answer?: AnswerShape }
 
 /** How the tokens of one sequence are chosen. `topK` 0, `topP` 1 and `minP` 0 are off. */
 export interface SamplingParams extends SamplingNumbers {
@@ -85,8 +96,10 @@ export interface SamplingParams extends SamplingNumbers {
    * to be complete within it. Absent: unlimited.
    */
   maxTokens?: number
-  /** The grammar holds only after this text, e.g. `</think>`; what comes before is free. */
+  /** The grammar holds only after this text; what comes before is free. */
   grammarAfter?: string
+  /** Where the output begins: a grammar holds behind the reasoning only. Absent: there is none. */
+  thoughts?: Thoughts
 }
 
 /** What a model's text side is loaded with. */

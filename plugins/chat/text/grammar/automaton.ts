@@ -1,5 +1,5 @@
 import { spend } from './budget.js'
-import { ANY, charSet, RegexError, type CharSet, type Regex } from './regex.js'
+import { ANY, charSet, RegexError, single, without, type CharSet, type Regex } from './regex.js'
 
 /** Edge of an automaton over numbers: code points, or bytes. */
 export interface Edge { low: number, high: number, to: number }
@@ -21,23 +21,30 @@ interface Nfa { empty: number[][], edges: { set: CharSet, to: number }[][] }
  * RegexError where it gets too large or anchors stand inside.
  */
 export function regexAutomaton (regex: Regex): Automaton {
+  return automatonOf(branches(regex))
+}
+
+/** One alternative, and whether it has to begin and end where the text does. */
+interface Branch { parts: Regex[], begin: boolean, end: boolean }
+
+function automatonOf (alternatives: readonly Branch[]): Automaton {
   const nfa: Nfa = { empty: [], edges: [] }
   const begin = newState(nfa)
   const end = newState(nfa)
-  for (const branch of branches(regex)) {
+  for (const branch of alternatives) {
     const first = newState(nfa)
     const last = newState(nfa)
     link(nfa, begin, first)
     link(nfa, last, end)
     if (!branch.begin) nfa.edges[first]?.push({ set: ANY, to: first })
     if (!branch.end) nfa.edges[last]?.push({ set: ANY, to: last })
-    build(nfa, { kind: 'join', parts: branch.parts }, first, last)
+    build(nfa, { kind: 'join', parts: branch.parts }, first, last, branch)
   }
   return determinise(nfa, begin, end)
 }
 
 /** The alternatives at the top, without their anchors. */
-function branches (regex: Regex): { parts: Regex[], begin: boolean, end: boolean }[] {
+function branches (regex: Regex): Branch[] {
   if (regex.kind === 'either') return regex.parts.flatMap(branches)
   const [only] = regex.kind === 'join' && regex.parts.length === 1 ? regex.parts : []
   if (only?.kind === 'either' || only?.kind === 'join') return branches(only)
@@ -58,38 +65,72 @@ function link (nfa: Nfa, from: number, to: number): void {
   nfa.empty[from]?.push(to)
 }
 
-/** Adds the ways through `regex` between two states (Thompson 1968). */
-function build (nfa: Nfa, regex: Regex, from: number, to: number): void {
+/**
+ * Adds the ways through `regex` between two states (Thompson 1968). `tail`: the branch that ends with it;
+ * look ahead is known there only.
+ */
+function build (nfa: Nfa, regex: Regex, from: number, to: number, tail?: Branch): void {
   switch (regex.kind) {
     case 'chars':
       nfa.edges[from]?.push({ set: regex.set, to })
       return
     case 'join': {
       let at = from
-      for (const part of regex.parts) {
+      for (const [i, part] of regex.parts.entries()) {
+        const rest = regex.parts.slice(i + 1)
+        if (part.kind === 'look' && tail !== undefined) {
+          const atStart = i === 0 && tail.begin && tail.parts === regex.parts
+          return embed(nfa, lookedAhead(part, { parts: rest, begin: true, end: tail.end }, atStart), at, to)
+        }
         const next = newState(nfa)
-        build(nfa, part, at, next)
+        build(nfa, part, at, next, rest.length === 0 ? tail : undefined)
         at = next
       }
       link(nfa, at, to)
       return
     }
     case 'either':
-      for (const part of regex.parts) build(nfa, part, from, to)
+      for (const part of regex.parts) build(nfa, part, from, to, tail)
       return
     case 'repeat':
-      buildRepeat(nfa, regex, from, to)
+      buildRepeat(nfa, regex, from, to, regex.max === 1 ? tail : undefined)
       return
+    case 'look':
+      throw new RegexError('has look ahead in a part that something follows')
     default:
       throw new RegexError('has "^" or "$" inside; they are known at the two ends only')
   }
 }
 
-function buildRepeat (nfa: Nfa, regex: Regex & { kind: 'repeat' }, from: number, to: number): void {
+/** What follows look ahead, of which what it asks for is true. */
+function lookedAhead (
+  { part, negative }: Regex & { kind: 'look' }, rest: Branch, atStart: boolean
+): Automaton {
+  const asked = branches(part)
+  if (!atStart && asked.some(({ begin }) => begin)) throw new RegexError('has "^" inside')
+  const found = automatonOf(asked.map((branch) => ({ ...branch, begin: true })))
+  return both(automatonOf([rest]), negative ? complement(found) : found)
+}
+
+/** Adds an automaton between two states. */
+function embed (nfa: Nfa, { edges, accepting }: Automaton, from: number, to: number): void {
+  const states = edges.map(() => newState(nfa))
+  link(nfa, from, states[0] as number)
+  for (const [i, out] of edges.entries()) {
+    for (const { low, high, to: next } of out) {
+      nfa.edges[states[i] as number]?.push({ set: [[low, high]], to: states[next] as number })
+    }
+    if (accepting[i] === true) link(nfa, states[i] as number, to)
+  }
+}
+
+function buildRepeat (
+  nfa: Nfa, regex: Regex & { kind: 'repeat' }, from: number, to: number, tail?: Branch
+): void {
   let at = from
   for (let i = 0; i < regex.min; i++) {
     const next = newState(nfa)
-    build(nfa, regex.part, at, next)
+    build(nfa, regex.part, at, next, tail)
     at = next
   }
   if (regex.max === Infinity) {
@@ -104,7 +145,7 @@ function buildRepeat (nfa: Nfa, regex: Regex & { kind: 'repeat' }, from: number,
   for (let i = regex.min; i < regex.max; i++) {
     const next = newState(nfa)
     link(nfa, at, to)
-    build(nfa, regex.part, at, next)
+    build(nfa, regex.part, at, next, tail)
     at = next
   }
   link(nfa, at, to)
@@ -284,6 +325,23 @@ export function allBut (texts: Iterable<string>): Automaton {
       ({ low, high, to: Math.min(...to) }))
   })
   return pruned(edges, nodes.map(({ ends }) => !ends))
+}
+
+/** Texts, as characters, without a certain one inside. */
+export function lacking (text: string): Automaton {
+  const parts = Array.from(text, (c): Regex => ({ kind: 'chars', set: single(c.codePointAt(0) as number) }))
+  return complement(regexAutomaton({ kind: 'join', parts }))
+}
+
+/** Every text that is not accepted. */
+export function complement ({ edges, accepting }: Automaton): Automaton {
+  const left = edges.length
+  const others = edges.map((out) => {
+    spend(20 + 20 * out.length)
+    return [...out, ...without(out).map(([low, high]) => ({ low, high, to: left }))]
+  })
+  return pruned([...others, ANY.map(([low, high]) => ({ low, high, to: left }))],
+    [...accepting.map((yes) => !yes), true])
 }
 
 /** Any bytes up to and including a marker, where it stands for the first time. */

@@ -32,6 +32,9 @@ export class Budget {
     }
   }
 
+  /** Steps that are left; none where it was spent. */
+  get remaining (): number { return Math.max(0, this.left) }
+
   /** @internal */
   take (steps: number): void {
     this.left -= steps

@@ -84,10 +84,10 @@ export class GrammarConstraint implements Constraint {
     if (this.config === null || eosIds.has(id)) return null
     const bytes = bytesOf(table, id)
     if (!table.special.has(id)) return bytes.length === 0 ? null : stepBytes(this.config, bytes)
-    const takers = configOf(this.config.frames.flatMap(markersAt))
-    if (takers === null) return null
-    // A special token either spells a marker of the grammar, or is passed over in free text.
-    return markerAfter(takers, bytes) ?? configOf(takers.frames.filter((f) => f.rule instanceof Free))
+    // At each place a special token either spells a marker of the grammar, or is passed over in free text.
+    return configOf(this.config.frames.flatMap(markersAt).flatMap((frame) =>
+      markerAfter(frame.alone, bytes)?.frames ??
+      (frame.rule instanceof Free && frame.rule.open ? [frame] : [])))
   }
 
   /** Special tokens that may come next: the end, markers, and all in free text. */

@@ -1,48 +1,48 @@
 import { invalid } from '../errors.js'
 import type { TokenTable } from '../tokens.js'
-import { toolFormats, type ToolFormatName } from '../tool-formats.js'
+import { reasonings, type ReasoningName } from '../reasoning.js'
+import { toolFormats, type ToolFormatName } from '../tools/index.js'
 import type { GrammarRequest, SamplingParams } from '../types.js'
-import { upTo } from './automaton.js'
-import { Builder, commonRules, type CommonRules } from './builder.js'
-import { compileSchema } from './compile.js'
+import { commonRules, type CommonRules } from './builder.js'
 import { GrammarConstraint } from './constraint.js'
 import type { Grammar, GrammarTools } from './constraint.js'
 import { configOf, endFrame, epoch } from './machine.js'
-import type { Rule } from './machine.js'
 import { Masks } from './mask.js'
-import { Free, Sequence } from './rules.js'
-import { toolRule } from './tools.js'
+import { outputRule, SCHEMA_PATH, type Place } from './output.js'
 import { buildTrie } from './trie.js'
 
 /** Compiled grammars kept. */
 const MAX_GRAMMARS = 32
-/** Where a schema stands in a chat request. */
-const SCHEMA_PATH = 'response_format/json_schema/schema'
+
+/** How a model writes, read when the first grammar needs it. */
+export interface Writes { toolFormat: ToolFormatName | null, reasoning: ReasoningName | null }
 
 /** Makes constraints for the sequences of one model; grammars and their masks are kept and shared. */
 export class GrammarFactory {
   private readonly table: TokenTable | null
   private readonly vocabulary: number
   private readonly eosIds: ReadonlySet<number>
-  private readonly format: ToolFormatName
+  private readonly writes: Writes
   private readonly grammars = new Map<string, Grammar>()
   private epoch = 0
   private tools: GrammarTools & { common: CommonRules } | null = null
+  private python: CommonRules | null = null
 
   constructor (table: TokenTable | null, vocabulary: number, eosIds: ReadonlySet<number>,
-    format: ToolFormatName) {
+    writes: Writes) {
     this.table = table
     this.vocabulary = vocabulary
     this.eosIds = eosIds
-    this.format = format
+    this.writes = writes
   }
 
   /** The constraint of one sequence; null where nothing is to be enforced. Throws `invalid_request`. */
   constraint (params: Pick<SamplingParams,
-    'grammar' | 'grammarAfter' | 'maxTokens'>): GrammarConstraint | null {
+    'grammar' | 'grammarAfter' | 'thoughts' | 'maxTokens'>): GrammarConstraint | null {
     if (params.grammar.kind === 'none') return null
     const shared = this.shared(params.grammar.kind === 'tools' ? 'tools' : 'response_format')
-    const grammar = this.compiled(params.grammar, params.grammarAfter, shared.common)
+    const { grammarAfter: after, thoughts } = params
+    const grammar = this.compiled(params.grammar, { after, thoughts }, shared.common)
     return grammar === null ? null : new GrammarConstraint(shared, grammar, params.maxTokens)
   }
 
@@ -55,16 +55,20 @@ export class GrammarFactory {
     }
   }
 
-  private compiled (grammar: GrammarRequest, marker: string | undefined,
-    common: CommonRules): Grammar | null {
-    const key = keyOf([grammar, marker])
+  private compiled (grammar: GrammarRequest, place: Place, common: CommonRules): Grammar | null {
+    const key = keyOf([grammar, place])
     if (this.epoch !== epoch()) this.grammars.clear()
     this.epoch = epoch()
     let entry = this.grammars.get(key)
     if (entry === undefined) {
-      const rule = this.rule(grammar, common)
+      const { toolFormat, reasoning } = this.writes
+      const rule = outputRule(grammar, {
+        common, python: () => this.python ??= commonRules(common.ascii, true),
+        format: toolFormat === null ? null : toolFormats[toolFormat],
+        reasoning: reasoning === null ? null : reasonings[reasoning]
+      }, place)
       if (rule === null) return null
-      const start = configOf((marker === undefined ? rule : spaced(rule, common, marker)).start(endFrame()))
+      const start = configOf(rule.start(endFrame()))
       if (start === null) throw invalid('the grammar allows no output', 'response_format')
       entry = { start, path: grammar.kind === 'tools' ? 'tools' : 'response_format' }
     }
@@ -73,15 +77,6 @@ export class GrammarFactory {
     this.grammars.set(key, entry)
     if (this.grammars.size > MAX_GRAMMARS) this.grammars.delete(this.grammars.keys().next().value ?? '')
     return entry
-  }
-
-  private rule (grammar: GrammarRequest, common: CommonRules): Rule | null {
-    switch (grammar.kind) {
-      case 'json': return spaced(common.object, common)
-      case 'schema': return spaced(compileSchema(grammar.schema, SCHEMA_PATH, common), common)
-      case 'tools': return toolRule(grammar.tools, grammar.choice, toolFormats[this.format], common)
-      default: return null
-    }
   }
 
   /** @throws EngineError invalid_request at `path` where this model cannot keep to any grammar */
@@ -101,14 +96,6 @@ export class GrammarFactory {
     this.tools = { table, eosIds, masks: new Masks(trie, this.vocabulary), common: commonRules(trie.ascii) }
     return this.tools
   }
-}
-
-/** White space, then the rule; where there is a marker, free text up to it before (as thinking). */
-function spaced (rule: Rule, common: CommonRules, marker?: string): Rule {
-  const make = new Builder(common, SCHEMA_PATH)
-  const value = make.spaced(rule)
-  const free = marker === undefined ? undefined : new Free(make, upTo(marker), false)
-  return make.finished(free === undefined ? value : new Sequence(make, [free, value]))
 }
 
 function keyOf (value: unknown): string {

@@ -3,6 +3,7 @@ import type { EngineError } from '../../../../kernel/api/engine.js'
 import { isObject } from '../../json.js'
 import { invalid } from '../errors.js'
 import { spend } from './budget.js'
+import { fixedPoint, leastCommonMultiple } from './number.js'
 
 /** A subschema and its path in the request, for messages. */
 export interface Located { schema: unknown, path: string }
@@ -21,9 +22,7 @@ export const refused = (path: string, why: string): EngineError => invalid(`${pa
 interface Check { fits: (value: number) => boolean, words: string }
 const COUNT: Check = { fits: (n) => Number.isInteger(n) && n >= 0, words: ' is not a whole number from 0' }
 const BOUND: Check = { fits: () => true, words: ' is not a number' }
-const DIVISOR: Check = {
-  fits: (n) => Number.isSafeInteger(n) && n > 0, words: ': only whole numbers from 1 can be enforced'
-}
+const DIVISOR: Check = { fits: (n) => n > 0, words: ' is not a number above 0' }
 
 /** What a limit comes to with another one of its keyword, and whether a number keeps to it. */
 interface Sense { both: (a: number, b: number) => number, holds: (value: number, limit: number) => boolean }
@@ -31,7 +30,11 @@ const LEAST: Sense = { both: Math.max, holds: (value, limit) => value >= limit }
 const MOST: Sense = { both: Math.min, holds: (value, limit) => value <= limit }
 const ABOVE: Sense = { both: Math.max, holds: (value, limit) => value > limit }
 const BELOW: Sense = { both: Math.min, holds: (value, limit) => value < limit }
-const MULTIPLE: Sense = { both: leastCommonMultiple, holds: (value, limit) => value % limit === 0 }
+const fixed = (value: number): bigint => fixedPoint(value) ?? 1n
+const MULTIPLE: Sense = {
+  both: (a, b) => Number(leastCommonMultiple(fixed(a), fixed(b))) / Number(fixed(1)),
+  holds: (value, limit) => fixed(value) % fixed(limit) === 0n
+}
 
 /** Keywords that are numbers: they limit numbers, or the size of values of another kind. */
 const LIMITS = {
@@ -64,14 +67,21 @@ export interface Flat {
   values: readonly unknown[] | null
   limits: Limits
   patterns: readonly Located[]
+  /** Patterns that a text must not match, and values that are excluded. */
+  notPatterns: readonly Located[], notValues: readonly unknown[]
   properties: ReadonlyMap<string, All>, others?: All, required: ReadonlySet<string>
+  /** What names of properties have to keep to, and properties by patterns of their names. */
+  names: All, patterned: readonly Patterned[]
   first: readonly All[], items: All
 }
 
+/** Properties whose names match a pattern. */
+export interface Patterned { pattern: Located, all: All }
+
 /** What every value fits. */
 export const anything = (path: string): Flat => ({
-  path, kinds: null, values: null, limits: {}, patterns: [], properties: new Map(), required: new Set(),
-  first: [], items: []
+  path, kinds: null, values: null, limits: {}, patterns: [], notPatterns: [], notValues: [],
+  properties: new Map(), required: new Set(), names: [], patterned: [], first: [], items: []
 })
 
 /** The numbers of a schema. @throws EngineError invalid_request for one that is none */
@@ -85,14 +95,16 @@ export function limitsOf (schema: Record<string, unknown>, path: string): Limits
   }))
 }
 
-/** Both at once; null where no value can fit both. */
-export function merge (a: Flat, b: Flat): Flat | null {
+/** Both at once; null where no value can fit both. `matches` says whether a name matches a pattern. */
+export function merge (
+  a: Flat, b: Flat, matches: (pattern: Located, name: string) => boolean
+): Flat | null {
   spend(200 + sizeOf(a) + sizeOf(b))
   const kinds = mergeKinds(a.kinds, b.kinds)
   const values = mergeValues(a.values, b.values)
   if (kinds?.size === 0 || values?.length === 0) return null
   const keys = new Set([...a.properties.keys(), ...b.properties.keys()])
-  const propertyOf = (f: Flat, key: string): All => f.properties.get(key) ?? f.others ?? []
+  const propertyOf = (f: Flat, key: string): All => schemasOf(f, key, matches)
   const length = Math.max(a.first.length, b.first.length)
   const others = a.others === undefined && b.others === undefined ? undefined
     : [...a.others ?? [], ...b.others ?? []]
@@ -102,6 +114,10 @@ export function merge (a: Flat, b: Flat): Flat | null {
     values,
     limits: mergeLimits(a.limits, b.limits),
     patterns: [...a.patterns, ...b.patterns],
+    notPatterns: [...a.notPatterns, ...b.notPatterns],
+    notValues: [...a.notValues, ...b.notValues],
+    names: [...a.names, ...b.names],
+    patterned: [...a.patterned, ...b.patterned],
     properties: new Map([...keys].map((k) => [k, [...propertyOf(a, k), ...propertyOf(b, k)]])),
     required: new Set([...a.required, ...b.required]),
     first: Array.from({ length }, (_, i) => [...a.first[i] ?? a.items, ...b.first[i] ?? b.items]),
@@ -110,8 +126,18 @@ export function merge (a: Flat, b: Flat): Flat | null {
   }
 }
 
+/** What a property has to keep to. */
+export function schemasOf (
+  { properties, patterned, others }: Flat, name: string, matches: (pattern: Located, name: string) => boolean
+): All {
+  const declared = properties.get(name)
+  if (declared !== undefined) return declared
+  const matched = patterned.filter(({ pattern }) => matches(pattern, name))
+  return matched.length > 0 ? matched.flatMap(({ all }) => all) : others ?? []
+}
+
 const sizeOf = (f: Flat): number => 20 * (f.properties.size + f.required.size + f.first.length +
-  f.items.length + f.patterns.length)
+  f.items.length + f.patterns.length + f.patterned.length)
 
 function mergeKinds (a: ReadonlySet<Kind> | null, b: ReadonlySet<Kind> | null): ReadonlySet<Kind> | null {
   if (a === null || b === null) return a ?? b
@@ -138,19 +164,14 @@ const mergeLimits = (a: Limits, b: Limits): Limits =>
     return value === undefined ? [] : [[word, value]]
   }))
 
-function leastCommonMultiple (a: number, b: number): number {
-  let [x, y] = [a, b]
-  while (y !== 0) [x, y] = [y, x % y]
-  return a / x * b
-}
-
 /** The kinds of value that the keywords of a flat schema are about, `type`, `enum` and `const` left out. */
 export function impliedKinds ({ limits, ...flat }: Flat): Set<Kind> {
   const implied = new Set<Kind>(LIMIT_NAMES.filter((word) => limits[word] !== undefined)
     .map((word) => LIMITS[word].kind))
-  if (flat.others !== undefined || flat.properties.size + flat.required.size > 0) implied.add('object')
+  const declared = flat.properties.size + flat.required.size + flat.patterned.length + flat.names.length
+  if (flat.others !== undefined || declared > 0) implied.add('object')
   if (flat.items.length + flat.first.length > 0) implied.add('array')
-  if (flat.patterns.length > 0) implied.add('string')
+  if (flat.patterns.length + flat.notPatterns.length > 0) implied.add('string')
   return implied
 }
 

@@ -15,7 +15,13 @@ export const ANY_NUMBER = `${ANY_INTEGER}(\\.\\d{1,15})?([eE][+-]?\\d{1,2})?`
 /** What the text of a number within limits begins with. */
 const PREFIX = /^-?(?:(?:0|[1-9]\d{0,14})(?:\.\d{0,14})?)?$/
 
-/** Keywords that limit a number; `multipleOf` is a positive integer, and makes the number one. */
+/** A number times 10 to the power of `SCALE`; null where it has more digits behind the point. */
+export function fixedPoint (value: number): bigint | null {
+  const [digits, shift] = decimal(value)
+  return shift + SCALE < 0 ? null : digits * power(shift + SCALE)
+}
+
+/** Keywords that limit a number; `multipleOf` has at most `SCALE` digits behind the point. */
 export const NUMBER_LIMITS =
   ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'] as const
 /** The limits of a number. */
@@ -26,17 +32,20 @@ export class BoundNumber extends Rule {
   protected override readonly first = ''
   private readonly low: bigint
   private readonly high: bigint
-  private readonly divisor: bigint
+  /** By the digits behind the point: what a number with so many is a multiple of. */
+  private readonly units: readonly bigint[]
   private readonly integer: boolean
 
   constructor (set: RuleSet, limits: NumberLimits, integer: boolean) {
     super(set)
-    const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below, multipleOf = 1 } = limits
+    const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below, multipleOf } = limits
     // Upper limits are lower ones of the negative number.
     const lower = (limit: number | undefined, sign: 1 | -1, open: bigint): bigint =>
       limit === undefined ? -LARGEST : roundedUp(sign * limit, open)
     this.integer = integer
-    this.divisor = BigInt(multipleOf) * ONE
+    const divisor = multipleOf === undefined ? 1n : fixedPoint(multipleOf) ?? 1n
+    this.units = Array.from({ length: integer ? 1 : SCALE + 1 }, (_, decimals) =>
+      leastCommonMultiple(divisor, power(SCALE - decimals)))
     this.low = largest(-LARGEST, lower(minimum, 1, 0n), lower(above, 1, 1n))
     this.high = -largest(-LARGEST, lower(maximum, -1, 0n), lower(below, -1, 1n))
   }
@@ -74,7 +83,7 @@ export class BoundNumber extends Rule {
       for (let decimals = fewest; decimals <= most; decimals++) {
         const bytes = digits - whole.length + (decimals === 0 ? 0 : decimals + 1) - written
         if (bytes >= best) break
-        const unit = this.integer ? this.divisor : power(SCALE - decimals)
+        const unit = this.units[decimals] as bigint
         const last = to <= high ? to - 1n : high
         if ((largest(from, low) + unit - 1n) / unit * unit <= last) best = bytes
       }
@@ -91,6 +100,13 @@ function span (whole: string, digits: number, fraction: string | null): [bigint,
   if (fraction === null) return [from, from + more]
   const start = from + BigInt(fraction.padEnd(SCALE, '0'))
   return [start, start + power(SCALE - fraction.length)]
+}
+
+/** Of two positive numbers. */
+export function leastCommonMultiple (a: bigint, b: bigint): bigint {
+  let [x, y] = [a, b]
+  while (y !== 0n) [x, y] = [y, x % y]
+  return a / x * b
 }
 
 const largest = (...values: [bigint, ...bigint[]]): bigint => values.reduce((a, b) => b > a ? b : a)

@@ -23,7 +23,12 @@ function complement (ranges: Ranges): CharSet {
 export const charSet = (ranges: Ranges): CharSet => complement(complement(ranges))
 
 const ofText = (text: string): Ranges => Array.from(text, (c) => single(c.codePointAt(0) as number)).flat()
-const single = (code: number): Ranges => [[code, code]]
+/** One character. */
+export const single = (code: number): CharSet => [[code, code]]
+
+/** The characters that none of these ranges has. */
+export const without = (ranges: readonly { low: number, high: number }[]): CharSet =>
+  complement(ranges.map(({ low, high }) => [low, high]))
 
 /** Every character. */
 export const ANY = complement([])
@@ -38,7 +43,8 @@ const NOT_LINE_END = complement(ofText('\n\r\u2028\u2029'))
 /** A regular expression: `begin` and `end` are the anchors. */
 export type Regex =
   { kind: 'chars', set: CharSet } | { kind: 'join', parts: Regex[] } | { kind: 'either', parts: Regex[] } |
-  { kind: 'repeat', part: Regex, min: number, max: number } | { kind: 'begin' } | { kind: 'end' }
+  { kind: 'repeat', part: Regex, min: number, max: number } | { kind: 'begin' } | { kind: 'end' } |
+  { kind: 'look', part: Regex, negative: boolean }
 
 /** What of a pattern cannot be enforced; `message` says it. */
 export class RegexError extends Error {}
@@ -52,7 +58,7 @@ const CONTROL_ESCAPES: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, 
 
 /**
  * Parses the part of ECMA-262's patterns (flag u) that a finite automaton can follow: everything but look
- * around, back references, word borders and Unicode properties. Throws RegexError.
+ * behind, back references, word borders and Unicode properties. Throws RegexError.
  */
 export function parseRegex (source: string): Regex {
   return new Parser(source).whole()
@@ -92,7 +98,9 @@ class Parser {
     const part = this.atom()
     const range = this.quantifier()
     if (range === null) return part
-    if (part.kind === 'begin' || part.kind === 'end') throw this.error('a repeated anchor')
+    if (part.kind === 'begin' || part.kind === 'end' || part.kind === 'look') {
+      throw this.error('a repeated anchor')
+    }
     this.take('?') // Lazy or not, the same texts match.
     const [min, max] = range
     if (min > MAX_REPEAT || (max !== Infinity && max > MAX_REPEAT)) {
@@ -128,16 +136,24 @@ class Parser {
 
   private group (): Regex {
     if (this.take('?')) {
+      if (this.peek() === '=' || this.peek() === '!') return this.lookAhead()
       const named = this.peek() === '<' && /[A-Za-z_$]/.test(this.source[this.at + 1] ?? '')
       if (named) {
         while (this.at < this.source.length && !this.take('>')) this.at++
       } else if (!this.take(':')) {
-        throw this.error('a group with "(?" other than "(?:" and "(?<name>" (no look around)')
+        throw this.error('a group with "(?" other than "(?:", "(?<name>", "(?=" and "(?!"')
       }
     }
     const inner = this.either()
     if (!this.take(')')) throw this.error('a group without ")"')
     return inner
+  }
+
+  private lookAhead (): Regex {
+    const negative = this.source[this.at++] === '!'
+    const part = this.either()
+    if (!this.take(')')) throw this.error('a group without ")"')
+    return { kind: 'look', part, negative }
   }
 
   private charClass (): CharSet {

@@ -34,13 +34,18 @@ export class Fixed extends Rule {
   }
 }
 
-/** Free text; special tokens in it are passed over. `mayEnd`: the output may end in it at any place. */
+/**
+ * Free text. `mayEnd`: the output may end in it at any place. `open`: special tokens in it are passed over;
+ * else there are none.
+ */
 export class Free extends Fixed {
+  readonly open: boolean
   private readonly mayEnd: boolean
 
-  constructor (set: RuleSet, automaton: Automaton, mayEnd: boolean) {
+  constructor (set: RuleSet, automaton: Automaton, mayEnd: boolean, open = true) {
     super(set, automaton, true)
     this.mayEnd = mayEnd
+    this.open = open
   }
 
   override rest (state: State): number {
@@ -174,16 +179,16 @@ export class List extends Composite {
   override rest (state: State): number {
     const known = this.rests.get(state as number)
     if (known !== undefined) return known
-    const rest = this.mayClose(state as number) ? 1 : super.rest(state)
+    const rest = this.mayClose(state as number) ? this.closing(state as number).least : super.rest(state)
     this.rests.set(state as number, rest)
     return rest
   }
 
   protected ways (state: number): readonly Way[] {
-    const { open, comma, close, end } = this.brackets
+    const { open, comma } = this.brackets
     if (state === 0) return [{ rule: open, to: this.stateOf(0, 0, FIRST) }]
     const { at, count, phase } = this.placeOf(state)
-    const closing = this.mayClose(state) ? [{ rule: phase === FIRST ? end : close, to: null }] : []
+    const closing = this.mayClose(state) ? [{ rule: this.closing(state), to: null }] : []
     if (phase === AFTER) return [...closing, { rule: comma, to: this.stateOf(at, count, NEXT) }]
     return [...closing, ...this.elements(at, count)]
   }
@@ -211,6 +216,12 @@ export class List extends Composite {
     if (state === 0) return false
     const { at, count, phase } = this.placeOf(state)
     return phase !== NEXT && count >= this.shape.min && at >= this.shape.needed
+  }
+
+  /** What ends the list in this state. */
+  private closing (state: number): Rule {
+    const { end, close } = this.brackets
+    return this.placeOf(state).phase === FIRST ? end : close
   }
 
   private counted (count: number): number {

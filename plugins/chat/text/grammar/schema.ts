@@ -1,11 +1,17 @@
 /** Reading JSON Schemas: references and alternatives are dissolved, what cannot be enforced is refused. */
 import { isObject } from '../../json.js'
-import { accepts, regexAutomaton, type Automaton } from './automaton.js'
-import { spend } from './budget.js'
 import {
-  anything, canonical, fitsLimits, impliedKinds, isKind, KINDS, kindsOf, LIMIT_NAMES, limitsOf, merge,
-  refused, type All, type Flat, type Kind, type Located
+  accepts, allBut, both, complement, lengthAutomaton, regexAutomaton, type Automaton
+} from './automaton.js'
+import { spend } from './budget.js'
+import type { Budget } from './budget.js'
+import { EngineError } from '../../../../kernel/api/engine.js'
+import {
+  anything, canonical, fitsLimits, impliedKinds, isKind, KINDS, kindsOf, limitsOf, merge, refused,
+  schemasOf, type All, type Flat, type Kind, type Limits, type Located, type Patterned
 } from './flat.js'
+import { whyNot } from './keywords.js'
+import { negationOf } from './negation.js'
 import { FORMATS, parseRegex, RegexError } from './regex.js'
 
 /** Most values of one list. */
@@ -13,22 +19,56 @@ const MAX_ENUM = 1000
 /** Most alternatives of one place after allOf and anyOf are dissolved. */
 const MAX_ALTERNATIVES = 64
 
-const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'example', 'deprecated', 'readOnly',
-  'writeOnly', '$comment', '$schema', 'contentMediaType', 'contentEncoding', 'contentSchema', '$defs',
-  'definitions']
-/** Keywords that are enforced, and those that need not be; any other is refused. */
-const KEYWORDS = new Set<string>([...ANNOTATIONS, ...LIMIT_NAMES, 'type', 'nullable', 'enum', 'const',
-  'properties', 'required', 'additionalProperties', 'items', 'prefixItems', 'pattern', 'format', '$ref',
-  'allOf', 'anyOf', 'oneOf', 'uniqueItems'])
+/** What is said of a text. */
+export type TextRules = Pick<Flat, 'path' | 'limits' | 'patterns' | 'notPatterns' | 'notValues'>
 
 /** A schema document: resolves references and dissolves alternatives. Paths in messages begin with `root`. */
 export class SchemaDocument {
   readonly root: Located
+  private readonly strict: boolean
   private readonly automata = new Map<string, Automaton>()
 
-  constructor (schema: unknown, path: string) {
+  /** Where not `strict`, keywords that cannot be enforced are left out, and oneOf is read as anyOf. */
+  constructor (schema: unknown, path: string, strict = true) {
     this.root = { schema, path }
+    this.strict = strict
   }
+
+  /** Whether no value fits two alternatives of a oneOf; false also where finding out takes too much. */
+  isDisjoint ({ schema, path }: Located, budget: Budget): boolean {
+    try {
+      return budget.run(path, () => {
+        const parts = list(schema as Record<string, unknown>, 'oneOf', path)
+        return this.overlapping(parts.map((part) => this.alternatives(part, []))) === null
+      })
+    } catch (error) {
+      if (error instanceof EngineError) return false
+      throw error
+    }
+  }
+
+  /** The keyword of a text's rules that is too large to enforce, or takes too much to find out; or null. */
+  tooLarge (schema: Record<string, unknown>, path: string, budget: Budget): 'pattern' | 'maxLength' | null {
+    const [pattern] = patterns(schema, path)
+    if (pattern === undefined || schema['pattern'] === undefined) return null
+    const strict = new SchemaDocument(schema, path)
+    const fits = (limits: Limits): boolean => {
+      try {
+        budget.run(path, () => strict.textAutomaton({ ...anything(path), limits, patterns: [pattern] }))
+        return true
+      } catch (error) {
+        if (error instanceof EngineError) return false
+        throw error
+      }
+    }
+    const { minLength, maxLength } = schema
+    if (!fits({})) return 'pattern'
+    const sized = typeof minLength === 'number' || typeof maxLength === 'number'
+    return sized && !fits(limitsOf(schema, path)) ? 'maxLength' : null
+  }
+
+  /** Whether a name matches a pattern. */
+  readonly matches = (pattern: Located, name: string): boolean => accepts(this.automaton(pattern), name)
 
   /** The alternatives of schemas that must all hold; [] where no value fits. */
   flatten (all: All, open: readonly string[] = []): Flat[] {
@@ -40,12 +80,14 @@ export class SchemaDocument {
   /** Whether a listed value (enum, const) keeps to the rest of its schema. */
   allows (flat: Flat, value: unknown): boolean {
     if (flat.kinds !== null && ![...flat.kinds].some((k) => isKind(value, k))) return false
+    if (flat.notValues.some((other) => canonical(other) === canonical(value))) return false
     if (typeof value === 'number') return fitsLimits(flat.limits, 'number', value)
     if (typeof value === 'string') {
       const { length } = [...value]
       spend(length)
       return fitsLimits(flat.limits, 'string', length) &&
-        flat.patterns.every((p) => accepts(this.automaton(p), value))
+        flat.patterns.every((p) => accepts(this.automaton(p), value)) &&
+        !flat.notPatterns.some((p) => accepts(this.automaton(p), value))
     }
     const implied = impliedKinds(flat)
     if (value !== null && typeof value === 'object' && (implied.has('object') || implied.has('array'))) {
@@ -53,6 +95,31 @@ export class SchemaDocument {
         'their content')
     }
     return true
+  }
+
+  /**
+   * The texts of certain patterns and lengths; null where they may be any. Where the document is not strict,
+   * what is too large to enforce is left out: the length first, then each pattern.
+   */
+  textAutomaton ({ path: own, limits, patterns, notPatterns, notValues }: TextRules): Automaton | null {
+    const { minLength: min = 0, maxLength: max = Infinity } = limits
+    const path = patterns.at(-1)?.path ?? notPatterns.at(-1)?.path ?? own
+    const excluded = notValues.filter((value) => typeof value === 'string')
+    let all: Automaton | null = null
+    const add = (make: () => Automaton): void => {
+      try {
+        const more = enforced(make, path)
+        const before = all
+        all = before === null ? more : enforced(() => both(before, more), path)
+      } catch (error) {
+        if (this.strict || !(error instanceof EngineError)) throw error
+      }
+    }
+    for (const p of patterns) add(() => this.automaton(p))
+    for (const p of notPatterns) add(() => complement(this.automaton(p)))
+    if (excluded.length > 0) add(() => allBut(excluded))
+    if (all !== null && (min > 0 || max < Infinity)) add(() => lengthAutomaton(min, max))
+    return all
   }
 
   /** The automaton of a pattern, made once. Throws `invalid_request` for what cannot be enforced. */
@@ -67,22 +134,28 @@ export class SchemaDocument {
   }
 
   private alternatives (at: Located, open: readonly string[]): Flat[] {
-    const { schema, path } = at
+    const { schema: given, path } = at
+    const schema = isObject(given) ? this.kept(given, path) : given
     if (schema === true) return [anything(path)]
     if (schema === false) return []
     if (!isObject(schema)) throw refused(path, ' is not a schema (an object, true or false)')
-    this.checkKeywords(schema, path)
     spend(1000)
-    let out = ownRules(schema, path)
+    let out = this.ownRules(schema, path)
     if (schema['$ref'] !== undefined) out = this.cross(out, this.referred(schema['$ref'], path, open), path)
     for (const part of list(schema, 'allOf', path)) out = this.cross(out, this.alternatives(part, open), path)
     for (const word of ['anyOf', 'oneOf'] as const) {
       if (schema[word] === undefined) continue
-      const parts = list(schema, word, path).map((part) => this.alternatives(part, open))
-      if (word === 'oneOf') this.checkDisjoint(parts, path)
+      const parts = list(schema, word, path).map((part) => this.alternative(part, open))
+      if (word === 'oneOf' && this.strict) this.checkDisjoint(parts, path)
       out = this.cross(out, parts.flat(), path)
     }
     return out
+  }
+
+  /** One part of a union. A part that is the union itself adds nothing to it. */
+  private alternative (part: Located, open: readonly string[]): Flat[] {
+    const ref = isObject(part.schema) ? part.schema['$ref'] : undefined
+    return typeof ref === 'string' && open.includes(ref) ? [] : this.alternatives(part, open)
   }
 
   private referred (ref: unknown, path: string, open: readonly string[]): Flat[] {
@@ -109,11 +182,44 @@ export class SchemaDocument {
     return at
   }
 
+  /** The rules of one schema object, without references and alternatives. */
+  private ownRules (schema: Record<string, unknown>, path: string): Flat[] {
+    const others = schema['additionalProperties']
+    const names = schema['propertyNames']
+    const byPattern = patterned(schema, path)
+    const own: Flat = {
+      ...anything(path),
+      limits: limitsOf(schema, path),
+      kinds: kinds(schema, path),
+      values: values(schema, path),
+      patterns: patterns(schema, path),
+      properties: new Map([...properties(schema, path)].map(([name, all]) => [name, [...all,
+        ...byPattern.filter(({ pattern }) => this.matches(pattern, name)).flatMap((each) => each.all)]])),
+      required: new Set(required(schema, path)),
+      names: names === undefined ? [] : [{ schema: names, path: `${path}/propertyNames` }],
+      patterned: byPattern,
+      ...tupleOf(schema, path),
+      ...(others === undefined ? {} : { others: [{ schema: others, path: `${path}/additionalProperties` }] })
+    }
+    if (schema['not'] === undefined) return [own]
+    const not = negationOf(schema) ?? null
+    if (not === null) return []
+    const at = `${path}/not`
+    const left: Flat = {
+      ...anything(path),
+      kinds: not.kinds ?? null,
+      notValues: not.values ?? [],
+      notPatterns: not.pattern === undefined ? [] : [{ schema: not.pattern, path: at }],
+      properties: new Map(not.absent === undefined ? [] : [[not.absent, [{ schema: false, path: at }]]])
+    }
+    return this.cross([own], [left], path)
+  }
+
   private cross (left: readonly Flat[], right: readonly Flat[], path: string): Flat[] {
     const out: Flat[] = []
     for (const a of left) {
       for (const b of right) {
-        const both = merge(a, b)
+        const both = merge(a, b, this.matches)
         if (both !== null) out.push(both)
       }
     }
@@ -124,42 +230,56 @@ export class SchemaDocument {
     return out
   }
 
-  private checkKeywords (schema: Record<string, unknown>, path: string): void {
-    for (const word of Object.keys(schema)) {
-      if (KEYWORDS.has(word) || word.startsWith('x-')) continue
-      if (word === '$id' && schema === this.root.schema) continue
-      throw refused(`${path}/${word}`, `: the keyword "${word}" cannot be enforced`)
-    }
-    if (schema['uniqueItems'] === true) {
-      throw refused(`${path}/uniqueItems`, ': unique items cannot be enforced')
-    }
+  /** A schema without the keywords that cannot be enforced; in a strict request they are refused. */
+  private kept (schema: Record<string, unknown>, path: string): Record<string, unknown> {
+    const why = Object.keys(schema).map((word) => [word, whyNot(schema, word)] as const)
+    const [first] = why.filter(([, reason]) => reason !== null)
+    if (first === undefined) return schema
+    if (this.strict) throw refused(`${path}/${first[0]}`, `: ${first[1]}`)
+    return Object.fromEntries(why.flatMap(([word, reason]) => reason === null ? [[word, schema[word]]] : []))
   }
 
   /** oneOf is anyOf where no value can fit two alternatives; anything else is refused. */
   private checkDisjoint (parts: readonly Flat[][], path: string): void {
+    const found = this.overlapping(parts)
+    if (found === null) return
+    const [i, j] = found
+    throw refused(`${path}/oneOf`, `: alternatives ${i} and ${j} cannot be told apart (by type, const, ` +
+      'or a required property with different const); use anyOf')
+  }
+
+  /** Two alternatives that a value may fit both of; null for none. */
+  private overlapping (parts: readonly Flat[][]): [number, number] | null {
     for (let i = 0; i < parts.length; i++) {
       for (let j = i + 1; j < parts.length; j++) {
         const apart = (parts[i] ?? []).every((a) => (parts[j] ?? []).every((b) => this.disjoint(a, b, 0)))
-        if (apart) continue
-        throw refused(`${path}/oneOf`, `: alternatives ${i} and ${j} cannot be told apart (by type, const, ` +
-          'or a required property with different const); use anyOf')
+        if (!apart) return [i, j]
       }
     }
+    return null
   }
 
   private disjoint (a: Flat, b: Flat, depth: number): boolean {
-    const both = merge(a, b)
+    const both = merge(a, b, this.matches)
     if (both === null) return true
     if (both.values !== null) return !both.values.some((v) => this.allows(both, v))
     const kinds = kindsOf(both)
     if (kinds.length !== 1 || kinds[0] !== 'object' || depth > 4) return false
     return [...both.required].some((key) => {
-      const schemas = both.properties.get(key) ?? both.others ?? []
+      const schemas = schemasOf(both, key, this.matches)
       if (this.flatten(schemas).length === 0) return true
-      const [x, y] = [a, b].map((f) => this.flatten(f.properties.get(key) ?? f.others ?? []))
+      const [x, y] = [a, b].map((f) => this.flatten(schemasOf(f, key, this.matches)))
       return (x ?? []).every((p) => (y ?? []).every((q) => this.disjoint(p, q, depth + 1)))
     })
   }
+}
+
+/** Lists as both dialects have them: items after a tuple are `items`, in draft 7 `additionalItems`. */
+function tupleOf (schema: Record<string, unknown>, path: string): { first: All[], items: All } {
+  const word = Array.isArray(schema['items']) ? 'additionalItems' : 'items'
+  const first = list(schema, word === 'items' ? 'prefixItems' : 'items', path).map((part) => [part])
+  const items = schema[word]
+  return { first, items: items === undefined ? [] : [{ schema: items, path: `${path}/${word}` }] }
 }
 
 /** What `make` answers; what a pattern has that cannot be enforced becomes a refusal at `path`. */
@@ -170,28 +290,6 @@ export function enforced<T> (make: () => T, path: string): T {
     if (!(error instanceof RegexError)) throw error
     throw refused(path, `: the pattern ${error.message}`)
   }
-}
-
-/** The rules of one schema object, without references and alternatives. */
-function ownRules (schema: Record<string, unknown>, path: string): Flat[] {
-  const others = schema['additionalProperties']
-  const items = schema['items']
-  const first = list(schema, 'prefixItems', path).map((part) => [part])
-  if (Array.isArray(items)) {
-    throw refused(`${path}/items`, ' is a list; tuples are written with prefixItems')
-  }
-  return [{
-    ...anything(path),
-    limits: limitsOf(schema, path),
-    kinds: kinds(schema, path),
-    values: values(schema, path),
-    patterns: patterns(schema, path),
-    properties: properties(schema, path),
-    required: new Set(names(schema, path)),
-    first,
-    items: items === undefined ? [] : [{ schema: items, path: `${path}/items` }],
-    ...(others === undefined ? {} : { others: [{ schema: others, path: `${path}/additionalProperties` }] })
-  }]
 }
 
 function kinds (schema: Record<string, unknown>, path: string): ReadonlySet<Kind> | null {
@@ -241,9 +339,18 @@ function properties (schema: Record<string, unknown>, path: string): Map<string,
 /** A name as a JSON Pointer has it. */
 const escaped = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
 
-function names (schema: Record<string, unknown>, path: string): string[] {
-  const required = schema['required'] ?? []
-  if (Array.isArray(required) && required.every((n) => typeof n === 'string')) return required
+function patterned (schema: Record<string, unknown>, path: string): Patterned[] {
+  const listed = schema['patternProperties'] ?? {}
+  if (!isObject(listed)) throw refused(`${path}/patternProperties`, ' is not an object')
+  return Object.entries(listed).map(([pattern, inner]) => {
+    const at = `${path}/patternProperties/${escaped(pattern)}`
+    return { pattern: { schema: pattern, path: at }, all: [{ schema: inner, path: at }] }
+  })
+}
+
+function required (schema: Record<string, unknown>, path: string): string[] {
+  const listed = schema['required'] ?? []
+  if (Array.isArray(listed) && listed.every((n) => typeof n === 'string')) return listed
   throw refused(`${path}/required`, ' is not a list of names')
 }
 

@@ -50,6 +50,23 @@ export function automatonContent (automaton: Automaton, ascii: boolean): Content
   }
 }
 
+/** Texts that two contents accept; shortest ways are known where one of them can always go on. */
+export function bothContents (a: Content, b: Content, states: number): Content {
+  const split = (state: number): [number, number] => [Math.floor(state / states), state % states]
+  return {
+    edges: (state) => {
+      const [p, q] = split(state)
+      return a.edges(p).flatMap((e) => b.edges(q).flatMap((f) => {
+        const [low, high] = [Math.max(e.low, f.low), Math.min(e.high, f.high)]
+        return low > high ? [] : [{ low, high, to: e.to * states + f.to }]
+      }))
+    },
+    accepts: (state) => a.accepts(split(state)[0]) && b.accepts(split(state)[1]),
+    rest: (state) => Math.max(a.rest(split(state)[0]), b.rest(split(state)[1])),
+    alike: (state, longest) => a.alike(split(state)[0], longest) * states + b.alike(split(state)[1], longest)
+  }
+}
+
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 /** State before the opening quote. */
@@ -100,15 +117,19 @@ function halfOf (state: string): Half {
 const isByte = (byte: number, character: string): boolean => byte === character.charCodeAt(0)
 
 /**
- * A JSON string. State: that of its content between two characters, a text inside of one.
+ * A JSON string; with `quoted` false a text as it is, without quotes and escapes, which ends wherever its
+ * content may. State: that of its content between two characters, a text inside of one.
  */
 export class JsonString extends Rule {
-  protected override readonly first = OPEN
+  protected override readonly first: State
   private readonly content: Content
+  private readonly quoted: boolean
 
-  constructor (set: RuleSet, content: Content) {
+  constructor (set: RuleSet, content: Content, quoted = true) {
     super(set)
     this.content = content
+    this.quoted = quoted
+    this.first = quoted ? OPEN : 0
   }
 
   step (frame: Frame, byte: number): readonly Frame[] {
@@ -116,21 +137,28 @@ export class JsonString extends Rule {
     const { state } = frame
     spend(60)
     if (state === OPEN) return byte === QUOTE ? [frameOf(this, 0, ret)] : []
-    if (byte === QUOTE && typeof state === 'number') return this.content.accepts(state) ? [ret] : []
+    if (this.quoted && byte === QUOTE && typeof state === 'number') {
+      return this.content.accepts(state) ? [ret] : []
+    }
     const next = typeof state === 'number' ? this.begun(state, byte) : this.continued(halfOf(state), byte)
     return next === undefined ? [] : [frameOf(this, next, ret)]
   }
 
   rest (state: State): number {
     if (state === OPEN) return 2 + this.content.rest(0)
-    if (typeof state === 'number') return this.content.rest(state) + 1
+    const end = this.quoted ? 1 : 0
+    if (typeof state === 'number') return this.content.rest(state) + end
     const half = halfOf(state)
     const edges = this.content.edges(half.from)
     spend(70 + 2 * edges.length)
     const ways = outcomes(half).flatMap(([low, high, bytes]) => edges
       .filter((edge) => edge.low <= high && edge.high >= low)
-      .map(({ to }) => bytes + this.content.rest(to) + 1))
+      .map(({ to }) => bytes + this.content.rest(to) + end))
     return Math.min(Infinity, ...ways)
+  }
+
+  override complete (state: State): boolean {
+    return !this.quoted && typeof state === 'number' && this.content.accepts(state)
   }
 
   override alike (state: State, longest: number): State {
@@ -142,6 +170,7 @@ export class JsonString extends Rule {
 
   /** The state after the first byte of a character. */
   private begun (from: number, byte: number): State | undefined {
+    if (!this.quoted && byte < 0x80) return this.ended(from, byte)
     if (byte === BACKSLASH) return textOf({ from, form: 'escape', prefix: 0, missing: 1 })
     if (byte < 0x80) return byte < 0x20 ? undefined : this.ended(from, byte)
     const missing = byte < 0xc2 || byte > 0xf4 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3

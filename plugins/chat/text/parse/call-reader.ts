@@ -1,27 +1,32 @@
 import { parsed } from '../../json.js'
-import { toolFormats } from '../tool-formats.js'
 
 /** What is new of a tool call; `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }
 
-const ARGUMENT_KEYS: readonly string[] = Object.values(toolFormats).map(({ argumentsKey }) => argumentsKey)
+const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
 /** Keys of a call; an object with another one first is something else. */
-const CALL_KEYS = ['name', 'type', 'id', ...ARGUMENT_KEYS]
+const CALL_KEYS = ['name', 'type', 'id', 'index', 'function', ...ARGUMENT_KEYS]
+/** What JSON has outside of its texts; any other character ends an object that is broken. */
+export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
 
 /**
  * Reads one JSON object `{"name": …, "arguments": {…}}` character by character and returns the name and
- * the text of the arguments as they come. Other keys are ignored. Nothing is returned before the name is
- * known and the arguments have begun.
+ * the text of the arguments as they come; it may also be the value of a key `function`. Other keys are
+ * ignored. Nothing is returned before the name is known and the arguments have begun.
  */
 export class CallReader {
   /** `open`, or how it ended: a call, or something else. */
   state: 'open' | 'call' | 'other' = 'open'
   /** Everything read so far. */
   text = ''
+  /** A character at which a broken object ended, and which is not part of it. */
+  left = ''
   private depth = 0
+  /** How deep the object with the name lies. */
+  private base = 1
   private inString = false
   private escaped = false
-  /** The key at depth 1 whose value is read; null while a key is read. */
+  /** The key at that depth whose value is read; null while a key is read. */
   private key: string | null = null
   /** Text of the current key or value, unless it belongs to the arguments. */
   private part = ''
@@ -59,22 +64,32 @@ export class CallReader {
   }
 
   private outside (c: string): void {
+    if (!OUTSIDE.test(c)) {
+      this.state = this.certain ? 'call' : 'other'
+      this.left = c
+      return
+    }
     if (c === '{' || c === '[') return this.opened(c)
     if (c === '}' || c === ']') return this.closed(c)
-    if (this.depth === 1 && c === ',') return this.ended()
-    if (this.depth === 1 && c === ':' && this.key === null) {
+    if (this.depth === this.base && c === ',') return this.ended()
+    if (this.depth === this.base && c === ':' && this.key === null) {
       this.key = stringIn(this.part) ?? ''
       this.part = ''
       if (!this.certain && !CALL_KEYS.includes(this.key)) this.state = 'other'
       return
     }
     if (c === '"') this.inString = true
-    if (this.depth > 1 || !/\s/.test(c)) this.add(c)
+    if (this.depth > this.base || !/\s/.test(c)) this.add(c)
   }
 
   private opened (c: string): void {
     this.depth++
-    if (this.depth === 2 && this.isArguments()) {
+    if (c === '{' && this.depth === 2 && this.base === 1 && this.key === 'function' && !this.certain) {
+      this.base = 2
+      this.key = null
+      return
+    }
+    if (this.depth === this.base + 1 && this.isArguments()) {
       this.hasArguments = true
       this.inArguments = true
     }
@@ -82,10 +97,15 @@ export class CallReader {
   }
 
   private closed (c: string): void {
-    if (this.depth === 1) this.ended()
+    if (this.depth === this.base) this.ended()
     else this.add(c)
     this.depth--
-    if (this.depth === 1) this.inArguments = false
+    if (this.depth === this.base) this.inArguments = false
+    if (this.depth < this.base && this.depth > 0) {
+      // The value of `function` is complete: what follows is of the object around it.
+      this.base = 1
+      this.key = 'function'
+    }
     if (this.depth === 0) this.state = this.certain ? 'call' : 'other'
   }
 

@@ -1,7 +1,8 @@
-import { CallReader } from './call-reader.js'
-import { beginningOf } from '../stream.js'
-import { toolFormats, type ToolFormat, type ToolFormatName } from '../tool-formats.js'
-import type { CallDelta } from './call-reader.js'
+import { reasoningMarkers, reasonings, type Reasoning, type ReasoningName } from '../reasoning.js'
+import { readChannels } from '../tools/harmony.js'
+import { markersOf, toolFormats, type ToolFormatName } from '../tools/index.js'
+import type { CallSink, ToolFormat } from '../tools/format.js'
+import { Input, type Reading } from './input.js'
 
 /** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
@@ -13,224 +14,176 @@ export interface OutputDelta { content: string, reasoning: string, toolCalls: To
 export interface OutputOptions {
   /** How the model writes calls; null: calls are not looked for (the request has no tools). */
   tools: ToolFormatName | null
-  /** The prompt ends inside `<think>`. Default false. */
+  /** How it writes its reasoning. Default `think`. */
+  reasoning?: ReasoningName | null | undefined
+  /** The prompt ends inside the reasoning. Default false. */
   startsInReasoning?: boolean
+  /** The JSON Schema of a function's parameters, for formats that write values without their types. */
+  parameters?: (name: string) => unknown
   /** Ids of calls, e.g. `call_` and random characters. */
   newId: () => string
 }
 
-const THINK = '<think>'
-const THINK_END = '</think>'
+/** Every special token that a text stream may have to pass on for the reader (`StreamOptions.markers`). */
+export const MARKERS: readonly string[] = [...new Set([
+  ...Object.values(reasonings).flatMap(reasoningMarkers), ...Object.values(toolFormats).flatMap(markersOf)
+])]
 
-/** Special tokens that the text stream has to pass on for the reader (`StreamOptions.markers`). */
-export const MARKERS: readonly string[] = [THINK, THINK_END, ...Object.values(toolFormats).flatMap(
-  ({ marker, end }) => end === undefined ? [marker] : [marker, end])]
-
-/**
- * `calls` is what follows the marker, where a list may begin; `no call` is what stands between the markers of
- * a call and is none.
- */
-type Mode = 'content' | 'reasoning' | 'calls' | 'call' | 'after call' | 'no call'
+/** Takes what a reader finds in an output. */
+export interface OutputSink extends CallSink {
+  reasoning (text: string): void
+  /** A marker was passed: white space next to it is dropped. */
+  turn (): void
+}
 
 /**
  * Takes an output apart into content, reasoning and tool calls while it comes. The result does not depend
- * on how the text was cut; a marker is never part of it. White space next to markers is dropped. Calls are
- * read in the formats of ../tool-formats.
+ * on how the text was cut; a marker is never part of it. White space next to markers is dropped.
  */
 export class OutputReader {
-  /** Calls so far. */
-  calls = 0
-  private readonly newId: () => string
-  private readonly format: ToolFormat | null
-  private mode: Mode
-  private pending = ''
-  /** White space that counts only if something follows. */
-  private space = ''
-  /** No content or reasoning since the last marker: leading white space is dropped. */
-  private fresh: boolean
-  /** Nothing but white space came before: a call without a marker may begin. */
-  private begins: boolean
-  private reader = new CallReader()
-  private out: OutputDelta = nothing()
+  private readonly input = new Input()
+  private readonly collector: DeltaCollector
+  private readonly reading: Reading<void>
 
-  constructor ({ tools, startsInReasoning = false, newId }: OutputOptions) {
-    this.newId = newId
-    this.format = tools === null ? null : toolFormats[tools]
-    this.mode = startsInReasoning ? 'reasoning' : 'content'
-    this.fresh = startsInReasoning
-    this.begins = this.format?.bare === true
+  constructor (options: OutputOptions) {
+    const { tools, reasoning: name, startsInReasoning = false } = options
+    const reasoning = reasonings[name ?? 'think']
+    const out = new DeltaCollector(options)
+    this.collector = out
+    this.reading = reasoning.channels === true
+      ? readChannels(this.input, out, tools !== null)
+      : readMarked(this.input, out, reasoning, tools === null ? null : toolFormats[tools], startsInReasoning)
   }
 
+  /** Calls so far. */
+  get calls (): number { return this.collector.calls }
+
   push (text: string): OutputDelta {
-    this.out = nothing()
-    this.pending += text
-    while (this.pending !== '' && this.advance());
-    return this.out
+    this.input.add(text)
+    this.reading.next()
+    return this.collector.taken()
   }
 
   /** What was held back. */
   end (): OutputDelta {
-    this.out = nothing()
-    if (this.mode === 'call' && !this.reader.certain) {
-      this.pending = this.reader.text + this.pending
-      this.mode = 'content'
-    }
-    if (this.mode !== 'call' && this.mode !== 'after call') {
-      this.emit(this.pending)
-      this.write(this.space)
-    }
-    this.pending = ''
-    this.space = ''
-    return this.out
+    this.input.over = true
+    this.reading.next()
+    this.collector.flush()
+    return this.collector.taken()
   }
+}
 
-  /** Handles the beginning of `pending`; false where more text is needed. */
-  private advance (): boolean {
-    switch (this.mode) {
-      case 'content': return this.content()
-      case 'reasoning': return this.until([THINK_END], () => { this.turn('content') })
-      case 'no call': return this.until([this.format?.end ?? ''], () => { this.turn('content') })
-      case 'calls': return this.beginCalls()
-      case 'call': return this.call()
-      case 'after call': return this.afterCall()
+/** Reads text with reasoning and calls between markers. */
+function * readMarked (
+  input: Input, out: DeltaCollector, reasoning: Reasoning, format: ToolFormat | null, inside: boolean
+): Reading<void> {
+  const { opens, closes, around = [] } = reasoning
+  const think = function * (): Reading<void> {
+    out.turn()
+    yield * input.until([closes], (text) => { out.reasoning(text) })
+    out.turn()
+  }
+  const markers = [opens, ...around, ...format?.opens ?? []]
+  if (inside) yield * think()
+  /** Nothing but white space came before: a call without a marker may begin. */
+  let begins = format?.bare !== undefined
+  for (;;) {
+    if (begins && format !== null) begins = yield * readBare(input, out, format, markers)
+    const marker = yield * input.until(markers, (text) => { out.content(text) })
+    if (marker === '') return
+    if (marker === opens) yield * think()
+    else {
+      out.turn()
+      if (format?.opens.includes(marker) === true) {
+        begins = false
+        yield * format.read(input, out, marker)
+        out.turn()
+      }
     }
   }
+}
 
-  private content (): boolean {
-    if (this.begins && this.startsBare()) return true
-    const markers = this.format === null ? [THINK] : [THINK, this.format.marker]
-    return this.until(markers, (marker) => { this.turn(marker === THINK ? 'reasoning' : 'calls') })
-  }
-
-  /** Whether a call without a marker begins. */
-  private startsBare (): boolean {
-    const text = this.pending.trimStart()
-    if (text === '') return false
-    if (text.startsWith('{')) {
-      if (!this.fresh) this.space += this.pending.slice(0, this.pending.length - text.length)
-      this.pending = text
-      this.readObject()
-      return true
-    }
-    const markers = [THINK, this.format!.marker]
-    if (!markers.some((m) => m.startsWith(text) || text.startsWith(m))) this.begins = false
+/** Reads calls that begin an output without a marker; whether they may still begin, after a marker. */
+function * readBare (
+  input: Input, out: DeltaCollector, format: ToolFormat, markers: readonly string[]
+): Reading<boolean> {
+  out.content(yield * input.space())
+  const before = out.calls
+  if ((yield * input.peek()) === format.bare) {
+    yield * format.read(input, out, '')
+    if (out.calls > before) out.turn()
     return false
   }
+  const marker = yield * input.takeOne(markers)
+  if (marker !== '') input.put(marker)
+  return marker !== ''
+}
 
-  /** Passes text on up to the first of the markers, and keeps back what may begin one. */
-  private until (markers: readonly string[], found: (marker: string) => void): boolean {
-    const text = this.pending
-    const places = markers.map((marker) => ({ marker, at: text.indexOf(marker) })).filter(({ at }) => at >= 0)
-    const [first] = places.sort((a, b) => a.at - b.at)
-    const end = first?.at ?? text.length - beginningOf(text, markers)
-    this.emit(text.slice(0, end))
-    this.pending = text.slice(end + (first?.marker.length ?? 0))
-    if (first !== undefined) found(first.marker)
-    return first !== undefined
+/** Collects what a reader finds as deltas. */
+class DeltaCollector implements OutputSink {
+  calls = 0
+  private readonly options: OutputOptions
+  private delta: OutputDelta = nothing()
+  /** White space that counts only if something follows. */
+  private held = ''
+  /** Nothing came since the last marker: leading white space is dropped. */
+  private fresh: boolean
+  private last: 'content' | 'reasoning' = 'content'
+
+  constructor (options: OutputOptions) {
+    this.options = options
+    this.fresh = options.startsInReasoning === true
   }
 
-  /** Goes on behind a marker. */
-  private turn (mode: Mode): void {
-    this.mode = mode
-    this.space = ''
+  content (text: string): void { this.emit('content', text) }
+
+  reasoning (text: string): void { this.emit('reasoning', text) }
+
+  turn (): void {
+    this.held = ''
     this.fresh = true
   }
 
-  private readObject (): void {
-    this.mode = 'call'
-    this.reader = new CallReader()
+  call (name: string): void {
+    const index = this.calls++
+    this.delta.toolCalls.push({ index, id: this.options.newId(), name })
   }
 
-  /** Passes over the beginning of a list, where the format has one. */
-  private beginCalls (): boolean {
-    this.pending = this.pending.trimStart()
-    if (this.pending === '') return false
-    if (this.format?.list === true && this.pending.startsWith('[')) this.pending = this.pending.slice(1)
-    this.readObject()
-    return true
-  }
-
-  /** Reads the object of a call; what turns out to be no call is read again as text. */
-  private call (): boolean {
-    if (this.reader.text === '') this.pending = this.pending.trimStart()
-    if (this.pending === '') return false
-    const state = this.feed()
-    if (state === 'call') this.mode = 'after call'
-    if (state === 'other') {
-      this.mode = this.format?.end === undefined ? 'content' : 'no call'
-      this.begins = false
-      this.pending = this.reader.text + this.pending
-    }
-    return true
-  }
-
-  /** Gives the reader what is there, up to the end of its object. */
-  private feed (): CallReader['state'] {
-    let used = 0
-    for (const c of this.pending) {
-      used += c.length
-      const delta = this.reader.push(c)
-      if (delta !== null) this.called(delta)
-      if (this.reader.state !== 'open') break
-    }
-    this.pending = this.pending.slice(used)
-    return this.reader.state
-  }
-
-  private called (delta: CallDelta): void {
-    if (delta.name !== undefined) this.calls++
+  args (json: string): void {
+    if (json === '') return
+    const { toolCalls } = this.delta
     const index = this.calls - 1
-    this.out.toolCalls.push(delta.name === undefined ? { index, ...delta }
-      : { index, id: this.newId(), ...delta })
+    const open = toolCalls.at(-1)
+    if (open?.index === index) open.arguments = (open.arguments ?? '') + json
+    else toolCalls.push({ index, arguments: json })
   }
 
-  /** What follows a call: its end marker, another call of a list or in bare JSON, or content. */
-  private afterCall (): boolean {
-    const { end, between = '', list } = this.format ?? {}
-    if (end !== undefined) return this.skipTo(end)
-    this.pending = this.pending.trimStart()
-    const c = this.pending[0]
-    if (c === undefined) return false
-    if (c === '{') {
-      this.readObject()
-    } else if (between.includes(c)) {
-      this.pending = this.pending.slice(1)
-    } else {
-      if (c === ']' && list === true) this.pending = this.pending.slice(1)
-      this.turn('content')
-      this.begins = false
-    }
-    return true
+  parameters (name: string): unknown { return this.options.parameters?.(name) }
+
+  taken (): OutputDelta {
+    const { delta } = this
+    this.delta = nothing()
+    return delta
   }
 
-  /** Drops text up to a marker. */
-  private skipTo (marker: string): boolean {
-    const at = this.pending.indexOf(marker)
-    if (at < 0) {
-      this.pending = this.pending.slice(this.pending.length - beginningOf(this.pending, [marker]))
-      return false
-    }
-    this.pending = this.pending.slice(at + marker.length)
-    this.turn('content')
-    return true
+  /** Gives the white space at the end. */
+  flush (): void {
+    this.delta[this.last] += this.held
+    this.held = ''
   }
 
-  /** Passes on text of the current mode without white space at its beginning and end. */
-  private emit (text: string): void {
+  /** Passes on text without white space at its beginning and end. */
+  private emit (kind: 'content' | 'reasoning', text: string): void {
     const body = this.fresh ? text.trimStart() : text
     const end = body.trimEnd()
+    this.last = kind
     if (end === '') {
-      this.space += body
+      this.held += body
       return
     }
-    this.write(this.space + end)
-    this.space = body.slice(end.length)
+    this.delta[kind] += this.held + end
+    this.held = body.slice(end.length)
     this.fresh = false
-  }
-
-  private write (text: string): void {
-    if (this.mode === 'reasoning') this.out.reasoning += text
-    else this.out.content += text
   }
 }
 

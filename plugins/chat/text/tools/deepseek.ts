@@ -1,0 +1,62 @@
+import { Choice, Sequence } from '../grammar/rules.js'
+import type { Rule } from '../grammar/machine.js'
+import type { Input, Reading } from '../parse/input.js'
+import { repeated, type CallGrammar, type CallSink, type ToolFormat } from './format.js'
+import { readArguments, skipPast } from './json-calls.js'
+
+const CALLS = '<｜tool▁calls▁begin｜>'
+const CALL = '<｜tool▁call▁begin｜>'
+const NAMED = '<｜tool▁sep｜>'
+const CALL_END = '<｜tool▁call▁end｜>'
+const CALLS_END = '<｜tool▁calls▁end｜>'
+
+/** Both writings: the older one has the type in front of the name, and fences around the arguments. */
+function * read (input: Input, out: CallSink, opened: string): Reading<void> {
+  for (let marker = opened; marker === CALL || marker === CALLS;) {
+    if (marker === CALL) yield * readCall(input, out)
+    marker = yield * input.until([CALL, CALLS_END], () => {})
+  }
+}
+
+function * readCall (input: Input, out: CallSink): Reading<void> {
+  let name = ''
+  const marker = yield * input.until([NAMED, CALL_END], (text) => { name += text })
+  if (marker !== NAMED) return
+  yield * input.space()
+  if ((yield * input.peek()) !== '{') {
+    name = ''
+    const line = yield * input.until(['\n', CALL_END], (text) => { name += text })
+    if (line === CALL_END) return out.call(name.trim())
+    yield * input.take('```json')
+    yield * input.space()
+  }
+  out.call(name.trim())
+  yield * readArguments(input, out)
+  yield * skipPast(input, CALL_END)
+}
+
+function rule (grammar: CallGrammar, before: string, between: string, after: string): Rule {
+  const { make, tools } = grammar
+  const one = new Choice(make, tools.map(({ name, json }) => new Sequence(make, [
+    make.marker(CALL), ...before === '' ? [make.marker(name), make.marker(NAMED)]
+      : [make.marker(before), make.marker(NAMED), make.marker(name)],
+    make.marker(between), json(), make.marker(after), make.marker(CALL_END)
+  ])))
+  const spaced = make.pattern('\\n?')
+  const calls = repeated(grammar, one, new Sequence(make, [spaced, one]))
+  return new Sequence(make, [calls, make.marker(CALLS_END)])
+}
+
+const common = { opens: [CALLS, CALL], inner: [NAMED, CALL_END, CALLS_END], read }
+
+/** A call as `function`, its name in a line, and fenced arguments: DeepSeek V3 and R1. */
+export const deepseek: ToolFormat = {
+  ...common,
+  shows: [CALL, '```json'],
+  calls: (grammar) => rule(grammar, 'function', '\n```json\n', '\n```')
+}
+
+/** A call as its name and arguments: DeepSeek V3.1. */
+export const deepseekNamed: ToolFormat = {
+  ...common, shows: [CALL, NAMED], hints: [], calls: (grammar) => rule(grammar, '', '', '')
+}
