@@ -1,7 +1,7 @@
 /** Whether a chat template works, asked before the model is loaded. */
 import { isObject } from '../json.js'
 import type { TextFiles } from './files.js'
-import { chatTemplate, findTemplates } from './template.js'
+import { ChatTemplate, findTemplates } from './template.js'
 
 /** What has a template, as it is read from the model's files. */
 export type TemplateFiles = Pick<TextFiles, 'template' | 'tokenizerConfig'>
@@ -21,11 +21,11 @@ export function templateProblem ({ template, tokenizerConfig }: TemplateFiles): 
     const text = isObject(value) ? value['content'] : value
     return name.endsWith('_token') && typeof text === 'string' ? [[name, text]] : []
   })
-  const render = chatTemplate(templates, Object.fromEntries(tokens))
+  const chat = new ChatTemplate(templates, Object.fromEntries(tokens))
   let problem: string | null = null
   for (const messages of CONVERSATIONS) {
     try {
-      render(messages, { addGenerationPrompt: true })
+      chat.render(messages, { addGenerationPrompt: true })
       return null
     } catch (error) {
       problem ??= (error as Error).message
