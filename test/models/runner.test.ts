@@ -21,8 +21,10 @@ t.test('half precision over the API', { skip: withoutBuild }, async (t) => {
   }
   const { tokens: prompt } = await ask('/v1/tokenize', { model: card.modelId, prompt: 'A red cat' })
   const judged = await judge(folder, 'q4f16', { prompts: [prompt as number[]], tokens: TOKENS })
-  const { text } = await ask('/v1/detokenize', { model: card.modelId, tokens: judged.answers[0]!.ids })
+  const { ids } = judged.answers[0]!
+  const { prompt: text } = await ask('/v1/detokenize', { model: card.modelId, tokens: ids })
   const answer = await ask('/v1/completions',
     { model: card.modelId, prompt: 'A red cat', max_tokens: TOKENS, temperature: 0 })
+  t.type(text, 'string')
   t.match(answer, { choices: [{ text }] })
 })
