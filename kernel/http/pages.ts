@@ -19,7 +19,7 @@ const SENT = [
 const READ = [
   'x-svc-request-id', 'x-request-id', 'request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-model',
   'x-svc-voice', 'x-svc-retried', 'x-svc-media-types', 'x-svc-transfers', 'x-svc-store-delete',
-  'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
+  'x-svc-warning', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
 ]
 
 /** Pages under `api.allowed_origins` and those of the other members may read answers; nobody else's may. */
