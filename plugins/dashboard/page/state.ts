@@ -189,12 +189,6 @@ export function nodesOf (state: State): ClusterNode[] {
   }).sort((a, b) => a.master !== b.master ? (a.master ? -1 : 1) : a.name < b.name ? -1 : 1)
 }
 
-/** The requests that run now, oldest first. */
-export function tasksOf (state: State): (TaskBody & { kind: string })[] {
-  return Object.values(state.tasks).map((tagged) => ({ ...body(tagged), kind: tagOf(tagged) }))
-    .sort((a, b) => a.createdAt < b.createdAt ? -1 : 1)
-}
-
 /** One transfer of a model onto a node. */
 export interface Transfer {
   nodeId: string, modelId: string, attemptId: string
