@@ -11,7 +11,7 @@ const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requ
 
 /** The clients of two APIs know errors of their routes in their own shape only. */
 function fieldsOf (what: string): string[] {
-  if (/: (another method|PATCH|TRACE|a slash too many|dots)$/.test(what)) return ['error', 'detail']
+  if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']
   if (/^[A-Z]+ \/ollama\S*: /.test(what)) return ['error', ...FIELDS.slice(1), 'detail']
   return ['error', 'detail']

@@ -143,8 +143,10 @@ export const embeddingsBody = {
   properties: { ...embedding, prompt: { ...optional('string'), description: 'none: the model is loaded' } }
 } as const
 
-/** A model, under either of the names of the field. */
-const named = { model: name, name: { ...name, description: 'the older name of model' } } as const
+/** A model, under either of the names of the field; Ollama's own program sends the other one empty. */
+const named = {
+  model: { type: 'string' }, name: { type: 'string', description: 'the older name of model' }
+} as const
 
 /** Body of POST /ollama/api/show. */
 export const showBody = {

@@ -77,7 +77,7 @@ export function messagesOf (messages: readonly Message[], eyes: Eyes): InputMess
 
 /** As `fromOllamaChat`, for a prompt that the model's template is to frame. */
 export function fromOllamaGenerate (body: OllamaGenerate, rules: Seeing): ChatBody {
-  const system = body.system == null ? [] : [{ role: 'system', content: body.system }]
+  const system = body.system == null || body.system === '' ? [] : [{ role: 'system', content: body.system }]
   const content = withImages(body.prompt ?? '', body.images, 'images', eyesOf(rules, body.model))
   return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }

@@ -17,6 +17,8 @@ import type { Fetched, Found } from './names.js'
 
 /** How often a download is looked at, ms. */
 const LOOK_MS = 250
+/** Longest wait for the store to tell of a model that it has got, ms. */
+const TOLD_MS = 10_000
 
 /** One line of what goes on. */
 interface Progress { status: string, digest?: string, total?: number, completed?: number }
@@ -68,6 +70,11 @@ async function * pulled (parts: ApiParts, request: RouteRequest, given: string):
   yield { status: 'pulling manifest' }
   yield * fetching(parts, request, wanted)
   yield { status: 'verifying sha256 digest' }
+  const { clock, runners } = parts
+  // The store tells of it to this node as to any other; what has been pulled is to be found at once.
+  for (const end = clock.mono() + TOLD_MS; runners.card(modelId) === undefined && clock.mono() < end;) {
+    await delay(clock, LOOK_MS, request.signal)
+  }
   yield { status: 'writing manifest' }
   yield { status: 'success' }
 }

@@ -16,10 +16,16 @@ const NEVER = '9999-12-31T23:59:59Z'
 /** A model under a name: one that is made of another has that one's card. */
 interface Listed { name: string, card: ModelCard, made: Made | undefined }
 
-/** Language models and encoders this node can name, and what is made of them. */
-function all ({ runners, makes }: ApiParts): Listed[] {
-  const cards = ['chat', 'completions', 'embeddings'].flatMap((task) => runners.models(task))
-  const own = [...new Map(cards.map(({ card }) => [card.modelId, card])).values()]
+const TASKS = ['chat', 'completions', 'embeddings']
+
+/** Language models and encoders whose files the cluster has or that need none, and what is made of them. */
+function all ({ runners, models, makes }: ApiParts): Listed[] {
+  const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
+  const stored = (models?.cards() ?? [])
+    .filter(({ card, origin }) => origin !== 'home' && origin !== 'custom' &&
+      card.tasks.some((task) => TASKS.includes(task)))
+    .map(({ card }) => card)
+  const own = [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
     .map((card) => ({ name: card.modelId, card, made: undefined }))
   const others = [...makes.all()].flatMap(({ key: name, value: made }) => {
     const card = runners.card(made.from)

@@ -48,7 +48,7 @@ export const notFound = (name: string): SvcError =>
 
 /** The model of a body that has it under one of two names. */
 export function nameIn ({ model, name }: { model?: string, name?: string }): string {
-  const given = model ?? name
+  const given = [model, name].find((one) => one !== undefined && one !== '')
   if (given === undefined) throw refused('model', 'is required')
   return given
 }

@@ -1,0 +1,54 @@
+/** Anthropic's client. */
+import t from 'tap'
+import Anthropic from '@anthropic-ai/sdk'
+import { failure } from '../../plugins/chat/test/api-kit.js'
+import { MODEL, QUESTION, startClients, withoutClients } from './kit.js'
+
+t.test('@anthropic-ai/sdk 1.12.0', { skip: withoutClients }, async (t) => {
+  const node = await startClients(t)
+  const client = new Anthropic({ baseURL: node.url, apiKey: 'none', maxRetries: 0 })
+  const messages = [{ role: 'user' as const, content: QUESTION }]
+  const asked = { model: MODEL, max_tokens: 60, messages, temperature: 0 }
+
+  const ids: string[] = []
+  for await (const { id, type } of client.models.list({ limit: 1 })) ids.push(`${type} ${id}`)
+  t.ok(ids.includes(`model ${MODEL}`) && ids.length > 1, 'page by page')
+  t.match(await client.models.retrieve(MODEL), { type: 'model', id: MODEL, display_name: /guide/ })
+
+  const whole = await client.messages.create(asked)
+  t.match(whole.content, [{ type: 'text', text: /svc stop/ }])
+  const stream = client.messages.stream(asked)
+  const events: string[] = []
+  stream.on('streamEvent', ({ type }) => { events.push(type) })
+  const { content, usage: { output_tokens: written } } = whole
+  t.match(await stream.finalMessage(), { content, usage: { output_tokens: written } })
+  t.equal(events[0], 'message_start')
+  const counted = await client.messages.countTokens({ model: MODEL, messages })
+  const { usage: { input_tokens: fed, cache_read_input_tokens: cached } } = whole
+  t.equal(counted.input_tokens, fed + (cached ?? 0), 'as the answer counts it')
+
+  const properties = { a: { enum: ['x', 'y'] } }
+  const schema = { type: 'object', properties, required: ['a'], additionalProperties: false }
+  const formed = await client.messages.create({
+    ...asked, output_config: { format: { type: 'json_schema', schema } }
+  })
+  const [block] = formed.content
+  t.match(JSON.parse(block?.type === 'text' ? block.text : ''), { a: /^[xy]$/ }, 'the format is kept to')
+
+  const thread = client.beta.messages.thread({ model: MODEL, max_tokens: 20 })
+  const first = await thread.send({ role: 'user', content: QUESTION })
+  const second = await thread.send({ role: 'user', content: 'and a node' })
+  t.ok(second.usage.input_tokens + (second.usage.cache_read_input_tokens ?? 0) >
+    first.usage.input_tokens + (first.usage.cache_read_input_tokens ?? 0), 'it knows what was before')
+
+  const refused: [object, number, string, RegExp][] = [
+    [{ model: 'svc/none' }, 404, 'not_found_error', /svc\/none/],
+    [{ mcp_servers: [{ name: 'x' }] }, 400, 'invalid_request_error', /mcp_servers are not served/],
+    [{ no_such_field: 1 }, 400, 'invalid_request_error', /no_such_field is not a known field/],
+    [{ temperature: 2 }, 400, 'invalid_request_error', /temperature/]
+  ]
+  for (const [more, status, type, message] of refused) {
+    t.match(await failure(client.messages.create({ ...asked, ...more })),
+      { status, message, error: { type: 'error', error: { type } }, requestID: /^[0-9a-f-]{36}$/ })
+  }
+})

@@ -1,0 +1,42 @@
+/** The lines of docs/operations/clients.md, as they stand there but for the address. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { parse } from 'yaml'
+import { root, run } from '../node/kit.js'
+import { script, startClients, withoutClients } from './kit.js'
+
+/** The examples by the headings that they are below. */
+function examples (): { title: string, language: string, text: string }[] {
+  const page = readFileSync(join(root, 'docs/operations/clients.md'), 'utf8')
+  return page.split(/^## /m).slice(1).flatMap((section) => {
+    const [title = ''] = section.split('\n')
+    return [...section.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)]
+      .map(([, language = '', text = '']) => ({ title, language, text }))
+  })
+}
+
+t.test('each line works as written', { skip: withoutClients }, async (t) => {
+  const node = await startClients(t)
+  const here = (text: string): string => text.replaceAll('http://127.0.0.1:52415', node.url)
+  const all = examples()
+  t.same(all.map(({ title }) => title), ['curl', 'openai', 'anthropic', 'ollama', 'ollama',
+    'ai (Vercel AI SDK)', 'LangChain', 'Open WebUI', 'LibreChat', 'Continue', 'Claude Code'])
+  for (const { title, language, text } of all) {
+    if (language === 'js') {
+      t.match(await script(t, title.replace(/\W/g, '-'), here(text)), /svc stop/, title)
+    } else if (title === 'curl') {
+      const child = run('bash', ['-euc', here(text)])
+      t.equal(await child.ended, 0, child.stderr())
+      t.match(child.stdout(), /svc stop/)
+    } else if (language === 'yaml') {
+      // These programs cannot run here; what they are told has to be read and be there.
+      const said = JSON.stringify(parse(here(text)))
+      const [, base = ''] = /"(http:[^"]+)"/.exec(said) ?? []
+      t.equal((await fetch(`${base}/models`)).status, 200, `${title}: ${base}`)
+      t.match(said, /svc\/guide/)
+    }
+  }
+  const webUi = /=(\S+)/.exec(here(all.find(({ title }) => title === 'Open WebUI')!.text))![1]!
+  t.equal((await fetch(`${webUi}/api/version`)).status, 200, 'what Open WebUI verifies a connection by')
+})

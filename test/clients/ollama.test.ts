@@ -1,0 +1,170 @@
+/** Ollama's client and program, and Open WebUI, at the root of a port of their own. */
+import t from 'tap'
+import { Ollama } from 'ollama'
+import { failure } from '../../plugins/chat/test/api-kit.js'
+import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
+import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { startHub } from '../../plugins/staging/test/hub-kit.js'
+import { dial } from '../node/http.js'
+import { until } from '../node/kit.js'
+import { freePorts } from '../node/ports.js'
+import { MODEL, QUESTION, startClients, withoutClients } from './kit.js'
+import type { Test } from 'tap'
+
+const TINY = 'acme/tiny'
+const files = {
+  'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),
+  'tokenizer.json': JSON.stringify(tinyTokenizer()),
+  'tokenizer_config.json': JSON.stringify({ eos_token: '<end>', chat_template: TEMPLATE }),
+  'onnx/model.onnx': makeDecoder()
+}
+
+interface Place { host: string, port: number, token: string }
+
+/** A node with a hub, and Ollama's API at a port of its own. */
+async function startOllama (t: Test): Promise<Place> {
+  const hub = await startHub({ models: { [TINY]: { files } } })
+  t.teardown(async () => { await hub.close() })
+  const [port = 0] = await freePorts(1)
+  const { token } = await startClients(t, {
+    plugins: { chat: { ollama_port: port } },
+    model_store: { store_path: 'store', hub: { url: hub.url, redirect_hosts: [hub.cdnHost] } }
+  })
+  return { host: `http://127.0.0.1:${port}`, port, token }
+}
+
+t.test('ollama 0.6.4: bring, load, ask, make, unload, remove', { skip: withoutClients }, async (t) => {
+  const { host, token } = await startOllama(t)
+  const client = new Ollama({ host, headers: { authorization: `Bearer ${token}` } })
+  const statuses: string[] = []
+  let far = 0
+  const pulling = await client.pull({ model: `hf.co/${TINY}`, stream: true })
+  for await (const { status, completed, total } of pulling) {
+    statuses.push(status)
+    if (total !== undefined) far = completed / total
+  }
+  t.equal(statuses[0], 'pulling manifest')
+  t.equal(statuses.at(-1), 'success')
+  t.ok(statuses.some((status) => /^pulling [0-9a-f]{12}$/.test(status)))
+  t.equal(far, 1, 'progress up to the end')
+  const listed = (await client.list()).models.find(({ name }) => name === `${TINY}:latest`)
+  t.match(listed, { digest: /^[0-9a-f]{64}$/, size: Number, details: { family: 'llama' } })
+  t.ok(Math.abs(Date.parse(String(listed?.modified_at)) - Date.now()) < 600_000, 'when it came')
+  const running = async (): Promise<string[]> => (await client.ps()).models.map(({ name }) => name)
+  t.notOk((await running()).includes(`${TINY}:latest`))
+  const messages = [{ role: 'user', content: 'hi' }]
+  const options = { num_predict: 2, num_ctx: 64 }
+  const asked = { model: `${TINY}:latest`, messages, options, keep_alive: '10m' }
+  const answer = await client.chat(asked)
+  t.match(answer, { model: asked.model, done: true, done_reason: 'length', eval_count: 2 })
+  t.ok(answer.load_duration > 0, 'it was loaded for the request')
+  t.match((await client.ps()).models.find(({ name }) => name === asked.model), { context_length: 64 })
+  t.match(await failure(client.chat({ ...asked, options: { num_ctx: 128 } })),
+    { status_code: 400, error: /^options.num_ctx is 128, and acme\/tiny is loaded with a context of 64/ })
+  const brief = { model: 'brief', from: TINY, parameters: { num_predict: 1 } }
+  t.match(await client.create(brief), { status: 'success' })
+  t.match(await client.generate({ model: 'brief', prompt: 'hi' }), { eval_count: 1, model: 'brief' })
+  await client.generate({ model: 'brief', prompt: '', keep_alive: 0 })
+  await until('it to be unloaded', async () => !(await running()).includes(asked.model))
+  await client.delete({ model: 'brief' })
+  await client.delete({ model: TINY })
+  const names = async (): Promise<string[]> => (await client.list()).models.map(({ name }) => name)
+  await until('it to be gone', async () => !(await names()).includes(asked.model))
+  t.match(await failure(client.show({ model: TINY })),
+    { status_code: 404, error: `model '${TINY}' not found` })
+  const unallowed = new Ollama({ host })
+  t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
+})
+
+/** A request of the program `ollama`, as Go writes it: all of its fields, empty ones too. */
+type Sent = [method: string, path: string, body: object | null]
+
+t.test('the requests of the program ollama, byte by byte', { skip: withoutClients }, async (t) => {
+  const { port, token } = await startOllama(t)
+  const ask = async ([method, path, body]: Sent): Promise<{ status: number, type: string, text: string }> => {
+    const json = body === null ? '' : JSON.stringify(body)
+    const accept = /chat|generate|pull|create/.test(path) ? 'application/x-ndjson' : 'application/json'
+    const { socket, text, closed } = await dial(port)
+    socket.write(`${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n` +
+      'User-Agent: ollama/0.13.5 (amd64 linux) Go/go1.24.1\r\nConnection: close\r\n' +
+      (body === null ? '' : `Content-Length: ${json.length}\r\n`) + `Accept: ${accept}\r\n` +
+      `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n` +
+      `Accept-Encoding: gzip\r\n\r\n${json}`)
+    await closed
+    const [head = '', ...rest] = text().split('\r\n\r\n')
+    return {
+      status: Number(/^HTTP\/1.1 (\d+)/.exec(head)?.[1]), type: /content-type: (.*)/i.exec(head)?.[1] ?? '',
+      text: rest.join('\r\n\r\n')
+    }
+  }
+  const generate = { model: MODEL, prompt: '', suffix: '', system: '', template: '', options: null }
+  const rows: [what: string, Sent, status: number, answer: RegExp][] = [
+    ['the heartbeat', ['HEAD', '/', null], 200, /^$/],
+    ['ollama -v', ['GET', '/api/version', null], 200, /^\{"version":"/],
+    ['ollama list', ['GET', '/api/tags', null], 200, /"name":"svc\/guide:latest"/],
+    ['ollama ps', ['GET', '/api/ps', null], 200, /"expires_at":"/],
+    ['ollama show', ['POST', '/api/show', { model: MODEL, system: '', template: '', verbose: false,
+      options: null, name: '' }], 200, /"general.architecture":"llama"/],
+    ['ollama run, which loads', ['POST', '/api/generate', generate], 200, /"done_reason":"load"/],
+    ['ollama run, with a prompt', ['POST', '/api/generate', { ...generate, prompt: QUESTION, options: {} }],
+      200, /"response":".*"done":true,"done_reason":"stop"/s],
+    ['ollama run, a conversation', ['POST', '/api/chat', { model: MODEL,
+      messages: [{ role: 'user', content: QUESTION }], options: {} }], 200, /"done":true/],
+    ['ollama cp', ['POST', '/api/copy', { source: MODEL, destination: 'copied' }], 200, /^\{\}$/],
+    ['/save', ['POST', '/api/create', { model: 'saved', from: 'copied', system: 'Be brief.', name: '' }],
+      200, /\{"status":"success"\}/],
+    ['ollama rm', ['DELETE', '/api/delete', { model: 'copied', name: '' }], 200, /^\{\}$/],
+    ['ollama rm of what is not there', ['DELETE', '/api/delete', { model: 'copied', name: '' }],
+      404, /^\{"error":"model 'copied' not found"/],
+    ['ollama pull', ['POST', '/api/pull',
+      { model: `hf.co/${TINY}`, username: '', password: '', name: '' }],
+    200, /\{"status":"pulling manifest"\}.*\{"status":"success"\}/s],
+    ['ollama pull of Ollama\'s library', ['POST', '/api/pull', { model: 'llama3.2', name: '' }],
+      400, /^\{"error":"model /],
+    ['ollama stop', ['POST', '/api/generate', { ...generate, keep_alive: 0 }],
+      200, /"done_reason":"unload"/],
+    ['ollama push', ['POST', '/api/push', { model: 'saved', name: '' }], 404, /^\{"error":"There is no/],
+    ['ollama signin', ['POST', '/api/me', null], 404, /^\{"error":"/]
+  ]
+  for (const [what, sent, status, answer] of rows) {
+    const { text, ...head } = await ask(sent)
+    t.equal(head.status, status, `${what}: ${text.slice(0, 200)}`)
+    t.match(text.replace(/(^|\r\n)[0-9a-f]+\r\n/g, '').replace(/\r\n$/, ''), answer, what)
+  }
+})
+
+t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
+  const { host, token } = await startOllama(t)
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` }
+  const ask = async (method: string, path: string, body?: object): Promise<Response> =>
+    await fetch(host + path, {
+      method, headers, ...body === undefined ? {} : { body: JSON.stringify(body) }
+    })
+  const json = async (answer: Promise<Response>): Promise<object> => await (await answer).json() as object
+  t.match(await json(ask('GET', '/api/version')), { version: String })
+  const { models } = await json(ask('GET', '/api/tags')) as { models: { model: string }[] }
+  const model = models.find((one) => one.model.startsWith(MODEL))!.model
+  t.match(await json(ask('GET', '/api/ps')), { models: [{ name: model, expires_at: /T/ }] })
+  t.match(await json(ask('POST', '/api/show', { name: model, model })), { capabilities: ['completion'] })
+  const options = { temperature: 0, num_ctx: 512, num_predict: 30, repeat_last_n: -1, mirostat: 0, tfs_z: 1,
+    num_batch: 512, num_thread: 2, num_gpu: 0, use_mmap: true, use_mlock: false, num_keep: 24, seed: 1 }
+  const chat = await ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: QUESTION }],
+    options, stream: true, keep_alive: '5m', think: false })
+  t.equal(chat.headers.get('content-type'), 'application/x-ndjson')
+  const lines = (await chat.text()).trim().split('\n').map((line) => JSON.parse(line) as object)
+  t.match(lines.at(-1), { done: true, model, eval_count: Number })
+  t.match(await json(ask('POST', '/v1/chat/completions', { model: MODEL, stream: false,
+    messages: [{ role: 'user', content: QUESTION }] })), { choices: [{ message: { content: /svc stop/ } }] })
+  t.match(await json(ask('GET', '/v1/models')), { object: 'list' })
+  t.match(await json(ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: 'x' }],
+    options: { repeat_last_n: 64 } })), { error: /^options.repeat_last_n is not served/ })
+  const helper = { model: 'helper', from: model, stream: false, system: 'Hi.' }
+  t.match(await json(ask('POST', '/api/create', helper)), { status: 'success' })
+  t.equal((await ask('POST', '/api/copy', { source: 'helper', destination: 'other' })).status, 200)
+  t.equal((await ask('DELETE', '/api/delete', { name: 'other', model: 'other' })).status, 200)
+  const unload = { model, keep_alive: 0, prompt: '' }
+  t.match(await json(ask('POST', '/api/generate', { ...unload, stream: false })), { done_reason: 'unload' })
+  t.match(await json(ask('POST', '/api/embed', { model, input: ['x'] })), { error: String })
+  t.match(await json(ask('GET', '/api/nothing')), { error: String })
+  t.equal(await (await ask('GET', '/')).text(), 'Ollama is running')
+})
