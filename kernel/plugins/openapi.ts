@@ -31,7 +31,8 @@ export function openApi (
   const paths: Record<string, Record<string, object>> = {}
   const failures = failuresOf(routes)
   for (const route of routes) {
-    if (route.decl.socket === true) continue
+    // With a slash at its end it is a second name of the path without one.
+    if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
     const decl = route.decl.url === systemRoutes.state.url
       ? { ...route.decl, reply: stateSchema(manifests) }

@@ -7,7 +7,7 @@ import { ask } from '../../node/http.js'
 import { cleanEnv, root, startNode } from '../../node/kit.js'
 
 const here = join(root, 'test/clients/tools')
-const made = join(here, '.made')
+const made = join(here, 'dist')
 
 /** Runs a program of the folder's packages, or of the repository's. */
 function tool (from: string, name: string, ...words: string[]): { status: number | null, said: string } {
@@ -23,7 +23,7 @@ writeFileSync(join(made, 'openapi.json'), JSON.stringify(document))
 
 t.test('redocly finds nothing to say about /openapi.json', async (t) => {
   t.ok(Object.keys(document.paths).length > 50)
-  const { said } = tool(here, 'redocly', 'lint', '.made/openapi.json', '--format=json')
+  const { said } = tool(here, 'redocly', 'lint', 'dist/openapi.json', '--format=json')
   const { problems } = JSON.parse(/\{[^]*\}/.exec(said)![0]) as {
     problems: { ruleId: string, message: string, location: { pointer: string }[] }[]
   }
@@ -49,7 +49,7 @@ t.test('every answer has a schema that says something', (t) => {
 })
 
 t.test('a client that is generated from it compiles, and works', async (t) => {
-  const types = tool(here, 'openapi-typescript', '.made/openapi.json', '-o', 'fixtures/api.d.ts')
+  const types = tool(here, 'openapi-typescript', 'dist/openapi.json', '-o', 'dist/api.d.ts')
   t.equal(types.status, 0, types.said)
   const compiled = tool(root, 'tsc', '-p', 'fixtures')
   t.equal(compiled.status, 0, compiled.said)
@@ -60,7 +60,7 @@ t.test('a client that is generated from it compiles, and works', async (t) => {
   const saw = JSON.parse(ran.stdout) as Record<string, unknown>
   t.match(saw, {
     master: node.nodeId, live: 1, reason: 'no_instance', type: 'not_found_error', event: /data:|: kee/,
-    answer: /svc place/
+    answer: /svc [a-z]+/
   })
   t.ok((saw['ids'] as string[]).includes('svc/voice-en'))
   t.ok(Number(saw['bytes']) > 1000 && Number(saw['total']) > 0)
