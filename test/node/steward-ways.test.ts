@@ -116,7 +116,8 @@ t.test('switched off, every way says so and how to switch it on', async (t) => {
   const remedy = /svc config set steward\.enabled true/
   const off = { reason: 'steward_disabled', code: 404, details: { remedy } }
   t.match(refusal(await ask(node, '/v1/steward/ask', { body: { question } })), off)
-  t.match(refusal(await ask(node, '/v1/chat/completions', { body: { model, messages } })), off)
+  t.match(refusal(await ask(node, '/v1/chat/completions', { body: { model, messages } })),
+    { ...off, code: 'steward_disabled' })
   t.match(refusal(await ask(node, '/ollama/api/chat', { body: { model, messages } })), off)
   t.match(await svc(['ask', question, '--home', node.home]), { status: 3, stderr: /steward_disabled/ })
   t.match(await svc(['run', model, question, '--home', node.home]), { status: 3, stderr: /steward_disabled/ })

@@ -103,8 +103,10 @@ t.test('log probabilities', async (t) => {
     const params = { logprobs: true, top_logprobs: 2 }
     const { pieces } = await ask(session, kind, { ...payload, params })
     t.same(pieces.find((piece) => piece['kind'] === 'delta')?.['tokens'], [{
-      id: 7, text: 'a', logprob: -0.5,
-      top: [{ id: 7, text: 'a', logprob: -0.5 }, { id: 8, text: '?', logprob: -9999 }]
+      id: 7, text: 'a', bytes: [97], logprob: -0.5,
+      top: [
+        { id: 7, text: 'a', bytes: [97], logprob: -0.5 }, { id: 8, text: '?', bytes: [63], logprob: -9999 }
+      ]
     }], kind)
     const bare = await ask(session, kind, { ...payload, params: { logprobs: true } })
     t.match(bare.pieces.find((piece) => piece['kind'] === 'delta'), { tokens: [{ id: 7, top: [] }] })

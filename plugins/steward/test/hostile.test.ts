@@ -70,7 +70,9 @@ t.test('whatever is sent, the next question is answered', async (t) => {
   for (const [url, more] of Object.entries(apis)) {
     for (const [name, messages, status] of MESSAGES) {
       const { statusCode, body } = await post(url, `{"model":"${STEWARD}","messages":${messages}${more}}`)
-      t.equal(statusCode, status, `${url}: ${name}: ${body.slice(0, 200)}`)
+      // Ollama's clients load a model so.
+      const expected = url.startsWith('/ollama/') && name === 'none' ? 200 : status
+      t.equal(statusCode, expected, `${url}: ${name}: ${body.slice(0, 200)}`)
       t.notMatch(body, '\\u0000', name)
     }
   }

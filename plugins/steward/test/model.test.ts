@@ -82,7 +82,7 @@ t.test('it is listed as a model, and nowhere as a thing with files or an instanc
     available: true, ready: true, installed: false, virtual: true, tasks: ['chat'], storage_size_megabytes: 0
   })
   const { models } = await json('/ollama/api/tags') as { models: { name: string }[] }
-  t.ok(models.some(({ name }) => name === STEWARD))
+  t.ok(models.some(({ name }) => name === `${STEWARD}:latest`))
   t.match(await json(`/models/${STEWARD}/availability`), { available: true })
   t.match(await json(`/models/${STEWARD}/card`), { card: { modelId: STEWARD }, copies: [] })
   const state = await json('/state') as Record<string, object>
@@ -132,7 +132,7 @@ t.test('what it cannot do is refused in the words of the API', async (t) => {
   const others = [['/v1/completions', { prompt: 'x' }], ['/v1/embeddings', { input: 'x' }]] as const
   for (const [url, body] of others) {
     const { error } = (await post(rig, url, body)).json<{ error: object }>()
-    t.match(error, { code: 404, reason: 'no_instance', message: /it does chat/ })
+    t.match(error, { code: 'model_not_found', reason: 'no_instance', message: /it does chat/ })
   }
   t.strictSame(asked, [])
 })
