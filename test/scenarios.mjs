@@ -6,12 +6,10 @@ export const scenarios = {
   'a new user hears the first sound, in every framing and format': 'speak',
   'a runner that dies, hangs or floods costs one error, and is back': 'runners',
   'a model runs on one node and speaks at every node': 'remote-runners',
-  'a model over several nodes answers, and survives a donor': 'llama-rpc',
   'what ran on a node that dies runs elsewhere': 'instances-lost',
   'a master that dies is followed by another, and no command runs twice': 'cluster-failover',
   'who has a join token joins, and nobody else': 'cluster-join',
   'a rolling restart costs nothing that could be had elsewhere': 'rolling',
-  'a node that stops ends its streams in order': 'stop',
   'one that is killed leaves nothing behind': 'kill',
   'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
   'a download that is cut off goes on, and a wrong byte is found': 'staging-faults',
@@ -19,6 +17,5 @@ export const scenarios = {
   'one question to the steward has one answer, whichever way it is asked': 'steward-ways',
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
-  'the logs of all nodes in one order': 'logs',
   'a request that another node serves has one trace': 'tracing'
 }
