@@ -174,11 +174,8 @@ t.test('a stalled source is left: idle, slow, or one that never answers', async 
     let done = false
     const running = fetchInto(join(folder, name), manifestOf(one), [slow, good], { clock })
       .then(() => { done = true })
-    let seconds = 0
-    while (!done && seconds < 100) {
-      await clock.advance(1000)
-      if (slow.asked.length > 0) seconds++
-    }
+    // Time goes on until it is done, however long the disk takes meanwhile.
+    while (!done) await clock.advance(1000)
     await running
     t.same(await wrongFiles(join(folder, name), one), [], name)
     t.ok(good.asked.length > 0, 'another one was asked')

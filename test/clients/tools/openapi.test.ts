@@ -8,8 +8,10 @@ import { cleanEnv, root, startNode } from '../../node/kit.js'
 
 const here = join(root, 'test/clients/tools')
 const made = join(here, 'dist')
+/** Where the programs are installed; `npm run test:clients` does that. */
+const clients = join(root, 'test/clients')
 
-/** Runs a program of the folder's packages, or of the repository's. */
+/** Runs a program of the packages in a folder. */
 function tool (from: string, name: string, ...words: string[]): { status: number | null, said: string } {
   const { status, stdout, stderr } = spawnSync(join(from, 'node_modules/.bin', name), words,
     { cwd: here, encoding: 'utf8', env: cleanEnv({ REDOCLY_TELEMETRY: 'off', CI: '1' }) })
@@ -23,7 +25,7 @@ writeFileSync(join(made, 'openapi.json'), JSON.stringify(document))
 
 t.test('redocly finds nothing to say about /openapi.json', async (t) => {
   t.ok(Object.keys(document.paths).length > 50)
-  const { said } = tool(here, 'redocly', 'lint', 'dist/openapi.json', '--format=json')
+  const { said } = tool(clients, 'redocly', 'lint', 'dist/openapi.json', '--format=json')
   const { problems } = JSON.parse(/\{[^]*\}/.exec(said)![0]) as {
     problems: { ruleId: string, message: string, location: { pointer: string }[] }[]
   }
@@ -49,7 +51,7 @@ t.test('every answer has a schema that says something', (t) => {
 })
 
 t.test('a client that is generated from it compiles, and works', async (t) => {
-  const types = tool(here, 'openapi-typescript', 'dist/openapi.json', '-o', 'dist/api.d.ts')
+  const types = tool(clients, 'openapi-typescript', 'dist/openapi.json', '-o', 'dist/api.d.ts')
   t.equal(types.status, 0, types.said)
   const compiled = tool(root, 'tsc', '-p', 'fixtures')
   t.equal(compiled.status, 0, compiled.said)
