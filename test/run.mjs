@@ -1,6 +1,6 @@
 // Runs test files and prints the time of each folder at the end:
 //   node test/run.mjs [--all | --rest] [--jobs N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...]
-// Of test/node it runs the scenarios (scenarios.mjs), with --all everything, with --rest the rest alone.
+// Without --all it leaves out what is slow (scenarios.mjs); --rest runs that alone.
 // Several files of a folder share a process, because loading the product takes longer than most of them;
 // --alone gives each its own. What a file says in TAP is kept in .tap/test-results.
 // tap's own runner gives a process to each file and three module loaders to each process.
@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { scenarios } from './scenarios.mjs'
+import { scenarios, slow } from './scenarios.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const results = join(root, '.tap/test-results')
@@ -148,9 +148,10 @@ function chosen () {
     .filter((file) => dirname(file) !== 'test/page' || file === 'test/page/short.test.ts')
   if (options.all && !options.rest) return all
   const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)
-  const missing = short.filter((file) => !all.includes(file))
+  const missing = [...short, ...slow].filter((file) => !all.includes(file))
   if (missing.length > 0) throw new Error(`scenarios.mjs names what is not there: ${missing.join(', ')}`)
-  const rest = all.filter((file) => dirname(file) === 'test/node' && !short.includes(file))
+  const rest = all.filter((file) =>
+    slow.includes(file) || (dirname(file) === 'test/node' && !short.includes(file)))
   return options.rest ? rest : all.filter((file) => !rest.includes(file))
 }
 

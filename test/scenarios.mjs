@@ -19,3 +19,12 @@ export const scenarios = {
   'no secret is in a log, an event or a bundle': 'secrets',
   'a request that another node serves has one trace': 'tracing'
 }
+
+/** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
+export const slow = [
+  'plugins/runners/test/process-deadlines.test.ts',
+  'plugins/runners/test/process-family.test.ts',
+  'plugins/staging/test/hub-download.test.ts',
+  'plugins/staging/test/stager-hub.test.ts',
+  'test/sim/sim.test.ts'
+]
