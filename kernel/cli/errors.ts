@@ -57,7 +57,8 @@ export function exitCodeFor (status: number, reason?: string): ExitCode {
 /** The error object of the node's error body, as far as the command line reads it. */
 export interface ApiError {
   message: string
-  code: number
+  /** The HTTP status, or a word of the API that was asked: OpenAI's have their own. */
+  code: number | string | null
   reason: string
   requestId?: string
   details?: Record<string, unknown>
@@ -133,7 +134,7 @@ function sentence (status: number, api: ApiError): string {
 export function failureWithin (error: Record<string, unknown>): CliError {
   const { message, reason, code, details } = error
   const { remedy } = (details ?? {}) as { remedy?: unknown }
-  const words = typeof reason === 'string' ? ` (${String(code)} ${reason})` : ''
+  const words = typeof reason === 'string' ? ` (${typeof code === 'number' ? `${code} ` : ''}${reason})` : ''
   const told = typeof message === 'string' && message !== '' ? message : 'the answer failed'
   const said = plain(`${told}${words}`)
   return new CliError(exitCodes.failed, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said,
@@ -153,8 +154,6 @@ export function readApiError (text: string): ApiError | undefined {
 /** The value as an error object, when it has the parts of one. */
 export function asApiError (value: unknown): ApiError | undefined {
   const error = value as Partial<ApiError> | null | undefined
-  const { message, reason, code } = error ?? {}
-  return typeof message === 'string' && typeof reason === 'string' && typeof code === 'number'
-    ? error as ApiError
-    : undefined
+  const { message, reason } = error ?? {}
+  return typeof message === 'string' && typeof reason === 'string' ? error as ApiError : undefined
 }

@@ -88,7 +88,7 @@ export async function * stream (
 function failure (frame: Frame, { headers }: Pick<Answer, 'headers'>, signal: AbortSignal): CliError {
   if (signal.aborted) return interrupted()
   const api = asApiError(frame.header.error)
-  if (api !== undefined) return apiFailure(api.code, api, '', headers)
+  if (api !== undefined) return apiFailure(typeof api.code === 'number' ? api.code : 500, api, '', headers)
   const { kind } = frame.header
   return new CliError(exitCodes.failed, kind === 'cancelled' ? 'the call was cancelled' : 'the call failed')
 }

@@ -19,7 +19,10 @@ export const routes = {
     summary: 'A message of the Model Context Protocol (JSON-RPC), answered as JSON or server-sent events.',
     // A capability takes 1 MiB, and the message around it needs a little.
     bodyLimit: 1024 * 1024 + 64 * 1024,
-    body: { type: ['object', 'array'], description: 'A request or notification, or several (2025-03-26).' },
+    body: {
+      type: ['object', 'array'], minItems: 1,
+      description: 'A request or notification, or several (2025-03-26).'
+    },
     reply: { type: ['object', 'array'], description: 'The answers; nothing, with 202, to notifications.' },
     errors: ['overloaded', 'payload_too_large']
   },

@@ -9,11 +9,12 @@ const TTS = 'tts@1.0.0'
 
 const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requestId', 'details']
 
-/** The clients of two APIs know errors of their routes in their own shape only. */
+/** The clients of some APIs know errors of their routes in their own shape only. */
 function fieldsOf (what: string): string[] {
   if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']
   if (/^[A-Z]+ \/ollama\S*: /.test(what)) return ['error', ...FIELDS.slice(1), 'detail']
+  if (/^[A-Z]+ \/mcp: /.test(what)) return ['jsonrpc', 'id', 'error', 'detail']
   return ['error', 'detail']
 }
 

@@ -3,6 +3,7 @@ import { request } from 'node:http'
 import { WebSocket } from 'ws'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { quiet, startCluster } from './cluster-kit.js'
 import { ask, dial, refusal } from './http.js'
 import { faultsConfig, figure, folder, startNode, svc, until, writeConfig } from './kit.js'
@@ -142,7 +143,7 @@ t.test('a page goes on at another node when its own is gone, until that one is r
   }
   const open = [200, 204, 101, page, page]
   const shut = [403, 403, 403, undefined, undefined]
-  t.strictSame(await visit(page), open)
+  await until('the address of its node is known here', async () => isDeepStrictEqual(await visit(page), open))
   for (const other of [page.replace('127.0.0.1', 'localhost'), page.replace('http', 'https'), `${page}0`,
     'http://127.0.0.1', 'https://evil.example', 'null']) t.strictSame(await visit(other), shut, other)
   await two!.kill()
