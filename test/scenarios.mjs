@@ -23,7 +23,6 @@ export const scenarios = {
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
   'plugins/runners/test/process-deadlines.test.ts',
-  'plugins/runners/test/process-family.test.ts',
   'plugins/staging/test/hub-download.test.ts',
   'plugins/staging/test/stager-hub.test.ts',
   'test/sim/sim.test.ts'
