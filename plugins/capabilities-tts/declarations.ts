@@ -3,6 +3,12 @@ import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js
 const name = { type: 'string', minLength: 1 } as const
 const positive = { type: 'number', exclusiveMinimum: 0 } as const
 
+/** Media types by `response_format`. */
+export const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  mp3: 'audio/mpeg', opus: 'audio/ogg; codecs=opus', aac: 'audio/aac', flac: 'audio/flac', wav: 'audio/wav',
+  pcm: 'audio/pcm'
+}
+
 /** Request fields of `tts` 1.0.0. */
 export const inputSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -98,7 +104,7 @@ export const routes = {
     summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or in events.',
     body: speechBody,
     produces: 'audio/mpeg',
-    streams: ['audio/wav', 'audio/pcm', 'text/event-stream'],
+    streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
     errors: [
       'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
       'format_unsupported', 'overloaded', 'instance_lost', 'timeout'

@@ -3,6 +3,7 @@ import type {
 } from '../../kernel/index.js'
 import { runTask } from '../runners/service.js'
 import type { Runners } from '../runners/service.js'
+import { MEDIA_TYPES } from './declarations.js'
 import { modelFor, voiceFor } from './openai-names.js'
 import type { speechBody } from './declarations.js'
 import type { Aliases, Speaker } from './openai-names.js'
@@ -10,11 +11,6 @@ import type { Aliases, Speaker } from './openai-names.js'
 /** What the engine says about each chunk. */
 type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
-}
-
-const MEDIA_TYPES: Readonly<Record<string, string>> = {
-  mp3: 'audio/mpeg', opus: 'audio/ogg; codecs=opus', aac: 'audio/aac', flac: 'audio/flac', wav: 'audio/wav',
-  pcm: 'audio/pcm'
 }
 
 /** Media type of an encoding the engine writes; undefined when it writes no such thing. */
