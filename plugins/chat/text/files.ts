@@ -43,6 +43,26 @@ export async function readTextFiles (directory: string): Promise<TextFiles> {
   return { tokenizer, tokenizerConfig, specialTokens, generation, config, genai, template }
 }
 
+const TOKEN_NAMES = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token',
+  'mask_token']
+
+/** bos_token and its like as text: strings, or objects with `content`. */
+export function namedTokens (
+  files: Pick<TextFiles, 'tokenizerConfig'> & Partial<Pick<TextFiles, 'specialTokens'>>
+): Record<string, string> {
+  const out: Record<string, string> = {}
+  for (const name of TOKEN_NAMES) {
+    const text = tokenText(files.tokenizerConfig[name]) ?? tokenText(files.specialTokens?.[name])
+    if (text !== null) out[name] = text
+  }
+  return out
+}
+
+function tokenText (value: unknown): string | null {
+  if (typeof value === 'string') return value
+  return isObject(value) && typeof value['content'] === 'string' ? value['content'] : null
+}
+
 async function readJson (directory: string, name: string): Promise<Json | null> {
   const text = await readText(directory, name, MAX_JSON_BYTES)
   if (text === null) return null

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { Tokenizer } from '@huggingface/tokenizers'
 import { badModel } from './errors.js'
 import { isObject } from '../json.js'
-import { readTextFiles } from './files.js'
+import { namedTokens, readTextFiles } from './files.js'
 import type { Json, TextFiles } from './files.js'
 import { GrammarFactory } from './grammar/factory.js'
 import { seededRandom } from './random.js'
@@ -107,24 +107,6 @@ function forbiddenIds (table: TokenTable | null, size: number): Int32Array {
   const ids: number[] = []
   if (table !== null) for (let id = 0; id < size; id++) if (table.known[id] !== 1) ids.push(id)
   return Int32Array.from(ids)
-}
-
-const TOKEN_NAMES = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token',
-  'mask_token']
-
-/** bos_token and its like as text: strings, or objects with `content`. */
-function namedTokens (files: TextFiles): Record<string, string> {
-  const out: Record<string, string> = {}
-  for (const name of TOKEN_NAMES) {
-    const text = tokenText(files.tokenizerConfig[name]) ?? tokenText(files.specialTokens[name])
-    if (text !== null) out[name] = text
-  }
-  return out
-}
-
-function tokenText (value: unknown): string | null {
-  if (typeof value === 'string') return value
-  return isObject(value) && typeof value['content'] === 'string' ? value['content'] : null
 }
 
 /**

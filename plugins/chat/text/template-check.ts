@@ -1,5 +1,5 @@
 /** Whether a chat template works, asked before the model is loaded. */
-import { isObject } from '../json.js'
+import { namedTokens } from './files.js'
 import type { TextFiles } from './files.js'
 import { ChatTemplate, findTemplates } from './template.js'
 
@@ -17,11 +17,7 @@ const CONVERSATIONS = [[USER], [{ role: 'system', content: 'Be brief.' }, USER]]
 export function templateProblem ({ template, tokenizerConfig }: TemplateFiles): string | null {
   const templates = findTemplates({ template, tokenizerConfig })
   if (templates.size === 0) return null
-  const tokens = Object.entries(tokenizerConfig).flatMap(([name, value]) => {
-    const text = isObject(value) ? value['content'] : value
-    return name.endsWith('_token') && typeof text === 'string' ? [[name, text]] : []
-  })
-  const chat = new ChatTemplate(templates, Object.fromEntries(tokens))
+  const chat = new ChatTemplate(templates, namedTokens({ tokenizerConfig }))
   let problem: string | null = null
   for (const messages of CONVERSATIONS) {
     try {
