@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { schemaChecker } from '../../kernel/cards/index.js'
 import { kernelError, Reply } from '../../kernel/index.js'
-import { MediaShelf } from './media.js'
+import { MediaCache } from './media.js'
 import { ownApi } from './own.js'
 import { createLooks, createServer } from './server.js'
 import type { McpRequestContext } from '@modelcontextprotocol/server'
@@ -42,7 +42,7 @@ interface Message { id?: unknown, method?: unknown, params?: { requestId?: unkno
  */
 export function createEndpoint ({ api, declarations, clock, log, version }: EndpointParts): Endpoint {
   const shared: Shared = {
-    clock, version, media: new MediaShelf(clock), looks: createLooks(clock), checker: schemaChecker,
+    clock, version, media: new MediaCache(clock), looks: createLooks(clock), checker: schemaChecker,
     manifests: () => declarations.manifests, declared: () => declarations.whole()
   }
   const handler = createMcpHandler(({ authInfo }: McpRequestContext) => {

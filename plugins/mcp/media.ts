@@ -11,7 +11,7 @@ export interface Kept { readonly uri: string, readonly mimeType: string, readonl
 interface Entry extends Kept { readonly owner: string, readonly until: number }
 
 /** Keeps media for those who made them, for a while; the oldest go when there are too many. */
-export class MediaShelf {
+export class MediaCache {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #entries = new Map<string, Entry>()
 

@@ -8,7 +8,7 @@ import { described, targets } from './tools.js'
 import type { CallToolResult, ServerContext, Tool as McpTool } from '@modelcontextprotocol/server'
 import type { Declared, Listed, Listing, Tool } from '../../kernel/cli/index.js'
 import type { Clock, JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
-import type { MediaShelf } from './media.js'
+import type { MediaCache } from './media.js'
 import type { Api } from './own.js'
 import type { Progress } from './result.js'
 import type { Target } from './tools.js'
@@ -30,7 +30,7 @@ const INSTRUCTIONS = 'svc serves models on a cluster of machines. `running` tell
 export interface Shared {
   readonly clock: Clock
   readonly version: string
-  readonly media: MediaShelf
+  readonly media: MediaCache
   readonly looks: Admission
   /** Of the plugins that are on. */
   manifests (): readonly Manifest[] | Promise<readonly Manifest[]>

@@ -2,7 +2,7 @@ import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/s
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { homeManifests, version } from '../../../kernel/cli/index.js'
 import { delay, systemClock } from '../../../kernel/index.js'
-import { MediaShelf } from '../media.js'
+import { MediaCache } from '../media.js'
 import { createLooks, createServer, listed } from '../server.js'
 import type { Server } from '@modelcontextprotocol/server'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
@@ -14,7 +14,7 @@ const LOOK_AGAIN_MS = 5000
 export default {
   async run (ctx) {
     const shared: Shared = {
-      clock: systemClock, version: version(), media: new MediaShelf(systemClock),
+      clock: systemClock, version: version(), media: new MediaCache(systemClock),
       looks: createLooks(systemClock), checker: schemaChecker,
       manifests: () => homeManifests(ctx), declared: () => ctx.declared()
     }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { definePlugin, kernelError } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import { systemClock } from '../../../kernel/api/clock.js'
-import { MediaShelf } from '../media.js'
+import { MediaCache } from '../media.js'
 import { targets } from '../tools.js'
 import mcp from '../index.js'
 import type { CapabilityCall, CapabilityChunk, Plugin } from '../../../kernel/index.js'
@@ -167,18 +167,18 @@ t.test('sound is part of the answer, and a link where it is large', async (t) =>
 
 t.test('what is kept is its maker\'s, ends, and has a bound', (t) => {
   let now = 0
-  const shelf = new MediaShelf({ mono: () => now })
+  const cache = new MediaCache({ mono: () => now })
   const mib = new Uint8Array(30 * 1024 * 1024)
-  const first = shelf.keep('a', 'audio/mpeg', mib)
-  t.equal(shelf.find('b', first.uri), undefined)
-  t.equal(shelf.find('a', first.uri)?.bytes, mib)
-  shelf.keep('b', 'audio/mpeg', mib)
-  t.ok(shelf.find('a', first.uri))
-  shelf.keep('b', 'audio/mpeg', mib)
-  t.equal(shelf.find('a', first.uri), undefined, 'the oldest goes where there are too many bytes')
-  t.equal(shelf.of('b').length, 2)
+  const first = cache.keep('a', 'audio/mpeg', mib)
+  t.equal(cache.find('b', first.uri), undefined)
+  t.equal(cache.find('a', first.uri)?.bytes, mib)
+  cache.keep('b', 'audio/mpeg', mib)
+  t.ok(cache.find('a', first.uri))
+  cache.keep('b', 'audio/mpeg', mib)
+  t.equal(cache.find('a', first.uri), undefined, 'the oldest goes where there are too many bytes')
+  t.equal(cache.of('b').length, 2)
   now = 11 * 60 * 1000
-  t.equal(shelf.of('b').length, 0)
+  t.equal(cache.of('b').length, 0)
   t.end()
 })
 

@@ -15,14 +15,14 @@ export async function ollamaEmbed (
 ): Promise<unknown> {
   const body = request.body as FromSchema<typeof embedBody>
   const model = canonical(parts, body.model)
-  const wish = { ...body, model, options: null }
+  const wanted = { ...body, model, options: null }
   if (isEmpty(body.input)) {
-    await loadOnly(parts, request, wish, {})
+    await loadOnly(parts, request, wanted, {})
     return ollamaEmbedded({ vectors: [], tokens: 0 }, body.model, 0)
   }
   const { dimensions, input } = body
   const asked = embeddingTask({ model, input: input as string, ...present({ dimensions }) }, parts)
-  await loadFor(parts, request, wish)
+  await loadFor(parts, request, wanted)
   const startedMs = parts.clock.mono()
   return await answerJson(parts, request, async (call) => {
     const made = await vectorsOf(parts, asked, call)
@@ -35,13 +35,13 @@ export async function ollamaEmbeddings (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embeddingsBody }>
 ): Promise<unknown> {
   const body = request.body as FromSchema<typeof embeddingsBody>
-  const wish = { ...body, model: canonical(parts, body.model), options: null }
+  const wanted = { ...body, model: canonical(parts, body.model), options: null }
   if (isEmpty(body.prompt)) {
-    await loadOnly(parts, request, wish, {})
+    await loadOnly(parts, request, wanted, {})
     return { embedding: [] }
   }
-  const asked = embeddingTask({ model: wish.model, input: body.prompt }, parts)
-  await loadFor(parts, request, wish)
+  const asked = embeddingTask({ model: wanted.model, input: body.prompt }, parts)
+  await loadFor(parts, request, wanted)
   return await answerJson(parts, request, async (call) => {
     const { vectors: [vector] } = await vectorsOf(parts, asked, call)
     return { embedding: numbersOf(vector ?? new Uint8Array()) }

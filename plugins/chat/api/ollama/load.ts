@@ -18,7 +18,7 @@ const WAIT_SECONDS = 600
 const LOOK_MS = 100
 
 /** What a request says of loading. */
-interface Wish {
+interface LoadFields {
   model: string
   keep_alive?: string | number | null
   options?: { num_ctx?: number | null } | Record<string, unknown> | null
@@ -28,13 +28,13 @@ interface Wish {
  * Loads the model of a request unless it is there; the milliseconds that took. One that the caller may not
  * place is left as it is.
  */
-export async function loadFor (parts: ApiParts, request: RouteRequest, wish: Wish): Promise<number> {
+export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: LoadFields): Promise<number> {
   const startedMs = parts.clock.mono()
-  const modelId = modelOf(parts, wish.model)
+  const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
-  const seconds = keptSeconds(wish.keep_alive)
+  const seconds = keptSeconds(wanted.keep_alive)
   if (card === undefined) return 0
-  const context = contextWanted(parts, wish, card.contextLength)
+  const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
   if (isReady(parts, modelId) || parts.models?.isVirtual(modelId) === true) return 0
   if (!request.caller.authorities.has('cluster:write') || parts.instances === undefined) return 0
@@ -47,26 +47,28 @@ export async function loadFor (parts: ApiParts, request: RouteRequest, wish: Wis
 
 /** Answers a request that has nothing to be answered: the model is loaded, or unloaded. */
 export async function loadOnly (
-  parts: ApiParts, request: RouteRequest, wish: Wish, nothing: object
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields, nothing: object
 ): Promise<object> {
-  const { card: { modelId } } = find(parts, wish.model)
-  const unload = keptSeconds(wish.keep_alive) === 0
+  const { card: { modelId } } = find(parts, wanted.model)
+  const unload = keptSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
-  else await loadFor(parts, request, wish)
+  else await loadFor(parts, request, wanted)
   const created_at = new Date(parts.clock.now()).toISOString()
   const { model } = request.body as { model: string }
   return { model, created_at, ...nothing, done: true, done_reason: unload ? 'unload' : 'load' }
 }
 
 /** Unloads the model of a request that has been answered, where it said so. */
-export async function unloadAfter (parts: ApiParts, request: RouteRequest, wish: Wish): Promise<void> {
-  if (wish.keep_alive == null || keptSeconds(wish.keep_alive) !== 0) return
+export async function unloadAfter (
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields
+): Promise<void> {
+  if (wanted.keep_alive == null || keptSeconds(wanted.keep_alive) !== 0) return
   try {
     // The client may be gone by now: what it asked for stands.
     const { signal } = new AbortController()
-    await unloadModel(parts, { caller: request.caller, signal }, modelOf(parts, wish.model))
+    await unloadModel(parts, { caller: request.caller, signal }, modelOf(parts, wanted.model))
   } catch (err) {
-    parts.log.warn({ err, model: wish.model }, 'a model could not be unloaded')
+    parts.log.warn({ err, model: wanted.model }, 'a model could not be unloaded')
   }
 }
 
@@ -113,7 +115,7 @@ async function load (
 }
 
 /** The context that a request wants, at most that of the model; null where it says nothing. */
-function contextWanted (parts: ApiParts, { model, options }: Wish, most: number): number | null {
+function contextWanted (parts: ApiParts, { model, options }: LoadFields, most: number): number | null {
   const made = parts.made?.(model)?.parameters
   const wanted = options?.['num_ctx'] ?? made?.['num_ctx']
   return typeof wanted === 'number' ? Math.max(2, Math.min(wanted, most)) : null
