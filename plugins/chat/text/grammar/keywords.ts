@@ -3,7 +3,7 @@ import { isObject } from '../../json.js'
 import { LIMIT_NAMES } from './flat.js'
 import { negationOf } from './negation.js'
 import { fixedPoint } from './number.js'
-import { parseRegex, RegexError } from './regex.js'
+import { regexProblem } from './regex.js'
 
 /** Keywords that say nothing about a value. */
 const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'example', 'deprecated', 'readOnly',
@@ -14,15 +14,10 @@ const ENFORCED = new Set<string>([...ANNOTATIONS, ...LIMIT_NAMES, 'type', 'nulla
   'properties', 'patternProperties', 'propertyNames', 'required', 'additionalProperties', 'items',
   'prefixItems', 'additionalItems', 'pattern', 'format', '$ref', 'allOf', 'anyOf', 'oneOf'])
 
-const isPattern = (source: unknown): boolean => {
-  if (typeof source !== 'string') return true
-  try {
-    parseRegex(source)
-    return true
-  } catch (error) {
-    if (error instanceof RegexError) return false
-    throw error
-  }
+/** Why a pattern cannot be enforced; null where it can, or where it is none. */
+function patternProblem (source: unknown): string | null {
+  const problem = typeof source === 'string' ? regexProblem(source) : null
+  return problem === null ? null : `the pattern ${problem}`
 }
 
 /** Why one keyword of a schema cannot be enforced; null where it can, or where it says nothing. */
@@ -37,19 +32,9 @@ export function whyNot (schema: Record<string, unknown>, word: string): string |
   if (word === 'minContains' || word === 'maxContains') {
     return 'contains' in schema ? 'it cannot be enforced' : null
   }
-  if (word === 'pattern' && !isPattern(value)) return reasonOf(value as string)
+  if (word === 'pattern') return patternProblem(value)
   if (word === 'patternProperties' && isObject(value)) {
-    const bad = Object.keys(value).find((pattern) => !isPattern(pattern))
-    return bad === undefined ? null : reasonOf(bad)
+    return Object.keys(value).map(patternProblem).find((problem) => problem !== null) ?? null
   }
   return ENFORCED.has(word) ? null : `the keyword "${word}" cannot be enforced`
-}
-
-function reasonOf (pattern: string): string {
-  try {
-    parseRegex(pattern)
-    return ''
-  } catch (error) {
-    return `the pattern ${(error as Error).message}`
-  }
 }

@@ -1,7 +1,7 @@
 /** The keyword `not`, as far as it can be turned into rules of what is allowed. */
 import { isObject } from '../../json.js'
 import { KINDS, type Kind } from './flat.js'
-import { parseRegex, RegexError } from './regex.js'
+import { regexProblem } from './regex.js'
 
 /** What `not` leaves: nothing, or what these rules allow. */
 export type Negation = null | {
@@ -48,13 +48,7 @@ function excluded (values: unknown[], schema: Record<string, unknown>): Negation
 }
 
 function pattern (source: unknown, kinds?: ReadonlySet<Kind>): Negation | undefined {
-  if (typeof source !== 'string') return undefined
-  try {
-    parseRegex(source)
-  } catch (error) {
-    if (error instanceof RegexError) return undefined
-    throw error
-  }
+  if (typeof source !== 'string' || regexProblem(source) !== null) return undefined
   return { pattern: source, ...kinds === undefined ? {} : { kinds } }
 }
 

@@ -64,6 +64,17 @@ export function parseRegex (source: string): Regex {
   return new Parser(source).whole()
 }
 
+/** What keeps a pattern from being parsed, to follow the word "pattern"; null where it can be. */
+export function regexProblem (source: string): string | null {
+  try {
+    parseRegex(source)
+    return null
+  } catch (error) {
+    if (error instanceof RegexError) return error.message
+    throw error
+  }
+}
+
 class Parser {
   private readonly source: string[]
   private at = 0

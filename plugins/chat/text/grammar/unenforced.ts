@@ -16,7 +16,7 @@ const SCAN_STEPS = 1_500_000
 const PLACE_STEPS = 600_000
 
 /**
- * The places of a schema, below \`path\`, whose keyword is not enforced where a request is not strict. The
+ * The places of a schema, below `path`, whose keyword is not enforced where a request is not strict. The
  * schema is nested as deep as requests may be.
  */
 export function unenforced (schema: unknown, path: string): string[] {
