@@ -5,7 +5,6 @@
 export const scenarios = {
   'a new user hears the first sound, in every framing and format': 'speak',
   'a runner that dies, hangs or floods costs one error, and is back': 'runners',
-  'a model runs on one node and speaks at every node': 'remote-runners',
   'what ran on a node that dies runs elsewhere': 'instances-lost',
   'a master that dies is followed by another, and no command runs twice': 'cluster-failover',
   'who has a join token joins, and nobody else': 'cluster-join',
@@ -22,7 +21,10 @@ export const scenarios = {
 
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
+  'kernel/test/cluster-control-growth.test.ts',
   'plugins/runners/test/process-deadlines.test.ts',
+  'plugins/runners/test/process-faults.test.ts',
+  'plugins/staging/test/files-many.test.ts',
   'plugins/staging/test/hub-download.test.ts',
   'plugins/staging/test/stager-hub.test.ts',
   'test/sim/sim.test.ts'
