@@ -31,6 +31,9 @@ function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
       [name, params[field as keyof SamplingNumbers]])),
     // The whole context. Newer servers refuse -1, which once meant that.
     repeat_last_n: contextLength,
+    // The one best token, without weighing all the others first: that costs as much as a tenth of a small
+    // model's token. Penalties and biases come before.
+    ...params.temperature === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
 }

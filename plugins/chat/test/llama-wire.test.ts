@@ -100,12 +100,13 @@ t.test('bodies of chats', (t) => {
   t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
   t.equal(body({})['repeat_last_n'], facts.contextLength, 'newer servers refuse -1')
   t.notOk('seed' in body({}), 'a seed of its own choice')
+  t.match(body({ params: { temperature: 0, top_k: 3 } }), { temperature: 0, top_k: 1 }, 'the best alone')
   const params = {
-    temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
+    temperature: 0.1, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
     repetition_penalty: 1.2, seed: 2 ** 40, logit_bias: { 5: -100 }, logprobs: true
   }
   t.match(body({ params, max_tokens: 1e6, stop: 'x' }), {
-    temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
+    temperature: 0.1, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
     repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true, top_logprobs: 1,
     max_tokens: 99, stop: ['x']
   })
