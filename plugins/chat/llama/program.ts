@@ -50,6 +50,15 @@ export async function freePort (): Promise<number> {
   return port
 }
 
+/**
+ * The runner's environment without what tells glibc to keep one heap, which is for Node: llama.cpp takes and
+ * gives back some memory for each token, and that heap then asks the system anew each time.
+ */
+function programEnv (): NodeJS.ProcessEnv {
+  const { MALLOC_ARENA_MAX: _, ...env } = process.env
+  return env
+}
+
 /** A program that runs, or did. It is in the runner's process group, which is killed as a whole. */
 export class Program {
   /** Resolves to what happened when the program has ended. */
@@ -63,7 +72,7 @@ export class Program {
   constructor (parts: ProgramParts) {
     const { name, path, args, env, clock, echo } = this.parts = parts
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
-    const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env: programEnv() })
     const output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)

@@ -5,6 +5,7 @@ import type { EngineError } from '../../../kernel/api/engine.js'
 import { OutputReader } from '../text/parse/output.js'
 import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'
 
+process.env['MALLOC_ARENA_MAX'] = '1'
 // One server for all tests but the last two.
 const shared = await rig(t, { refusals: 3 })
 const { session, journal, bodies } = shared
@@ -17,6 +18,7 @@ t.test('starts the server on a socket, with a key that is not on its command lin
   t.match(args.join(' '), /--model \S+\/model\/m\.gguf --host llama\.sock --api-key-file llama\.key /)
   t.match(args.join(' '), /--threads 1 --ctx-size 32768 --parallel 16 --no-ui --offline --jinja --no-co/)
   t.match(first, { model: true, parent: process.pid, key: /^[0-9a-f]{64}$/ })
+  t.notOk('MALLOC_ARENA_MAX' in (first?.['env'] as object), 'one heap is for the runner, and slow here')
   t.notOk(args.includes(String(first?.['key'])), 'the key is in a file')
   t.notMatch(env.logs.join(), String(first?.['key']), 'and not in the log')
   t.notOk(existsSync('llama.key'), 'which is gone when the server is ready')
