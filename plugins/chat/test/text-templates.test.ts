@@ -58,6 +58,9 @@ t.test('templates without a place for tools, and ways of their own to take them'
   // The name of a format in a text is no place for tools.
   const deceiving = made(`${plain}{# tools #}<tool_call>{{ "tools" }}`)
   t.throws(() => deceiving.render([user], { tools, addGenerationPrompt: true }), refused)
+  const failing = made(`{% if tools %}{{ raise_exception('not these') }}{% endif %}${plain}`)
+  t.throws(() => failing.render([user], { tools, addGenerationPrompt: true }),
+    { reason: 'invalid_request', message: /not these, with tools/, details: { issues: [{ path: 'tools' }] } })
   const foreign = made(`{% if tools %}{{ tools | tojson }}{% endif %}${plain}` +
     '{% for m in messages %}{% if m.tool_calls %}@@{{ m.tool_calls[0].function.name }}{% endif %}' +
     '{% endfor %}<tool_call>')

@@ -17,6 +17,8 @@ export interface ToolFacts {
   /** How it writes calls; null where it shows none of a known format. */
   format: ToolFormatName | null
   form: ArgumentsForm
+  /** Why it cannot be rendered with tools, where that is why it shows none; else null. */
+  problem: string | null
 }
 
 /** A conversation to try a template with. */
@@ -48,20 +50,24 @@ const WAYS: readonly ToolsWay[] = ['tools', 'xml_tools', 'system']
 export function toolFactsOf (
   render: (trial: Trial) => string, source: string, reasoning: ReasoningName | null
 ): ToolFacts {
+  let problem: string | null = null
   const rendered = (trial: Trial): string | null => {
     try {
       return render(trial)
     } catch (error) {
-      if (error instanceof EngineError) return null
-      throw error
+      if (!(error instanceof EngineError)) throw error
+      problem ??= error.message
+      return null
     }
   }
   const prompt = (way: ToolsWay, tools: object[] | null = [TOOL]): string | null =>
     rendered({ messages: [ASKED], tools, way, addGenerationPrompt: true })
   if (prompt('tools', null) === null && prompt('tools') === null) {
-    return { way: null, form: 'object', format: hintedBy(source) }
+    return { way: null, form: 'object', format: hintedBy(source), problem }
   }
+  problem = null
   const way = WAYS.find((each) => prompt(each)?.includes(NAME) === true) ?? null
+  const why = way === null ? problem : null
   const shown = prompt(way ?? 'tools') ?? ''
   let showsCalls = false
   for (const form of ['object', 'text'] as const) {
@@ -74,11 +80,12 @@ export function toolFactsOf (
     })
     const text = whole === null ? '' : behind(shown, whole)
     const format = formatOf(text, reasoning)
-    if (format !== null) return { way, format, form }
+    if (format !== null) return { way, format, form, problem: why }
     showsCalls ||= text.includes(NAME)
   }
   // A template that shows a call in another way has another format, whatever its text has in it.
-  return { way, form: 'object', format: showsCalls ? null : hintedBy(shown) ?? hintedBy(source) }
+  const format = showsCalls ? null : hintedBy(shown) ?? hintedBy(source)
+  return { way, form: 'object', format, problem: why }
 }
 
 /** What a rendered conversation has behind the prompt it goes on from. */

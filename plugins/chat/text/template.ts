@@ -66,8 +66,9 @@ export class ChatTemplate {
     const { tools: given, addGenerationPrompt, extra } = options
     const tools = given === undefined || given.length === 0 ? null : given as object[]
     const called = messages.some((message) => message.tool_calls !== undefined)
-    const { way, format, form } = tools !== null || called ? this.tools : NO_TOOLS
-    if (tools !== null && this.templates.size > 0) refuseTools(way, format)
+    const facts = tools !== null || called ? this.tools : NO_TOOLS
+    if (tools !== null && this.templates.size > 0) refuseTools(facts)
+    const { way, form } = facts
     const copies = messages.map((message) => ({ ...message }))
     return this.rendered({ messages: copies, tools, way: way ?? 'tools', form, addGenerationPrompt, extra })
   }
@@ -110,10 +111,14 @@ export class ChatTemplate {
   }
 }
 
-const NO_TOOLS: ToolFacts = { way: 'tools', format: null, form: 'object' }
+const NO_TOOLS: ToolFacts = { way: 'tools', format: null, form: 'object', problem: null }
 
 /** A call that the model never saw, or that nobody can read, is not asked of it. */
-function refuseTools (way: ToolFacts['way'], format: ToolFacts['format']): void {
+function refuseTools ({ way, format, problem }: ToolFacts): void {
+  if (problem !== null) {
+    throw invalid(`${problem}, with tools: leave tools out, or choose a model whose template takes them ` +
+      '(svc show MODEL)', 'tools')
+  }
   if (way === null) {
     throw invalid('this model\'s chat template shows it no tools: leave tools out, or choose a model whose ' +
       'template does (svc show MODEL)', 'tools')

@@ -1,5 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import type { ModelCard } from '../../../kernel/index.js'
+import { templateFacts, type TemplateFacts } from '../../chat/service.js'
 import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
@@ -23,7 +24,7 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   // Each of the others is a whole file, too.
   for (const path of paths.slice(1)) await folder.gguf(path)
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  const found = facts(header, paths, companions)
+  const found = await facts(header, paths, companions)
   const [drafter] = [...companions].find(([, role]) => role === 'assistant') ?? []
   return drafter === undefined ? found : { ...found, ...drafterOf(await folder.gguf(drafter)) }
 }
@@ -62,15 +63,15 @@ function number (value: GgufValue | undefined): number | undefined {
   return isCount(found) ? found : undefined
 }
 
-function facts (
+async function facts (
   { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
-): Found {
+): Promise<Found> {
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
-  const template = text(metadata.get('tokenizer.chat_template'))
   const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
+  const template = encoder ? null : await templateOf(metadata)
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
@@ -97,6 +98,16 @@ function facts (
     quantization,
     ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
   }
+}
+
+/** llama.cpp renders templates and finds calls by itself: only what this one does not show counts here. */
+async function templateOf (metadata: GgufHeader['metadata']): Promise<TemplateFacts | null> {
+  const found = await templateFacts({
+    template: text(metadata.get('tokenizer.chat_template')) ?? null,
+    tokenizerConfig: { bos_token: '<s>', eos_token: '</s>' }
+  })
+  if (found === null) return null
+  return { problem: null, tools: found.tools === 'not_shown' ? 'not_shown' : 'shown' }
 }
 
 /** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last. @throws CardError for a ranker */

@@ -3,7 +3,7 @@ import { filePathProblem } from '../files/names.js'
 import { besides, child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
 import { layersTokenBytes } from '../../../kernel/index.js'
-import { layoutOf, templateProblem, type Layout } from '../../chat/service.js'
+import { layoutOf, templateFacts, type Layout, type TemplateFacts } from '../../chat/service.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'
@@ -83,14 +83,14 @@ async function languageFacts (parts: Parts): Promise<Found> {
     throw new CardError(`${tokenizer} is missing: a language model needs its tokenizer`)
   }
   const settings = await folder.json(besides(path, 'tokenizer_config.json')) ?? {}
-  const template = kind === 'decoder' ? await templateOf(folder, path, settings) : NO_TEMPLATE
+  const template = kind === 'decoder' ? await templateOf(folder, path, settings) : null
   const sizes = sizesOf(parts, header, settings, kind)
   const layout = await layoutFound(parts, header, sizes)
   const quantization = suffixOf(header, graph)
   return {
     ...sizes,
     ...cacheFacts(layout, sizes),
-    ...languageWords({ encoder: kind === 'encoder', family, quantization, ...template, ...sizes }),
+    ...languageWords({ encoder: kind === 'encoder', family, quantization, template, ...sizes }),
     engine: 'onnx-lm',
     backends: ['cpu'],
     family,
@@ -165,52 +165,47 @@ function cacheFacts (
   }
 }
 
-/** A chat template: its text, and why it cannot be used, both undefined where that is not so. */
-interface TemplateFound { template: string | undefined, templateProblem?: string | undefined }
-const NO_TEMPLATE: TemplateFound = { template: undefined }
-
-/** The chat template, from the places where it may stand, tried on the plainest conversation. */
-async function templateOf (folder: Folder, path: string, settings: Json): Promise<TemplateFound> {
+/** What the chat template does, from the places where it may stand; null where there is none. */
+async function templateOf (folder: Folder, path: string, settings: Json): Promise<TemplateFacts | null> {
   const file = besides(path, 'chat_template.jinja')
   const template = folder.has(file) ? await folder.text(file) : null
   const tokenizerConfig = { ...settings }
   tokenizerConfig['chat_template'] ??=
     (await folder.json(besides(path, 'chat_template.json')))?.['chat_template']
-  const inline = tokenizerConfig['chat_template']
-  const named = Array.isArray(inline) ? inline.filter(isObject).map((entry) => entry['template']) : [inline]
-  const texts = (template === null ? named : [template])
-    .filter((each) => typeof each === 'string' && each !== '')
-  if (texts.length === 0) return NO_TEMPLATE
-  const problem = await templateProblem({ template, tokenizerConfig })
-  return { template: texts.join('\n'), templateProblem: problem?.slice(0, PROBLEM_CHARS) }
+  return await templateFacts({ template: template === '' ? null : template, tokenizerConfig })
 }
 
-/** Facts to put into words; `template` is the chat template, if there is one. */
-interface LanguageFacts extends TemplateFound {
+/** Facts to put into words; `template` is what the chat template does, null where there is none. */
+interface LanguageFacts {
   encoder: boolean
   family: string
   quantization: string | null
   nLayers: number
   contextLength: number
+  template: TemplateFacts | null
+}
+
+/** What tools do in a request, by what the template does with them. */
+const TOOLS: Record<TemplateFacts['tools'], string> = {
+  shown: 'given to the chat template, which shows them to the model',
+  unknown_format: 'no effect: the chat template writes calls in a way that is not known here',
+  not_shown: 'no effect: the chat template does not show them',
+  fails: 'no effect: the chat template fails with them'
 }
 
 /** Description, tasks and what is done with tools. A chat model also completes plain text. */
 export function languageWords (facts: LanguageFacts): Pick<Found, 'description' | 'tasks' | 'support'> {
-  const { encoder, family, quantization, nLayers, contextLength, template, templateProblem: problem } = facts
+  const { encoder, family, quantization, nLayers, contextLength, template } = facts
   const kept = quantization === null ? '' : `, ${quantization}`
   const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
     `${nLayers} layers, context of ${contextLength} tokens.`
   if (encoder) return { description, tasks: ['embeddings'] }
-  if (template === undefined) return { description, tasks: ['completions'] }
-  if (problem !== undefined) {
+  if (template === null) return { description, tasks: ['completions'] }
+  if (template.problem !== null) {
     return {
       description: `${description} It only completes texts: its chat template fails.`,
-      tasks: ['completions'], support: { chat: `not served: ${problem}` }
+      tasks: ['completions'], support: { chat: `not served: ${template.problem.slice(0, PROBLEM_CHARS)}` }
     }
   }
-  return { description, tasks: ['chat', 'completions'], support: { tools: toolSupport(template) } }
+  return { description, tasks: ['chat', 'completions'], support: { tools: TOOLS[template.tools] } }
 }
-
-const toolSupport = (template: string): string => /\btools\b/.test(template)
-  ? 'given to the chat template, which has a place for them'
-  : 'no effect: the chat template has no place for them'

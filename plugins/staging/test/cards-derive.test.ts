@@ -79,10 +79,16 @@ t.test('transformers.js', async (t) => {
   const plain = await made({ ...language, 'tokenizer_config.json': {} })
   t.same(plain.tasks, ['completions'], 'no chat template')
   const jinja = await made({ ...language, 'tokenizer_config.json': {}, 'chat_template.jinja': '{{ tools }}' })
-  t.match(jinja, { tasks: ['chat', 'completions'], support: { tools: /has a place/ } })
+  t.match(jinja, { tasks: ['chat', 'completions'], support: { tools: /^no effect: .* not known here/ } })
   t.equal(rolesOf(jinja)['chat_template.jinja'], 'template')
-  const named = { chat_template: [{ name: 'default', template: 'x' }, { template: '{{tools}}' }] }
-  t.match((await made({ ...language, 'tokenizer_config.json': named })).support, { tools: /has a place/ })
+  const toolsOf = async (chat_template: unknown): Promise<string | undefined> =>
+    (await made({ ...language, 'tokenizer_config.json': { chat_template } })).support['tools']
+  const hermes = '{{ tools | tojson }}<tool_call>'
+  t.match(await toolsOf(hermes), /^given to/)
+  t.match(await toolsOf([{ name: 'default', template: 'x' }, { name: 'tool_use', template: hermes }]),
+    /^given to/)
+  t.match(await toolsOf('{# tools #}{{ "tools" }}<tool_call>'), /^no effect: .* does not show them/, 'a word')
+  t.match(await toolsOf('{% if tools %}{{ raise_exception("no") }}{% endif %}x'), /^no effect: .* fails with/)
   const options = { licence: 'mit', languages: ['en', 'de'] }
   t.match(await made(language, options), options, 'the hub knows better')
 })
@@ -227,7 +233,7 @@ t.test('GGUF', async (t) => {
   t.match(card, {
     family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
     heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
-    support: { tools: /has a place/, images: /vision weights/ }
+    support: { tools: /^given to/, images: /vision weights/ }
   })
   t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'vision_weights' })
   const drafted = await made({ 'm.gguf': gguf({ ...llama, data: 4096 }), 'draft-m.gguf': gguf(llama) })
@@ -250,6 +256,11 @@ t.test('GGUF', async (t) => {
     return gguf({ ...llama, metadata })
   }
   t.same((await made({ 'm.gguf': without('tokenizer.chat_template') })).tasks, ['completions'])
+  const toolsOf = async (template: string): Promise<string | undefined> => (await made({
+    'm.gguf': gguf({ ...llama, metadata: { ...llama.metadata, 'tokenizer.chat_template': template } })
+  })).support['tools']
+  t.match(await toolsOf('{{ messages }}{{ tools }}'), /^given to/, 'llama.cpp finds calls of its own formats')
+  t.match(await toolsOf('{# tools #}{{ messages[0].content }}'), /^no effect/)
   const bare = await made({ 'm.gguf': without('general.file_type') })
   t.equal(bare.quantization, 'fp32', 'what most bytes are')
   const ranker = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 4 } })
