@@ -4,8 +4,8 @@
  * options of `svc run` follow from the rows.
  */
 
-/** How an API, or another program, differs from the row: in name, or in the values it may be given. */
-interface Use { name?: string, min?: number, max?: number }
+/** How an API, or another program, differs from the row: in name, note, or in the values it may be given. */
+interface Use { name?: string, min?: number, max?: number, note?: string }
 
 interface Row {
   /** The field of SamplingParams. */
@@ -15,6 +15,8 @@ interface Row {
   whole?: true
   /** The value where neither the request nor the model says one. */
   default: number | null
+  /** What the tables of the APIs say of it. */
+  note?: string
   chat: Use
   responses?: Use
   anthropic?: Use
@@ -26,6 +28,9 @@ interface Row {
   /** An option of `svc run`. */
   cli?: Use & { value: string, help: string }
 }
+
+const OF_ANSWER = 'counts the tokens of the answer, those of the prompt too where repeat_last_n is given ' +
+  'and always for models of llama-server'
 
 /** By OpenAI's names, or vLLM's where OpenAI has none. An API takes the parameters that have a use for it. */
 export const SAMPLING = {
@@ -45,14 +50,28 @@ export const SAMPLING = {
   },
   min_p: { field: 'minP', min: 0, max: 1, default: 0, chat: {}, ollama: {}, llama: {}, model: {} },
   frequency_penalty: {
-    field: 'frequencyPenalty', min: -2, max: 2, default: 0, chat: {}, ollama: {}, llama: {}
+    field: 'frequencyPenalty', min: -2, max: 2, default: 0,
+    chat: { note: OF_ANSWER }, ollama: {}, llama: {}
   },
   presence_penalty: {
-    field: 'presencePenalty', min: -2, max: 2, default: 0, chat: {}, ollama: {}, llama: {}
+    field: 'presencePenalty', min: -2, max: 2, default: 0,
+    chat: { note: OF_ANSWER }, ollama: {}, llama: {}
   },
   repetition_penalty: {
     field: 'repetitionPenalty', min: 0.01, max: 100, default: 1,
     chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }, model: {}
+  },
+  // llama-server gets a number always, see llama/request.ts.
+  repeat_last_n: {
+    field: 'repeatLastN', min: -1, max: 2 ** 31 - 1, whole: true, default: null,
+    chat: {
+      note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
+        'Absent: repetition_penalty counts all, the others the answer'
+    },
+    ollama: {
+      note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
+        'Absent: 64'
+    }
   },
   // llama-server gets a seed for each answer, see llama/request.ts.
   seed: {
@@ -94,8 +113,10 @@ export function parametersOf (user: User): Listed[] {
 }
 
 const schemaFields = (user: User, typeOf: (type: string) => unknown): object =>
-  Object.fromEntries(parametersOf(user).map(({ name, min, max, whole }) =>
-    [name, { type: typeOf(whole === true ? 'integer' : 'number'), minimum: min, maximum: max }]))
+  Object.fromEntries(parametersOf(user).map(({ name, min, max, whole, note }) => [name, {
+    type: typeOf(whole === true ? 'integer' : 'number'), minimum: min, maximum: max,
+    ...note === undefined ? {} : { description: note }
+  }]))
 
 /** The schema of an API's parameters, where null is as good as absent. */
 export function nullableFields<U extends User> (user: U): Fields<U, readonly ['number', 'null']> {

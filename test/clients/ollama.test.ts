@@ -146,7 +146,7 @@ t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
   const model = models.find((one) => one.model.startsWith(MODEL))!.model
   t.match(await json(ask('GET', '/api/ps')), { models: [{ name: model, expires_at: /T/ }] })
   t.match(await json(ask('POST', '/api/show', { name: model, model })), { capabilities: ['completion'] })
-  const options = { temperature: 0, num_ctx: 512, num_predict: 30, repeat_last_n: -1, mirostat: 0, tfs_z: 1,
+  const options = { temperature: 0, num_ctx: 512, num_predict: 30, repeat_last_n: 64, mirostat: 0, tfs_z: 1,
     num_batch: 512, num_thread: 2, num_gpu: 0, use_mmap: true, use_mlock: false, num_keep: 24, seed: 1 }
   const chat = await ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: QUESTION }],
     options, stream: true, keep_alive: '5m', think: false })
@@ -157,7 +157,7 @@ t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
     messages: [{ role: 'user', content: QUESTION }] })), { choices: [{ message: { content: /svc stop/ } }] })
   t.match(await json(ask('GET', '/v1/models')), { object: 'list' })
   t.match(await json(ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: 'x' }],
-    options: { repeat_last_n: 64 } })), { error: /^options.repeat_last_n is not served/ })
+    options: { mirostat: 1 } })), { error: /^options.mirostat is not served/ })
   const helper = { model: 'helper', from: model, stream: false, system: 'Hi.' }
   t.match(await json(ask('POST', '/api/create', helper)), { status: 'success' })
   t.equal((await ask('POST', '/api/copy', { source: 'helper', destination: 'other' })).status, 200)

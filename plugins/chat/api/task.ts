@@ -5,7 +5,7 @@ import { unenforced } from '../text/grammar/unenforced.js'
 import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
 import { imagePart, isImage } from './images.js'
-import { asMade, chatParameters, withDefaults } from './made.js'
+import { asMade, madeParameters, withDefaults } from './made.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { AnswerShape, ChatMessage, GrammarRequest } from '../text/types.js'
 import type { Asked, Prompt } from './answer.js'
@@ -257,7 +257,7 @@ const DEFAULT_COMPLETION_TOKENS = 16
 export function completionTask (given: CompletionBody, rules: Rules): Asked {
   const { limits } = rules
   const { modelId, made } = named(rules, given.model)
-  const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
+  const body = made === undefined ? given : withDefaults(given, madeParameters(made))
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
     throw refused('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')

@@ -26,11 +26,12 @@ const SEEDS = 2 ** 32 - 1
 /** Every parameter is sent, as the server's own defaults are others. */
 function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
   const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value])
+  const { repeatLastN: last } = params
   return {
     ...Object.fromEntries(parametersOf('llama').map(({ name, field }) =>
       [name, params[field as keyof SamplingNumbers]])),
-    // The whole context. Newer servers refuse -1, which once meant that.
-    repeat_last_n: contextLength,
+    // Newer servers refuse -1, which once meant the whole context.
+    repeat_last_n: last === null || last < 0 ? contextLength : Math.min(last, contextLength),
     // The one best token, without weighing all the others first: that costs as much as a tenth of a small
     // model's token. Penalties and biases come before.
     ...params.temperature === 0 ? { top_k: 1 } : {},

@@ -9,10 +9,14 @@ const lines = (body: string): Record<string, never>[] =>
 const generate = { model: MODEL, prompt: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
-  const rules = { aliases: {}, sees: (id: string) => id === 'a/eyes' }
+  const brief = { from: MODEL, at: '', parameters: { repeat_last_n: 9 } }
+  const rules = {
+    aliases: {}, sees: (id: string) => id === 'a/eyes',
+    made: (name: string) => name === 'brief' ? brief : undefined
+  }
   const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat, rules)
   const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more }, rules)
-  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more })
+  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more }, rules)
   const called = { function: { name: 'f', arguments: { a: 1 } } }
   const image = png(2, 1)
   const seen = { role: 'user', content: [
@@ -20,7 +24,12 @@ t.test('requests as chat requests', (t) => {
   ] }
   const rows: [object, object][] = [
     [chat({ options: { num_predict: 5, repeat_penalty: 1.1, top_k: 3, stop: ['x'], seed: null } }),
-      { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'] }],
+      { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'], repeat_last_n: 64 }],
+    [chat({ options: { repeat_last_n: -1 } }), { repeat_last_n: -1 }],
+    [chat({ model: 'brief', options: { repeat_penalty: 2 } }), { repeat_last_n: 9 }],
+    [prompt({ model: 'brief', options: { repeat_last_n: 0 } }), { repeat_last_n: 0 }],
+    [raw({ model: 'brief' }), { repeat_last_n: 9 }],
+    [raw({ options: { repeat_last_n: null } }), { repeat_last_n: 64 }],
     [chat({ format: 'json', think: false }),
       { response_format: { type: 'json_object' }, chat_template_kwargs: { enable_thinking: false } }],
     [chat({ format: { type: 'object' }, think: 'low' }),

@@ -99,6 +99,10 @@ t.test('bodies of chats', (t) => {
     chatBodies({ messages, ...payload }, facts).bodies[0] ?? {}
   t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
   t.equal(body({})['repeat_last_n'], facts.contextLength, 'newer servers refuse -1')
+  const windows: [number, number][] = [[-1, facts.contextLength], [0, 0], [7, 7], [1e9, facts.contextLength]]
+  for (const [given, sent] of windows) {
+    t.equal(body({ params: { repeat_last_n: given } })['repeat_last_n'], sent, `a window of ${given}`)
+  }
   t.notOk('seed' in body({}), 'a seed of its own choice')
   t.match(body({ params: { temperature: 0, top_k: 3 } }), { temperature: 0, top_k: 1 }, 'the best alone')
   const params = {

@@ -191,7 +191,8 @@ t.test('a free part comes before the grammar where a marker is named', async (t)
 t.test('greedy keeps the best allowed token', async (t) => {
   const model = (await models())[0] as LoadedText
   const chooser = model.chooser({ temperature: 0, topP: 1, topK: 0, minP: 0, seed: null, frequencyPenalty: 0,
-    presencePenalty: 0, repetitionPenalty: 1, logitBias: {}, topLogprobs: 0, logprobs: false,
+    presencePenalty: 0, repetitionPenalty: 1, repeatLastN: null, logitBias: {}, topLogprobs: 0,
+    logprobs: false,
     grammar: { kind: 'schema', schema: { enum: ['yes', 'no'] } } })
   const best = (...order: string[]): number => {
     const logits = new Float32Array(model.vocabularySize)

@@ -10,7 +10,8 @@ import type { LoadedText, SamplingParams } from '../text/types.js'
 /** Greedy, nothing enforced. */
 export const PLAIN: SamplingParams = {
   temperature: 0, topP: 1, topK: 0, minP: 0, seed: 1, frequencyPenalty: 0, presencePenalty: 0,
-  repetitionPenalty: 1, logitBias: {}, topLogprobs: 0, logprobs: false, grammar: { kind: 'none' }
+  repetitionPenalty: 1, repeatLastN: null, logitBias: {}, topLogprobs: 0, logprobs: false,
+  grammar: { kind: 'none' }
 }
 
 const SAMPLE = `{"name": "Ada", "arguments": {"city": "Paris", "days": 3, "ok": true, "none": null}}

@@ -156,6 +156,44 @@ t.test('penalties and bias', async (t) => {
   t.equal(once({ logitBias: { 2: 5, 0: -100, 99: 5 } }, [3, 1, 0]), 2)
 })
 
+/** The likeliest token by the formulas as they stand in the documents, counted anew each time. */
+function byFormula (
+  logits: readonly number[], prompt: readonly number[], output: readonly number[], params: SamplingParams
+): number {
+  const { repeatLastN: last, repetitionPenalty: r, frequencyPenalty, presencePenalty } = params
+  const all = [...prompt, ...output]
+  const window = last === null || last < 0 ? all : last === 0 ? [] : all.slice(-last)
+  const counted = last === null ? output : window
+  const scored = logits.map((x, id) => {
+    const repeated = !window.includes(id) ? x : x > 0 ? x / r : x * r
+    const count = counted.filter((one) => one === id).length
+    return Math.fround(Math.fround(repeated) - count * frequencyPenalty - (count > 0 ? presencePenalty : 0))
+  })
+  return scored.indexOf(Math.max(...scored))
+}
+
+t.test('penalties over a window are the bare formula', async (t) => {
+  for (let seed = 0; seed < 200; seed++) {
+    const d = dice(seed)
+    const params: SamplingParams = {
+      ...PLAIN, repeatLastN: d.of([null, -1, 0, 1, 2, 5, 64, 2 ** 31 - 1]),
+      repetitionPenalty: d.of([1, 1.5, 4]),
+      frequencyPenalty: d.of([0, 0.7, -0.5]), presencePenalty: d.of([0, 1.1])
+    }
+    const prompt = Array.from({ length: d.below(9) }, () => d.below(6))
+    const c = chooser(params)
+    c.prompt(prompt)
+    const output: number[] = []
+    for (let i = 0; i < 40; i++) {
+      const logits = Array.from({ length: 6 }, () => Math.fround(d.next() * 8 - 3))
+      const wanted = byFormula(logits, prompt, output, params)
+      const { id } = c.choose(Float32Array.from(logits))
+      if (id !== wanted) t.fail('another token', { seed, params, prompt, output, wanted, id })
+      output.push(id)
+    }
+  }
+})
+
 t.test('log probabilities are of the model\'s own distribution', async (t) => {
   const logits = [2, 1, 0, -1]
   const p = softmax(logits, 1).map(Math.log)

@@ -1,4 +1,5 @@
 import { EngineError } from '../../../kernel/api/engine.js'
+import { Penalties } from './penalties.js'
 import type { Truncation } from './select.js'
 import type { ChosenToken, SamplingParams, TokenChooser } from './types.js'
 
@@ -28,11 +29,9 @@ export interface SamplerShared {
 }
 
 /**
- * A chooser of tokens. The order: `logit_bias` is added, then the penalties (repetition as Keskar et al.
- * 2019, arXiv 1909.05858: divides positive and multiplies negative logits of tokens in prompt or output;
- * frequency and presence as in OpenAI's API reference: logit - count * frequency - (count > 0) * presence,
- * over the output only), then the grammar, then temperature, top_k, top_p, min_p. Temperature 0 takes the
- * greatest logit, of equals the lowest id. Log probabilities are of the model's own distribution: at
+ * A chooser of tokens. The order: `logit_bias` is added, then the penalties (see penalties.ts), then the
+ * grammar, then temperature, top_k, top_p, min_p. Temperature 0 takes the greatest logit, of equals the
+ * lowest id. Log probabilities are of the model's own distribution: at
  * temperature 1 before bias, penalties, grammar and truncation, as in OpenAI's API (since March 2024, when
  * biases stopped to affect them) and in vLLM (raw_logprobs).
  */
@@ -40,42 +39,19 @@ export function tokenChooser (
   params: SamplingParams, shared: SamplerShared, random: () => number, constraint: Constraint | null
 ): TokenChooser {
   const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value] as const)
-  const counts = new Map<number, number>()
-  const inPrompt = new Set<number>()
+  const penalties = new Penalties(params)
   return {
-    prompt (ids) {
-      if (params.repetitionPenalty === 1) return
-      for (const id of ids) inPrompt.add(id)
-    },
+    prompt (ids) { penalties.prompt(ids) },
     choose (logits) {
       const raw = params.logprobs ? Float32Array.from(logits) : null
       for (const id of shared.forbidden) if (id < logits.length) logits[id] = -Infinity
       for (const [id, value] of bias) if (id in logits) logits[id] = (logits[id] as number) + value
-      penalise(logits, params, counts, inPrompt)
+      penalties.apply(logits)
       const id = pick(logits, params, shared, random, constraint)
-      counts.set(id, (counts.get(id) ?? 0) + 1)
+      penalties.chose(id)
       constraint?.accept(id)
       return raw === null ? { id, logprob: null, top: [] } : withLogprobs(raw, id, params.topLogprobs)
     }
-  }
-}
-
-function penalise (
-  logits: Float32Array, params: SamplingParams, counts: ReadonlyMap<number, number>,
-  inPrompt: ReadonlySet<number>
-): void {
-  const { repetitionPenalty: r, frequencyPenalty, presencePenalty } = params
-  const repeat = (id: number): void => {
-    const x = logits[id] as number
-    logits[id] = x < 0 ? x * r : x / r
-  }
-  if (r !== 1) {
-    for (const id of inPrompt) if (id in logits) repeat(id)
-    for (const id of counts.keys()) if (!inPrompt.has(id)) repeat(id)
-  }
-  if (frequencyPenalty === 0 && presencePenalty === 0) return
-  for (const [id, count] of counts) {
-    logits[id] = (logits[id] as number) - count * frequencyPenalty - presencePenalty
   }
 }
 

@@ -20,8 +20,6 @@ export const options = {
     num_ctx: {
       ...whole(1), description: 'loads a model with that context; more than a loaded one has is refused'
     },
-    repeat_last_n: refusedField('is not served: repeat_penalty and its like count the whole text; -1 says so',
-      -1),
     mirostat: refusedField('is not served', 0),
     mirostat_tau: ignored('it is for mirostat'),
     mirostat_eta: ignored('it is for mirostat'),
@@ -29,6 +27,7 @@ export const options = {
     typical_p: refusedField('is not served; 1 is without it', 1),
     penalize_newline: refusedField('is not served: a line break counts as any token', true),
     num_keep: ignored('a text that does not fit is a 400: none is shortened'),
+    draft_num_predict: ignored(SPEED),
     num_batch: ignored(SPEED),
     num_gpu: ignored(SPEED),
     main_gpu: ignored(SPEED),
