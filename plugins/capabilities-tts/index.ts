@@ -1,5 +1,6 @@
 import { definePlugin, InvocationService, kernelError } from '../../kernel/index.js'
 import { RunnersService } from '../runners/service.js'
+import { ModelsService } from '../staging/service.js'
 import { config, errors, routes, tts } from './declarations.js'
 import { modelFor, type Aliases } from './openai-names.js'
 import { speak, speechHandler } from './speech.js'
@@ -12,6 +13,7 @@ export default definePlugin({
   summary: 'Speaks texts with placed voices and streams the sound while it is being made.',
   requires: ['runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
+  consumesOptional: { models: ModelsService },
   config, errors, routes,
   capabilities: { tts },
   engines: {
@@ -53,6 +55,11 @@ export default definePlugin({
     models: ctx.config.model_aliases as Record<string, string>,
     voices: ctx.config.voice_aliases as Record<string, string>,
     openai: ctx.config.openai_names
+  }
+  const { models } = ctx.deps
+  if (models !== undefined) {
+    ctx.effect('names of models', models.names(() => Object.entries(aliases.models)
+      .map(([id, root]) => ({ id, root, madeMs: null }))))
   }
   return {
     invoke: { tts: (input, call) => speak(runners, input, call) },

@@ -7,6 +7,7 @@ import { Kept } from './api/kept.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
 import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
+import { otherNames } from './api/made.js'
 import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
@@ -23,6 +24,8 @@ export default definePlugin(manifest, (ctx) => {
   const parts = partsOf(ctx)
   const { made } = ctx.sections
   openOllamaPort(ctx)
+  const { models } = ctx.deps
+  if (models !== undefined) ctx.effect('names of models', models.names(() => otherNames(parts)))
   return {
     commands: {
       make: ({ name, made: value }) => {

@@ -8,8 +8,9 @@ const objects = { type: 'array', items: { type: 'object' } } as const
 const entry = {
   type: 'object', required: ['id'],
   properties: {
-    id: text, object: text, created: { type: 'integer' }, owned_by: text, name: text, description: text,
-    installed: { type: 'boolean' }, ready: { type: 'boolean' }, tasks: { type: 'array', items: text }
+    id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
+    description: text, installed: { type: 'boolean' }, ready: { type: 'boolean' },
+    tasks: { type: 'array', items: text }
   }
 } as const
 
@@ -20,7 +21,7 @@ const modelList = {
 
 export const list = {
   method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
-  summary: 'The catalogue: what is installed, what is ready; in Anthropic\'s format for its clients.',
+  summary: 'Models, and other names by which they are asked; in Anthropic\'s format for its clients.',
   query: {
     type: 'object', additionalProperties: false,
     description: 'of Anthropic\'s clients, which send the header anthropic-version',

@@ -28,6 +28,9 @@ export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live
 /** Whether a model can be asked, and else the first thing that is missing and what mends it. */
 export interface Judgement { available: boolean, brokenLink: string | null, remedy: string | null }
 
+/** A further name by which clients ask a model. `madeMs`: ms since 1970; null: as old as the model. */
+export interface OtherName { id: string, root: string, madeMs: number | null }
+
 /** Looks at what is there once; the judgement of any model by that. */
 export type Judge = () => Promise<(modelId: string) => Judgement>
 
@@ -88,6 +91,8 @@ export interface Models {
   virtual (cards: () => readonly ModelCard[]): () => void
   /** Whether that is one of them: it has no files and cannot be placed. */
   isVirtual (modelId: string): boolean
+  /** Has GET /v1/models list further names of models. Returns what ends that. */
+  names (names: () => readonly OtherName[]): () => void
   /** Transfers of models by node id, as /state shows them under `downloads`. */
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */

@@ -1,6 +1,8 @@
 /** Ollama's client and program, and Open WebUI, at the root of a port of their own. */
 import t from 'tap'
+import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
+import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'
 import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
 import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
@@ -64,6 +66,14 @@ t.test('ollama 0.6.4: bring, load, ask, make, unload, remove', { skip: withoutCl
   const brief = { model: 'brief', from: TINY, parameters: { num_predict: 1 } }
   t.match(await client.create(brief), { status: 'success' })
   t.match(await client.generate({ model: 'brief', prompt: 'hi' }), { eval_count: 1, model: 'brief' })
+  const openai = new OpenAI({ baseURL: `${host}/v1`, apiKey: token, maxRetries: 0 })
+  t.ok(Math.abs((await openai.models.retrieve('brief')).created * 1000 - Date.now()) < 600_000)
+  t.match(await openai.chat.completions.create({ model: 'brief', messages: messages as never }),
+    { usage: { completion_tokens: 1 } }, 'what is made for one API is there in the others')
+  const anthropic = new Anthropic({ baseURL: host, authToken: token, apiKey: null, maxRetries: 0 })
+  t.match(await anthropic.models.retrieve('brief'), { id: 'brief', created_at: /^20/ })
+  t.match(await anthropic.messages.create({ model: 'brief', max_tokens: 2, messages: messages as never }),
+    { usage: { output_tokens: 2 } }, 'what the request says counts more')
   await client.generate({ model: 'brief', prompt: '', keep_alive: 0 })
   await until('it to be unloaded', async () => !(await running()).includes(asked.model))
   await client.delete({ model: 'brief' })

@@ -7,6 +7,8 @@ import { present } from '../json.js'
 import { samplingOf } from '../sampling.js'
 import { message } from './schema.js'
 import type { CommandDecl, FromSchema, SectionDecl } from '../../../kernel/index.js'
+import type { OtherName } from '../../staging/service.js'
+import type { ApiParts } from './answer.js'
 import type { ChatBody, CompletionBody } from './task.js'
 
 const text = { type: 'string' } as const
@@ -90,6 +92,17 @@ export function asMade (body: ChatBody, made: Made | undefined): ChatBody {
       ...messages as ChatBody['messages'], ...body.messages
     ]
   }
+}
+
+/** The names that clients may use for models: of the settings, and of what was made. */
+export function otherNames ({ aliases, makes }: Pick<ApiParts, 'aliases' | 'makes'>): OtherName[] {
+  const made = [...makes.all()].map(({ key: id, value }): OtherName =>
+    ({ id, root: value.from, madeMs: Date.parse(value.at) }))
+  const known = new Map(made.map((name) => [name.id, name]))
+  // The settings count first, as where a request names a model.
+  const set = Object.entries(aliases).map(([id, name]): OtherName =>
+    ({ ...known.get(name) ?? { root: name, madeMs: null }, id }))
+  return [...set, ...made]
 }
 
 /** The request with these fields where it has none of its own. */

@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
 import { keptSeconds } from '../api/ollama/load.js'
+import { otherNames } from '../api/made.js'
 import { canonical, fetched } from '../api/ollama/names.js'
 import { failure, MODEL, namesField, startChat } from './api-kit.js'
 import type { ApiParts } from '../api/answer.js'
@@ -34,6 +35,20 @@ t.test('names', (t) => {
   t.same(fetched('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
   t.same(fetched('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
   for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => fetched(name), 'model')
+  t.end()
+})
+
+t.test('the names that a node tells of', (t) => {
+  const at = '2024-05-06T07:08:09.000Z'
+  const parts = {
+    aliases: { 'gpt-4o': 'acme/writer', short: 'brief' },
+    makes: { all: () => [{ key: 'brief', value: { from: 'acme/writer', at } }] }
+  } as unknown as ApiParts
+  const madeMs = Date.parse(at)
+  t.same(otherNames(parts), [
+    { id: 'gpt-4o', root: 'acme/writer', madeMs: null }, { id: 'short', root: 'acme/writer', madeMs },
+    { id: 'brief', root: 'acme/writer', madeMs }
+  ])
   t.end()
 })
 

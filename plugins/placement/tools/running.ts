@@ -13,7 +13,7 @@ const ASKED_MOST = 6
 const INSTANCES_MOST = 30
 
 /** A model of GET /v1/models. */
-interface ListedModel { id: string, installed: boolean }
+interface ListedModel { id: string, root?: string, installed: boolean }
 
 /** A link of GET /models/{id}/availability. */
 interface Link { link: string, ok: boolean | null, message: string, remedy: string | null }
@@ -89,8 +89,8 @@ function stepsOf (state: SeenState, instanceId: string): string {
 async function idle (look: Reading, rows: readonly PsRow[]): Promise<Fact[]> {
   const list = await look.read<{ data: ListedModel[] }>('The list of models', '/v1/models')
   const placed = new Set(rows.map(({ modelId }) => modelId))
-  const ids = (list?.data ?? []).filter(({ installed }) => installed).map(({ id }) => id)
-    .filter((id) => !placed.has(id))
+  const ids = (list?.data ?? []).filter(({ id, root = id, installed }) => installed && root === id)
+    .map(({ id }) => id).filter((id) => !placed.has(id))
   const stopped = (await Promise.all(ids.slice(0, ASKED_MOST).map((id) => stoppedFact(look, id)))).flat()
   const named = new Set(stopped.flatMap(({ about }) => about))
   const rest = ids.map((id) => quoted(id)).filter((id) => !named.has(id))

@@ -18,6 +18,8 @@ export function modelListEntry (
 ) {
   return {
     id: card.modelId,
+    // The model that answers where the id is another name of it.
+    root: card.modelId,
     object: 'model',
     created,
     owned_by: 'svc',

@@ -6,6 +6,8 @@ import type { Verb } from '../../../kernel/cli/index.js'
 /** What of an entry of GET /v1/models is shown. */
 interface ListEntry {
   id: string
+  /** Another than `id` where that is a further name of a model. */
+  root?: string
   tasks?: string[]
   storage_size_megabytes?: number
   installed?: boolean
@@ -26,7 +28,8 @@ export default {
     const [copies, { data }] = await Promise.all([
       readCopies(ctx), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
     ])
-    const models = joinModels(data.filter(({ virtual }) => virtual !== true), copies)
+    const models = joinModels(data.filter(
+      ({ id, root = id, virtual }) => root === id && virtual !== true), copies)
     if (ctx.out.json) ctx.out.value({ models })
     else if (models.length === 0) {
       ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
@@ -19,7 +20,7 @@ type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
 /** GET /v1/models. */
 export async function models (manager: ModelManager, request: ListRequest): Promise<unknown> {
-  const data = await entries(manager)
+  const data = await named(manager)
   if (isAnthropic(request.headers)) return anthropicPage(data, request.query)
   const [field] = Object.keys(request.query)
   if (field === undefined) return { object: 'list', data }
@@ -33,9 +34,12 @@ export async function modelsShort (manager: ModelManager): Promise<unknown> {
 
 /** GET /v1/models/{id}. */
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  const modelId = modelIn(request)
-  const found = (await entries(manager)).find(({ id }) => id === modelId)
-  if (found === undefined) throw manager.ctx.error('model_not_found', `No model is called ${modelId}.`)
+  // Other names of models need not have the form of a model id.
+  const { model_id: name } = request.params as { model_id: string }
+  const found = (await named(manager)).find(({ id }) => id === name)
+  if (found === undefined) {
+    throw manager.ctx.error('model_not_found', `No model is called ${name.slice(0, 200)}.`)
+  }
   return isAnthropic(request.headers) ? anthropicModel(found) : found
 }
 
@@ -83,10 +87,30 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
     })
 }
 
-/** Unix seconds at which the store got the model; 0 when the store does not say. */
+/** The models, and the further names by which they are asked. */
+async function named (manager: ModelManager): Promise<Entry[]> {
+  const own = await entries(manager)
+  const byId = new Map(own.map((entry) => [entry.id, entry]))
+  for (const { id, root, madeMs } of [...manager.names].flatMap((names) => names())) {
+    const model = own.find((entry) => entry.id === root)
+    if (model === undefined || byId.has(id)) continue
+    const created = madeMs === null ? model.created : Math.floor(madeMs / 1000)
+    byId.set(id, { ...model, id, root, name: id, created })
+  }
+  return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : 1)
+}
+
+/**
+ * When the model came, unix seconds: to the store, else to the disk of this node, as what ships did when svc
+ * was installed. Of models without either nothing is known but that this node has known them since it
+ * started.
+ */
 function createdOf (manager: ModelManager, modelId: string, host: NodeView | undefined): number {
-  const at = Date.parse(manager.access.entry(modelId, host)?.downloadedAt ?? '')
-  return Number.isNaN(at) ? 0 : Math.floor(at / 1000)
+  const stored = manager.access.entry(modelId, host)
+  const at = stored === undefined || stored.bundled ? NaN : Date.parse(stored.downloadedAt)
+  const directory = manager.local.get(modelId)?.directory
+  const here = directory === undefined ? undefined : statSync(directory, { throwIfNoEntry: false })
+  return Math.floor((Number.isNaN(at) ? here?.mtimeMs ?? manager.startedMs : at) / 1000)
 }
 
 /** GET /models/copies. */

@@ -13,7 +13,7 @@ import { find } from '../peers/finder.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { Uplink } from '../peers/send-file.js'
 import { StoreAccess } from '../peers/store-access.js'
-import type { Judge, MemoryPlanner } from '../service.js'
+import type { Judge, MemoryPlanner, OtherName } from '../service.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { Room } from '../space/room.js'
@@ -73,6 +73,10 @@ export class ModelManager {
   memory: MemoryPlanner | null = null
   /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
+  /** Who knows further names of models. */
+  readonly names = new Set<() => readonly OtherName[]>()
+  /** When this node began to know of models, ms since 1970. */
+  readonly startedMs: number
   readonly opened: Promise<void>
   readonly #serving = new Set<string>()
   /** Digests of what the store has, as they were told last. */
@@ -86,6 +90,7 @@ export class ModelManager {
     this.options = options
     this.storePath = options.storePath
     this.clock = clock
+    this.startedMs = clock.now()
     this.cluster = cluster
     const root = (path: string): ModelRoot => new ModelRoot({ root: path, clock })
     this.roots = {

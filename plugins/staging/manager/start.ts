@@ -176,6 +176,10 @@ export function modelsService (manager: ModelManager): Models {
       return () => { manager.virtual = () => [] }
     },
     isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
+    names (names) {
+      manager.names.add(names)
+      return () => { manager.names.delete(names) }
+    },
     transfers: () => manager.gossip.view(),
     silentStore: () => manager.access.silent(),
     cards: () => [...manager.catalogue.cards().values()],

@@ -51,7 +51,7 @@ t.test('cards of the operator', async (t) => {
 t.test('an entry of the model list', (t) => {
   const presence = { installed: true, ready: false, created: 1_700_000_000, virtual: false }
   t.same(modelListEntry(card('acme/x'), presence), {
-    id: 'acme/x', object: 'model', created: 1_700_000_000, owned_by: 'svc', name: 'acme/x',
+    id: 'acme/x', root: 'acme/x', object: 'model', created: 1_700_000_000, owned_by: 'svc', name: 'acme/x',
     description: 'A model.', context_length: 512, tags: ['onnx-lm', 'en'], tasks: ['chat', 'completions'],
     storage_size_megabytes: 2,
     supports_tensor: false, family: 'llama', quantization: 'q4', capabilities: ['chat', 'completions'],

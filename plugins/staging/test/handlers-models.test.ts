@@ -41,14 +41,14 @@ t.test('custom cards: add, see, replace, remove', async (t) => {
   t.match(await call(rig, 'GET', '/models/acme/mine/card'),
     { body: { model_id: 'acme/mine', origin: 'custom', card: { title: 'Mine' }, copies: [] } })
   t.match((await call(rig, 'GET', '/v1/models')).body,
-    { data: [{ id: 'acme/mine', installed: false, ready: false, created: 0 }] })
+    { data: [{ id: 'acme/mine', installed: false, ready: false, created: Number }] })
   t.match(await call(rig, 'GET', '/v1/models/acme/mine'),
     { status: 200, body: { id: 'acme/mine', object: 'model' } })
   t.match(await call(rig, 'GET', '/v1/models/acme/none'), { status: 404,
     body: { error: { type: 'invalid_request_error', code: 'model_not_found' } } })
   const theirs = async (url: string): Promise<object> =>
     (await rig.inject({ url, headers: { 'anthropic-version': '2023-06-01' } })).json()
-  const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^1970-/ }
+  const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^20\d\d-/ }
   t.match(await theirs('/v1/models/acme/mine'), shown)
   t.match(await theirs('/v1/models?limit=1'),
     { data: [shown], has_more: false, first_id: 'acme/mine', last_id: 'acme/mine' })
@@ -295,6 +295,36 @@ t.test('the list of models tells what can be asked, where somebody judges that',
   stop()
   t.match(await listed(), unjudged)
   t.same(models.copies('acme/mine'), [])
+})
+
+t.test('further names of models are listed as models are, by those who know them', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await call(rig, 'POST', '/models/add', { card: card('acme/mine', { title: 'Mine' }) })
+  const models = rig.service(ModelsService)
+  const madeMs = Date.parse('2024-05-06T07:08:09Z')
+  const stop = models.names(() => [
+    { id: 'brief', root: 'acme/mine', madeMs }, { id: 'lost', root: 'acme/none', madeMs },
+    { id: 'acme/mine', root: 'acme/mine', madeMs }
+  ])
+  models.names(() => [{ id: 'also', root: 'acme/mine', madeMs: null }, { id: 'brief', root: 'x', madeMs }])
+  const listed = async (): Promise<{ id: string, created: number }[]> =>
+    (await call(rig, 'GET', '/v1/models')).body['data'] as []
+  const [own, also, brief, ...more] = await listed()
+  t.match([own, also, brief], [
+    { id: 'acme/mine', root: 'acme/mine', name: 'Mine' }, { id: 'also', root: 'acme/mine', name: 'also' },
+    { id: 'brief', root: 'acme/mine', created: madeMs / 1000 }
+  ])
+  t.equal(also?.created, own?.created, 'as old as the model')
+  t.ok(Math.abs((own?.created ?? 0) * 1000 - Date.now()) < 600_000, 'of no copy: since it is known here')
+  t.same(more, [])
+  t.match((await call(rig, 'GET', '/v1/models/brief')).body, { id: 'brief', root: 'acme/mine' })
+  const headers = { 'anthropic-version': '2023-06-01' }
+  t.match((await rig.inject({ url: '/v1/models/brief', headers })).json(),
+    { type: 'model', id: 'brief', display_name: 'brief', created_at: '2024-05-06T07:08:09.000Z' })
+  t.match((await call(rig, 'GET', '/models')).body, { data: [{ id: 'acme/mine' }] }, 'models alone')
+  t.match(await call(rig, 'GET', '/v1/models/no such'), { status: 404 })
+  stop()
+  t.same((await listed()).map(({ id }) => id), ['acme/mine', 'also'])
 })
 
 t.test('a model that a plugin answers itself is listed, and has no files', async (t) => {

@@ -1,6 +1,5 @@
 /** What models there are, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
-import { statSync } from 'node:fs'
 import { digestOf } from '../made.js'
 import { ask } from './own.js'
 import { find, nameIn } from './names.js'
@@ -34,25 +33,16 @@ function all ({ runners, models, makes }: ApiParts): Listed[] {
   return [...own, ...others]
 }
 
-/** When the models came, by id, unix seconds: the store knows, and else the folder of a copy does. */
+/** When the models came, by id. */
 type Times = (modelId: string) => string
 
 async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> {
   interface Entry { id: string, created: number }
   const list = parts.models === undefined
     ? []
-    : (await ask<{ data: Entry[] }>(parts, request, { path: '/v1/models' })).data
-  const created = new Map(list.map((entry) => [entry.id, entry.created]))
-  return (modelId) => {
-    const seconds = created.get(modelId) ?? 0
-    return new Date(seconds > 0 ? seconds * 1000 : changedMs(parts, modelId)).toISOString()
-  }
-}
-
-/** When the folder of a copy on this node was last changed, ms; when the node started where there is none. */
-function changedMs ({ models, startedMs }: ApiParts, modelId: string): number {
-  const directory = models?.locate(modelId)?.directory
-  return directory === undefined ? startedMs : statSync(directory).mtimeMs
+    : (await ask<{ data: Entry[] }>(parts, request, { path: '/models' })).data
+  const created = new Map(list.map((entry) => [entry.id, entry.created * 1000]))
+  return (modelId) => new Date(created.get(modelId) ?? parts.startedMs).toISOString()
 }
 
 /** GET /ollama/api/tags. */

@@ -3,7 +3,7 @@ import type { Instance, Transfer } from '../state.js'
 
 /** An entry of GET /v1/models. */
 export interface Entry {
-  id: string, name: string, description: string, tasks: string[], family: string
+  id: string, root?: string, name: string, description: string, tasks: string[], family: string
   quantization: string | null, context_length: number, storage_size_megabytes: number
   installed: boolean, ready: boolean, virtual: boolean, available: boolean
   broken_link: string | null, remedy: string | null

@@ -92,7 +92,8 @@ export function useCatalogue (): ReturnType<typeof useLoaded<Catalogue>> {
       ask<{ data: Entry[] }>('/v1/models', { signal: abort }),
       ask<{ copies: Copied[] }>('/models/copies', { signal: abort })
     ])
-    return { entries: data, copies }
+    // Other names of models are listed there, too.
+    return { entries: data.filter(({ id, root = id }) => root === id), copies }
   }, [changes.value])
 }
 
