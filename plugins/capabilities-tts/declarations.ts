@@ -67,29 +67,36 @@ export const tts = {
 
 const MiB = 1024 * 1024
 
+const BY_CARD = 'by models whose card says so: `support` in GET /models/{id}/card'
+
 /** OpenAI's fields and those of the `tts` capability; unknown ones are ignored, as its clients expect. */
 export const speechBody = {
   type: 'object',
   required: ['model', 'input'],
   properties: {
     model: { type: 'string', minLength: 1 },
-    input: { type: 'string', minLength: 1 },
+    input: {
+      type: 'string', minLength: 1,
+      description: 'of any length that the body has room for, 1 MiB; OpenAI takes 4,096 characters'
+    },
     voice: {
       type: ['string', 'object'], minLength: 1, required: ['id'],
       properties: { id: { type: 'string', minLength: 1 } }
     },
-    instructions: { type: 'string' },
+    instructions: {
+      type: 'string', description: 'by models whose card says that they follow any; Piper and Kokoro do not'
+    },
     response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
     speed: { type: 'number', exclusiveMinimum: 0 },
     stream_format: { enum: ['audio', 'sse'] },
     streaming_interval: { type: 'number', exclusiveMinimum: 0 },
     lang_code: { type: 'string' },
-    temperature: { type: 'number' },
-    top_p: { type: 'number' },
-    top_k: { type: 'integer', minimum: 0 },
-    repetition_penalty: { type: 'number', exclusiveMinimum: 0 },
-    max_tokens: { type: 'integer', minimum: 1 },
-    seed: { type: 'integer', minimum: 0, maximum: 4294967295 }
+    temperature: { type: 'number', description: BY_CARD },
+    top_p: { type: 'number', description: BY_CARD },
+    top_k: { type: 'integer', minimum: 0, description: BY_CARD },
+    repetition_penalty: { type: 'number', exclusiveMinimum: 0, description: BY_CARD },
+    max_tokens: { type: 'integer', minimum: 1, description: BY_CARD },
+    seed: { type: 'integer', minimum: 0, maximum: 4294967295, description: BY_CARD }
   }
 } as const
 
@@ -101,6 +108,7 @@ const listedVoice = {
 export const routes = {
   speech: {
     method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
+    api: 'OpenAI',
     summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or in events.',
     body: speechBody,
     produces: 'audio/mpeg',

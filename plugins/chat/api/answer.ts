@@ -1,6 +1,7 @@
 /** Runs a task and answers with it: as a stream, or whole. */
 import { beating } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
+import { merged } from '../merged.js'
 import { asRequestError } from './errors.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
 import type {
@@ -65,7 +66,7 @@ export interface Asked extends TaskRequest, Prompt {
   shownAs?: string
   /** How long it was loaded for this request, ms. */
   loadMs?: number
-  /** They are answered one after the other, with `answers` answers each. */
+  /** They have `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
   /** Places of its schemas whose keyword is not enforced. */
   unenforced?: readonly string[]
@@ -166,15 +167,24 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
   yield * all
 }
 
-/** The pieces of all answers; `run` has a task done. */
+/**
+ * The pieces of all answers; `run` has a task done. Several prompts are answered at once, as many as together
+ * have no more answers than one may have; where one fails the others are ended.
+ */
 async function * piecesIn (
-  parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked,
-  run: (request: TaskRequest) => AsyncIterable<EngineChunk>
+  parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked, call: CapabilityCall,
+  run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>
 ): AsyncGenerator<Piece> {
-  const prompts = [asked, ...more?.prompts ?? []]
-  for (const [i, { task, reading }] of prompts.entries()) {
-    const first = i * (more?.answers ?? 1)
-    yield * piecesOf(run({ ...asked, task }), reading, () => `call_${parts.newId()}`, first)
+  const { answers = 1, prompts = [] } = more ?? {}
+  const over = new AbortController()
+  const within = { ...call, signal: AbortSignal.any([call.signal, over.signal]) }
+  const streams = [asked, ...prompts].map(({ task, reading }, prompt) =>
+    piecesOf(run({ ...asked, task }, within), reading, () => `call_${parts.newId()}`,
+      { prompt, first: prompt * answers }))
+  try {
+    yield * merged(streams, Math.max(1, Math.floor(parts.limits.max_answers / answers)))
+  } finally {
+    over.abort()
   }
 }
 
@@ -206,9 +216,9 @@ export async function * formatted (
 ): AsyncGenerator<object[]> {
   warn(call, asked)
   const formatter = formatterOf(factsOf(parts, call, asked))
-  const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runRequest(parts.runners, request, call)
   let begun = false
-  for await (const piece of piecesIn(parts, asked, run)) {
+  for await (const piece of piecesIn(parts, asked, call, (request, own) =>
+    runRequest(parts.runners, request, own))) {
     totals.add(piece)
     if (piece.kind !== 'start') yield formatter.piece(piece)
     else if (!begun) yield formatter.begin(piece.promptTokens)
@@ -231,8 +241,8 @@ async function wholeAnswer (
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
   warn(call, asked)
-  const run = (request: TaskRequest): AsyncIterable<EngineChunk> => runWhole(parts, request, call)
-  for await (const piece of piecesIn(parts, asked, run)) collected.add(piece)
+  const pieces = piecesIn(parts, asked, call, (request, own) => runWhole(parts, request, own))
+  for await (const piece of pieces) collected.add(piece)
   return whole(collected, facts)
 }
 

@@ -9,8 +9,11 @@ import type { ToolFormatName } from '../text/tools/index.js'
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
-/** The engine admitted the request: its prompt fits. Comes once for each prompt, before its choices. */
-export interface StartPiece { kind: 'start', promptTokens: number }
+/**
+ * The engine admitted the request: its prompt fits. Comes once for each prompt, before its choices. `prompt`
+ * counts the prompts of a request from 0.
+ */
+export interface StartPiece { kind: 'start', prompt: number, promptTokens: number }
 /** What is new of a choice. */
 export interface TextPiece {
   kind: 'text', index: number, content: string, reasoning: string
@@ -18,7 +21,7 @@ export interface TextPiece {
 }
 /** A choice is complete. */
 export interface EndPiece {
-  kind: 'end', index: number, finish: Finish, usage: Done['usage'], stats: Done['stats']
+  kind: 'end', prompt: number, index: number, finish: Finish, usage: Done['usage'], stats: Done['stats']
   /** The stop text that ended it, if one did. */
   stop: string | null
 }
@@ -52,10 +55,10 @@ type EngineMessage = Admitted | Delta | Done
 /**
  * The pieces of the answers to a prompt, in the order in which the engine made them. The first is a `start`,
  * also where the engine sends no `admitted`. `newId` makes the ids of tool calls; `first` is the index of the
- * first answer.
+ * first answer, `prompt` that of the prompt.
  */
 export async function * piecesOf (
-  chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string, first = 0
+  chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string, { first = 0, prompt = 0 } = {}
 ): AsyncGenerator<Piece> {
   let read: ((message: EngineMessage) => Piece[]) | null = null
   for await (const { payload } of chunks) {
@@ -63,11 +66,11 @@ export async function * piecesOf (
     if (read === null) {
       const admitted = message.kind === 'admitted' ? message : null
       read = messageReader(reading, newId, admitted)
-      yield { kind: 'start', promptTokens: admitted?.prompt_tokens ?? 0 }
+      yield { kind: 'start', prompt, promptTokens: admitted?.prompt_tokens ?? 0 }
     }
     for (const piece of read(message)) {
-      if (piece.kind === 'start') yield piece
-      else yield { ...piece, index: first + piece.index }
+      if (piece.kind === 'end') yield { ...piece, prompt, index: first + piece.index }
+      else if (piece.kind === 'text') yield { ...piece, index: first + piece.index }
     }
   }
 }
@@ -126,7 +129,7 @@ function messageReader (
     }
     if (message.kind !== 'done') return []
     const { index, finish_reason: reason, stop_text: stop, usage, stats } = message
-    const end: EndPiece = { kind: 'end', index, finish: reason, usage, stats, stop }
+    const end: EndPiece = { kind: 'end', prompt: 0, index, finish: reason, usage, stats, stop }
     if (!parse) {
       const prompt = echoed(index)
       return prompt === '' ? [end] : [plainText(index, prompt, []), end]
@@ -189,24 +192,26 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-  /** Tokens of the prompts before this one, and how many of its choices have ended. */
-  #before = 0
-  #ended = 0
+  /** Tokens of each prompt, and the prompts of which a choice has ended. */
+  readonly #prompts = new Map<number, number>()
+  readonly #ended = new Set<number>()
 
   add (piece: Piece): void {
-    if (piece.kind === 'start') {
-      this.#before = this.promptTokens
-      this.#ended = 0
-      this.promptTokens += piece.promptTokens
-    }
+    if (piece.kind === 'start') this.#count(piece.prompt, piece.promptTokens)
     if (piece.kind !== 'end') return
-    const { usage, stats } = piece
-    this.promptTokens = this.#before + usage.prompt_tokens
+    const { prompt, usage, stats } = piece
+    this.#count(prompt, usage.prompt_tokens)
     this.completionTokens += usage.completion_tokens
     // The choices share one prompt: what was cached of it counts once.
-    if (this.#ended++ === 0) this.cachedTokens += usage.cached_tokens
+    if (!this.#ended.has(prompt)) this.cachedTokens += usage.cached_tokens
+    this.#ended.add(prompt)
     this.promptRate = Math.max(this.promptRate, stats.prompt_tps ?? 0)
     this.generationRate += stats.generation_tps ?? 0
     this.peakMemoryBytes = Math.max(this.peakMemoryBytes, stats.peak_memory_bytes)
+  }
+
+  #count (prompt: number, tokens: number): void {
+    this.promptTokens += tokens - (this.#prompts.get(prompt) ?? 0)
+    this.#prompts.set(prompt, tokens)
   }
 }

@@ -141,7 +141,11 @@ export const completionBody = {
     ...streaming,
     ...openAiExtras,
     model: name,
-    prompt: { type: ['string', 'array'], description: 'a text, token ids, or a list of either' },
+    prompt: {
+      type: ['string', 'array'],
+      description: 'a text, token ids, or a list of either, of which as many are answered at once as there ' +
+        'may be answers, plugins.chat.max_answers'
+    },
     logprobs: whole(0, 5),
     echo: { ...optional('boolean'), description: 'not with logprobs, and of texts only' },
     best_of: refusedField('is not served; ask for n answers and choose', 1),

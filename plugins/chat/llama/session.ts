@@ -9,6 +9,7 @@ import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
+import { merged } from '../merged.js'
 import {
   callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
 } from './request.js'
@@ -211,34 +212,5 @@ async function * traced (
   for await (const piece of pieces) {
     spans?.saw(piece)
     yield piece
-  }
-}
-
-/**
- * The items of all streams in the order in which they come; each stream is read one item ahead. When the
- * reader stops, or one stream fails, all are closed.
- */
-export async function * merged<T> (streams: readonly AsyncGenerator<T>[]): AsyncGenerator<T> {
-  const [only] = streams
-  if (streams.length === 1 && only !== undefined) {
-    yield * only
-    return
-  }
-  const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
-  const waiting = new Map(streams.map((stream) => [stream, next(stream)]))
-  try {
-    while (waiting.size > 0) {
-      const { stream, result } = await Promise.race(waiting.values())
-      if (result.done === true) waiting.delete(stream)
-      else {
-        waiting.set(stream, next(stream))
-        yield result.value
-      }
-    }
-  } finally {
-    for (const [stream, pending] of waiting) {
-      pending.catch(() => {})
-      stream.return(undefined).catch(() => {})
-    }
   }
 }

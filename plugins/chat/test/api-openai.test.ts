@@ -151,6 +151,60 @@ t.test('the older completions route', async (t) => {
   t.match(refused.json(), { error: { param: 'echo' } })
 })
 
+t.test('prompts of a list are answered together, their order kept', async (t) => {
+  const open = new Set<string>()
+  let most = 0
+  const last = gate()
+  // The first prompts wait for each other, and end after the later ones.
+  const together: Open = async function * ({ payload: { prompt: given } }) {
+    const prompt = String(given)
+    open.add(prompt)
+    most = Math.max(most, open.size)
+    yield admitted({ prompt_tokens: 5 })
+    await until(() => most === 4)
+    yield delta(`${prompt} `)
+    if (prompt === 'p0') await last.opened
+    yield delta('!')
+    yield done()
+    open.delete(prompt)
+    if (prompt === 'p9') last.open()
+  }
+  const { client, asked } = await official(t, together)
+  const prompt = Array.from({ length: 10 }, (_, i) => `p${i}`)
+  const whole = await client.completions.create({ model: MODEL, prompt, n: 2 })
+  t.same(whole.choices.map(({ index }) => index), prompt.map((_, i) => 2 * i))
+  t.same(whole.choices.map(({ text }) => text), prompt.map((one) => `${one} !`))
+  t.match(whole.usage, { prompt_tokens: 50, completion_tokens: 30,
+    prompt_tokens_details: { cached_tokens: 20 } })
+  t.equal(most, 4, 'the answers of four are as many as one request may have')
+  const texts = new Map<number, string>()
+  const stream = await client.completions.create({
+    model: MODEL, prompt, n: 2, stream: true, stream_options: { include_usage: true }
+  })
+  for await (const { choices: [choice], usage } of stream) {
+    if (choice !== undefined) texts.set(choice.index, (texts.get(choice.index) ?? '') + choice.text)
+    else t.match(usage, { prompt_tokens: 50, total_tokens: 80 })
+  }
+  t.same([...texts].sort(([a], [b]) => a - b).map(([, text]) => text), prompt.map((one) => `${one} !`))
+  t.equal(asked.tasks.length, 20)
+})
+
+t.test('where one prompt of a list fails the others are ended', async (t) => {
+  const failing: Open = async function * ({ payload: { prompt } }, signal) {
+    yield admitted()
+    if (prompt === 'bad') throw new EngineError('invalid_request', 'no')
+    await new Promise<void>((resolve) => { signal.addEventListener('abort', () => { resolve() }) })
+  }
+  const { post, asked } = await startChat(t, { open: failing })
+  for (const stream of [false, true]) {
+    asked.aborted = 0
+    const answer = await post('/v1/completions', { model: MODEL, prompt: ['a', 'bad', 'c'], stream })
+    t.match(answer.body, /"reason":"invalid_request"/)
+    await until(() => asked.aborted >= 2)
+  }
+  t.pass('the runners were told')
+})
+
 t.test('tokens there and back', async (t) => {
   const open: Open = async function * ({ kind, payload }) {
     if (kind === 'detokenize') {

@@ -5,7 +5,7 @@ import { serverArguments, sizesOf } from '../llama/command-line.js'
 import { wayOf } from '../llama/drafter.js'
 import { serverError } from '../llama/errors.js'
 import { modelFile } from '../llama/index.js'
-import { merged } from '../llama/session.js'
+import { merged } from '../merged.js'
 import { LineCutter, Output } from '../llama/program.js'
 import { chatBodies, completionBodies, embedRequest, promptOf } from '../llama/request.js'
 import { cardOf, specOf } from './llama-kit.js'
@@ -262,6 +262,15 @@ t.test('several streams as one', async (t) => {
   const all: number[] = []
   for await (const number of merged([count(3), count(1), count(0)])) all.push(number)
   t.same(all.sort(), [0, 0, 1, 2])
+  let most = 0
+  const five = [2, 0, 3, 1, 2].map((to) => count(to))
+  const bounded: number[] = []
+  for await (const number of merged(five, 2)) {
+    most = Math.max(most, open)
+    bounded.push(number)
+  }
+  t.same(bounded.sort(), [0, 0, 0, 0, 1, 1, 1, 2].sort(), 'all of each')
+  t.equal(most, 2, 'no more at once')
   for await (const number of merged([count(9), count(9)])) if (number === 2) break
   await t.rejects(async () => { for await (const number of merged([count(9), count(1, true)])) void number },
     { message: 'wrong' })

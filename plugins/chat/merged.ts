@@ -1,0 +1,34 @@
+/**
+ * The items of all streams in the order in which they come. `most` streams are open at once, the others
+ * follow in their order; each is read one item ahead. When the reader stops, or one stream fails, all that
+ * are open are closed.
+ */
+export async function * merged<T> (
+  streams: readonly AsyncGenerator<T>[], most = Infinity
+): AsyncGenerator<T> {
+  const [only] = streams
+  if (streams.length === 1 && only !== undefined) {
+    yield * only
+    return
+  }
+  const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
+  const later = [...streams]
+  const open = new Map(later.splice(0, most).map((stream) => [stream, next(stream)]))
+  try {
+    while (open.size > 0) {
+      const { stream, result } = await Promise.race(open.values())
+      if (result.done !== true) {
+        open.set(stream, next(stream))
+        yield result.value
+        continue
+      }
+      open.delete(stream)
+      for (const following of later.splice(0, 1)) open.set(following, next(following))
+    }
+  } finally {
+    for (const [stream, pending] of open) {
+      pending.catch(() => {})
+      stream.return(undefined).catch(() => {})
+    }
+  }
+}
