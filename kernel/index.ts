@@ -13,6 +13,8 @@ export { errorBody } from './http/error-body.js'
 export type { ErrorBody } from './http/error-body.js'
 export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
+export { CallerService } from './api/callers.js'
+export type { Arrival, Callers, CallerScheme, Proof } from './api/callers.js'
 export {
   BundleService, CommandService, ConfigService, DeclarationService, InspectionService, ListenerService,
   LogRingService, MachineService, OwnApiService, StateHistoryService, GossipService, TokenService

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Readable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from '../cli/declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
@@ -358,6 +358,12 @@ export interface Listeners {
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
   }): Listening
+  /**
+   * Takes a connection that came through a relay, decrypted: it speaks HTTP/1.1 as one over TCP would.
+   * `device`: whom the handshake authenticated. Nothing of the connection gives rights; each request needs a
+   * credential of that device, and has what its grant leaves to relays.
+   */
+  accept (connection: Duplex, from: { device: string }): void
 }
 export const ListenerService = defineService<Listeners>('kernel.listeners')
 

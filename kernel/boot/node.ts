@@ -7,6 +7,7 @@ import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
+import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { createKernel } from '../plugins/kernel.js'
@@ -98,9 +99,10 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     home: options.home, clock: systemClock, log: log.child('machine'), env: options.env
   })
   const events = createEventQueue()
+  const schemes = new CallerSchemes()
   const tokens = openTokens({
     home: options.home, clock: systemClock, known: () => setup.authorities,
-    operator: operatorToken(options.home)
+    operator: operatorToken(options.home), others: (id) => schemes.stands(id)
   })
   const links = await NodeLinks.open({
     stands: tokens.stands,
@@ -113,7 +115,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, machine, tokens }
+  const made = { node, log, address, restart, links, machine, tokens, schemes }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -155,6 +157,7 @@ interface Made {
   links: NodeLinks
   machine: MachineReader
   tokens: TokenStore
+  schemes: CallerSchemes
 }
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
@@ -178,6 +181,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     url: () => made.address.outside,
     host: () => made.address.host,
     tokens: made.tokens,
+    schemes: made.schemes,
     local: new Set(keys.access.local),
     restart: made.restart.ask,
     strict: false,

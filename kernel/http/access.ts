@@ -1,19 +1,17 @@
 import { isIPv4 } from 'node:net'
 import { kernelError } from '../api/errors.js'
+import { relayedOnly } from './callers.js'
 import type { Caller, RouteDecl } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
+import type { Arrival, Proof } from '../api/callers.js'
+import type { CallerSchemes } from './callers.js'
 import type { TokenStore } from './tokens.js'
-
-/** What is needed of a request to know who sent it. */
-export interface Arrival {
-  remoteAddress: string
-  authorization: string | undefined
-  /** Through a proxy of `api.trust_proxy`, or from a page of another machine: its address gives no rights. */
-  indirect: boolean
-}
+export type { Arrival, Proof } from '../api/callers.js'
 
 export interface AccessOptions {
   tokens: TokenStore
+  /** What plugins add to them. */
+  schemes: CallerSchemes
   /** `access.local`: what a loopback request may do without a token. */
   local: ReadonlySet<string>
   clock: Clock
@@ -30,28 +28,35 @@ export function isLoopback (address: string): boolean {
 }
 
 /**
- * Says who a request comes from. Direct host only: a token, or loopback with the authorities of
- * `access.local`. The clients of other services' APIs have to send a key even where none is needed: one over
- * loopback that has not the form of a token here counts as none. Paired devices and relays will be further
- * ways to a Caller here.
- * Throws `unauthenticated`, and `overloaded` after too many bad tokens from one address.
+ * Says who a request comes from: a token's holder, what a plugin's scheme knows (paired devices), or loopback
+ * with the authorities of `access.local`. The clients of other services' APIs have to send a key even where
+ * none is needed: one over loopback that has not the form of a token here counts as none. What came through a
+ * relay is never loopback and never anonymous, and tokens do not count there.
+ * Throws `unauthenticated`, what a scheme throws, and `overloaded` after too many bad credentials.
  */
-export function createAccess (options: AccessOptions): (arrival: Arrival) => Caller {
-  const failures = failureCounter(options.clock)
-  const local: Caller = { id: 'local', mode: 'direct', authorities: options.local }
-  return ({ remoteAddress, authorization, indirect }) => {
-    const here = !indirect && isLoopback(remoteAddress)
-    if (authorization !== undefined) {
-      const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
-      const holder = token === undefined ? undefined : options.tokens.check(token)
-      if (holder !== undefined) return { id: holder.id, mode: 'direct', authorities: holder.authorities }
-      if (here && token !== undefined && !token.startsWith('svc_')) return local
-      failures.add(remoteAddress)
-      throw kernelError('unauthenticated',
-        'The token is not valid here; `svc token create` on the node\'s host makes one.')
+export function createAccess (options: AccessOptions): (arrival: Arrival) => Proof {
+  const { clock, local, schemes, tokens } = options
+  const failures = failureCounter(clock)
+  const here: Proof = { caller: { id: 'local', mode: 'direct', authorities: local } }
+  return (arrival) => {
+    const { authorization, device, indirect, remoteAddress } = arrival
+    const proof = schemes.check(arrival)
+    if (proof !== undefined) return proof
+    if (device !== null) throw relayedOnly()
+    const isHere = !indirect && isLoopback(remoteAddress)
+    if (authorization === undefined) {
+      return isHere ? here : { caller: { id: 'anonymous', mode: 'direct', authorities: new Set() } }
     }
-    if (here) return local
-    return { id: 'anonymous', mode: 'direct', authorities: new Set() }
+    const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
+    const holder = token === undefined ? undefined : tokens.check(token)
+    if (holder !== undefined) {
+      return { caller: { id: holder.id, mode: 'direct', authorities: holder.authorities } }
+    }
+    if (isHere && token !== undefined && !token.startsWith('svc_')) return here
+    failures.add(remoteAddress)
+    throw kernelError('unauthenticated', token === undefined
+      ? 'The credential is not valid here; `svc device pair URL` pairs a device anew.'
+      : 'The token is not valid here; `svc token create` on the node\'s host makes one.')
   }
 }
 
@@ -92,5 +97,7 @@ export function requireAuthority (caller: Caller, authority: string | null): voi
     const where = '`svc token create` on the node\'s host makes one, `svc` itself uses operator.token'
     throw kernelError('unauthenticated', `${needed}: send a token (${where}).`, { authority })
   }
-  throw kernelError('missing_grant', `${needed}, which the token does not have.`, { authority })
+  const lacking = caller.mode === 'relay' ? 'which the device does not have through a relay'
+    : caller.mode === 'paired' ? 'which the device does not have' : 'which the token does not have'
+  throw kernelError('missing_grant', `${needed}, ${lacking}.`, { authority })
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError } from '../api/errors.js'
@@ -31,6 +32,7 @@ export function readJsonOnly (app: FastifyInstance): void {
     }
     collectBody(payload, limit, (error, body) => {
       if (error !== null || body === undefined) done(error)
+      else if (!isExpected(request, body)) done(otherBody())
       else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
       else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
       else {
@@ -43,6 +45,35 @@ export function readJsonOnly (app: FastifyInstance): void {
       }
     })
   })
+}
+
+/** The SHA-256 that was signed along with a request, until its body has come. */
+const expected = new WeakMap<FastifyRequest, Uint8Array>()
+
+const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest()
+const NOTHING_SHA256 = sha256(Buffer.alloc(0))
+
+const otherBody = (): SvcError =>
+  kernelError('unauthenticated', 'The body is not the one that was signed; nothing was done.')
+
+/** Whether a request brings a body that will be read. */
+function bringsBody ({ method, headers }: FastifyRequest): boolean {
+  if (method === 'GET' || method === 'HEAD') return false
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+}
+
+/**
+ * Remembers what the body of a request must be. Throws `unauthenticated` when it has none and one was signed;
+ * a body that comes is judged when it has been read, before anything else looks at it.
+ */
+export function expectBody (request: FastifyRequest, bodySha256: Uint8Array): void {
+  if (bringsBody(request)) expected.set(request, bodySha256)
+  else if (!NOTHING_SHA256.equals(bodySha256)) throw otherBody()
+}
+
+function isExpected (request: FastifyRequest, body: Uint8Array): boolean {
+  const wanted = expected.get(request)
+  return wanted === undefined || sha256(body).equals(wanted)
 }
 
 const wantsBody = ({ routeOptions }: FastifyRequest): boolean => routeOptions.schema?.body !== undefined

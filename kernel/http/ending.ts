@@ -4,20 +4,27 @@ import type { FastifyReply } from 'fastify'
 import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 
+/** Calls `end` once the credential of a request has ended; returns what stops that. */
+export type Follow = (end: (why: SvcError) => void) => () => void
+
 /**
- * One abort signal from the socket: the client went away, the deadline passed or the node stops. It is made
- * when a handler first asks for it; most answer without.
+ * One abort signal from the socket: the client went away, the deadline passed, its credential ended or the
+ * node stops. It is made when a handler first asks for it; most answer without.
  */
 export class Ending {
   readonly #reply: FastifyReply
   readonly #stopping: AbortSignal
   readonly #onStop = (): void => { this.abort(kernelError('shutting_down')) }
+  readonly #follow: Follow | undefined
   #controller: AbortController | undefined
   #reason: SvcError | undefined
+  #unfollow: (() => void) | undefined
 
-  constructor (reply: FastifyReply, stopping: AbortSignal) {
+  /** `follow`: calls back when the credential of the request ends, and returns what ends that. */
+  constructor (reply: FastifyReply, stopping: AbortSignal, follow?: Follow) {
     this.#reply = reply
     this.#stopping = stopping
+    this.#follow = follow
   }
 
   get signal (): AbortSignal {
@@ -32,6 +39,7 @@ export class Ending {
 
   done (): void {
     if (this.#controller !== undefined) this.#stopping.removeEventListener('abort', this.#onStop)
+    this.#unfollow?.()
   }
 
   #watch (): AbortController {
@@ -48,6 +56,7 @@ export class Ending {
     else raw.once('left', onLeft).once('close', onClose)
     if (this.#stopping.aborted) this.#onStop()
     else this.#stopping.addEventListener('abort', this.#onStop, { once: true })
+    this.#unfollow = this.#follow?.((why) => { this.abort(why) })
     if (this.#reason !== undefined) controller.abort(this.#reason)
     return controller
   }

@@ -1,4 +1,5 @@
 import { createServer } from 'node:net'
+import { setRelayed } from './callers.js'
 import type { Server } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -27,6 +28,10 @@ export class MorePorts {
   /** The service by which plugins open them; `host` is asked once the server itself listens. */
   of (app: FastifyInstance, host: () => string): Listeners {
     return {
+      accept: (connection, { device }) => {
+        setRelayed(connection, device)
+        app.server.emit('connection', connection)
+      },
       open: ({ port, rewrite, failed }) => {
         const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
           app.server.emit('connection', socket)

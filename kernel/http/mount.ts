@@ -7,14 +7,17 @@ import { Ending, hasLeft } from './ending.js'
 import { jsonText } from './json.js'
 import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
-import { arrivalOf, callerOf, noteArrival, sendError } from './server.js'
+import { arrivalOf, callerOf, enteredHere, noteArrival, sendError } from './server.js'
+import { LAST_WORDS_MS } from './standing.js'
 import { openStream } from './stream-writer.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
+import type { Follow } from './ending.js'
 import type { ErrorTelling, HttpLimits } from './server.js'
+import type { Standing } from './standing.js'
 
 /** A declared route with its handler. */
 export interface MountedRoute {
@@ -32,6 +35,8 @@ export interface MountOptions {
   draining: () => boolean
   /** Aborts when the node stops for good. */
   stopping: AbortSignal
+  /** Ends what is open together with its credential. */
+  standing: Standing
   /** Says whether the arrival of requests is to be noted. */
   tracers?: Pick<Tracers, 'on'>
   /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
@@ -98,13 +103,23 @@ export function mount (
   })
 }
 
+/** Close code of a WebSocket whose credential has ended. */
+const CREDENTIAL_ENDED = 4401
+
+/** How to hear that the credential of a request has ended; undefined where none was shown to this node. */
+function followOf (request: FastifyRequest, standing: Standing): Follow | undefined {
+  if (!enteredHere(request)) return undefined
+  const { id } = callerOf(request)
+  return (end) => standing.watch(id, end)
+}
+
 /** A WebSocket route: `serve` gets the socket once the guards let it through. */
 export interface SocketRoute { name: string, decl: RouteDecl, serve: (ws: WebSocket, caller: Caller) => void }
 
 /** Puts a WebSocket into a scope of `socketScope`, behind the guards of all routes. */
 export function mountSocket (
-  scope: FastifyInstance, { name, decl, serve }: SocketRoute, { draining }: Pick<MountOptions, 'draining'>,
-  streams: StreamCount
+  scope: FastifyInstance, { name, decl, serve }: SocketRoute,
+  { clock, draining, standing }: Pick<MountOptions, 'clock' | 'draining' | 'standing'>, streams: StreamCount
 ): MountedRoute {
   const handler = (): never => {
     throw kernelError('not_found', 'This path is a WebSocket; a plain request finds nothing here.')
@@ -119,7 +134,14 @@ export function mountSocket (
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler,
-    wsHandler: (socket, request) => { serve(socket, callerOf(request)) }
+    wsHandler: (socket, request) => {
+      const unwatch = followOf(request, standing)?.(({ message }) => {
+        socket.close(CREDENTIAL_ENDED, message)
+        clock.after(LAST_WORDS_MS, () => { socket.terminate() })
+      })
+      if (unwatch !== undefined) socket.once('close', unwatch)
+      serve(socket, callerOf(request))
+    }
   })
   return { owner: 'kernel', name, decl, handler }
 }
@@ -156,6 +178,7 @@ class Exchange implements RouteRequest {
   readonly #route: MountedRoute
   readonly #options: MountOptions
   readonly #ending: Ending
+  readonly #follow: Follow | undefined
   readonly #reply: FastifyReply
   readonly #streams: StreamCount
   /** The answer as a stream, once the handler has opened it. */
@@ -175,7 +198,8 @@ class Exchange implements RouteRequest {
     this.arrivedMs = arrivalOf(request)
     this.#route = route
     this.#options = options
-    this.#ending = new Ending(reply, options.stopping)
+    this.#follow = followOf(request, options.standing)
+    this.#ending = new Ending(reply, options.stopping, this.#follow)
     this.#reply = reply
     this.#streams = streams
   }
@@ -191,7 +215,12 @@ class Exchange implements RouteRequest {
     this.#reply.hijack()
     // A stream has a limit of its own for readers that take nothing.
     raw.removeAllListeners('timeout').on('timeout', () => {})
+    const unwatch = this.#follow?.((why) => {
+      this.#ending.abort(why)
+      clock.after(LAST_WORDS_MS, () => { this.#stream?.cut() })
+    })
     raw.once('close', () => {
+      unwatch?.()
       release()
       if (!raw.writableEnded) this.#options.cut?.(this.#route.owner)
     })

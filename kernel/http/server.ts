@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { BlockList, isIPv4 } from 'node:net'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify } from 'fastify'
@@ -8,20 +7,22 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { kernelError, SvcError } from '../api/errors.js'
 import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
 import { isLoopback } from './access.js'
-import { readJsonOnly } from './body.js'
+import { credentialOf, header, hostOf, proxyList, remoteOf, targetOf } from './arrival.js'
+import { expectBody, readJsonOnly } from './body.js'
+import { relayedDevice } from './callers.js'
 import { Door } from './door.js'
 import { answerHalfClosed } from './ending.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
-import { closeUnupgraded, limitStall, offeredToken } from './sockets.js'
+import { closeUnupgraded, limitStall } from './sockets.js'
 import type { MorePorts } from './listeners.js'
 import type { OwnRequests } from './own-api.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
-import type { Arrival } from './access.js'
+import type { Arrival, Proof } from './access.js'
 import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 import type { PageSources } from './pages.js'
@@ -47,7 +48,7 @@ export interface ServerOptions extends PageSources {
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
-  authenticate: (arrival: Arrival) => Caller
+  authenticate: (arrival: Arrival) => Proof
   /** What this node asks of itself. */
   own?: OwnRequests
   /** Longest time a plugin may take to start, ms. */
@@ -79,6 +80,10 @@ function setCaller (request: FastifyRequest, caller: Caller): void {
   (request as WithCaller)[CALLER] = caller
 }
 
+/** Set on requests whose credential was judged here: what they open ends with it. */
+const ENTERED = 'svcEntered'
+type WithEntry = FastifyRequest & { [ENTERED]: boolean }
+
 /** Set on requests of web pages that come from members on other machines. */
 const ELSEWHERE = 'svcPageElsewhere'
 type WithPage = FastifyRequest & { [ELSEWHERE]: boolean }
@@ -87,15 +92,6 @@ type WithPage = FastifyRequest & { [ELSEWHERE]: boolean }
 const ARRIVAL = 'svcArrivedMs'
 type WithArrival = FastifyRequest & { [ARRIVAL]: number | undefined }
 
-/** What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. */
-function credentialOf (headers: FastifyRequest['headers']): string | undefined {
-  const { authorization, 'x-api-key': key } = headers
-  // Clients without a key send the word alone.
-  if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
-  if (typeof key === 'string' && key !== '') return `Bearer ${key}`
-  return offeredToken(headers['sec-websocket-protocol'])
-}
-
 /** Notes when a request came in, monotonic milliseconds. */
 export function noteArrival (request: FastifyRequest, ms: number): void {
   (request as WithArrival)[ARRIVAL] = ms
@@ -103,6 +99,9 @@ export function noteArrival (request: FastifyRequest, ms: number): void {
 
 /** When a request came in; undefined when that was not noted. */
 export const arrivalOf = (request: FastifyRequest): number | undefined => (request as WithArrival)[ARRIVAL]
+
+/** Whether a request showed a credential of its own to this node, which may end while it is answered. */
+export const enteredHere = (request: FastifyRequest): boolean => (request as WithEntry)[ENTERED]
 
 /** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
@@ -169,6 +168,7 @@ function addHooks (app: FastifyInstance, options: ServerOptions): void {
   const { answered } = options
   app.decorateRequest(CALLER, null)
   app.decorateRequest(ELSEWHERE, false)
+  app.decorateRequest(ENTERED, false)
   app.decorateRequest(ARRIVAL, undefined)
   if (answered !== undefined) {
     app.addHook('onResponse', (request, reply, done) => {
@@ -205,6 +205,8 @@ function guardSource (app: FastifyInstance, options: ServerOptions): void {
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)
+    // Names and origins say nothing there: only the device that was authenticated can have sent it.
+    if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
     if (!hostKnown(host, served)) {
       throw kernelError('misdirected', `The Host "${printable(host ?? '')}" is not served here; ` +
@@ -236,7 +238,12 @@ function identify (app: FastifyInstance, options: ServerOptions): void {
     const { socket } = request.raw
     const indirect = (request as WithPage)[ELSEWHERE] || isProxy(socket.remoteAddress ?? '')
     const authorization = credentialOf(request.headers)
-    const caller = options.authenticate({ remoteAddress: remoteOf(request), authorization, indirect })
+    const { caller, bodySha256 } = options.authenticate({
+      remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
+      target: targetOf(request), device: relayedDevice(socket) ?? null
+    })
+    if (bodySha256 !== undefined) expectBody(request, bodySha256)
+    ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
     if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
     else door.prove(socket)
@@ -256,43 +263,6 @@ function rememberHost (): typeof hostAllowed {
   }
 }
 
-/** Says of an address whether it is one of `api.trust_proxy`. */
-function proxyList (entries: readonly string[]): (address: string) => boolean {
-  const list = new BlockList()
-  for (const entry of entries) {
-    const [address = '', bits] = entry.split('/')
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6'
-    if (bits === undefined) list.addAddress(address, family)
-    else list.addSubnet(address, Number(bits), family)
-  }
-  return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
-}
-
-/** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
-function remoteOf (request: FastifyRequest): string {
-  // A socket that was reset meanwhile has no address any more.
-  return request.raw.socket.remoteAddress === undefined ? '' : request.ip
-}
-
-/**
- * Whom a request is for: the Host header, or the host of a target in absolute form, which counts more. Throws
- * `invalid_request` for two Host headers, of which a proxy in front may have judged the other one.
- */
-function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
-  const { rawHeaders } = raw
-  let hosts = 0
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
-  }
-  if (hosts > 1) throw invalid([{ path: '', message: 'has two Host headers; send one' }], 'request')
-  const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)
-  return absolute === null ? headers.host : absolute[1]
-}
-
-const header = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value[0] : value
-
 /**
  * One foreign network that shows no credential gets twice the connections that are answered, so that the next
  * ones hear why they are refused, and at most half of the places.
@@ -301,7 +271,9 @@ function openDoor (app: FastifyInstance, limits: HttpLimits): Door {
   const { connections, connectionsPerAddress } = limits
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)
   const door = new Door({ inAll: connections, perNetwork, free: isLoopback })
-  app.server.on('connection', (socket) => { door.enter(socket) })
+  app.server.on('connection', (socket) => {
+    if (relayedDevice(socket) === undefined) door.enter(socket)
+  })
   return door
 }
 

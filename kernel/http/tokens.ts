@@ -78,6 +78,8 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
+  /** Whether a caller that is no token's holder still counts; undefined for one that nobody knows. */
+  others?: (callerId: string) => boolean | undefined
 }
 
 function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
@@ -127,7 +129,9 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
-  const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true)
+  const maker = (id: string): string => id.startsWith(APP) ? maker(tokens.get(id)?.by ?? '') : id
+  const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true) ||
+    options.others?.(maker(id)) === false
   const ended = (t: StoredToken | undefined): boolean =>
     t?.expires != null && Date.parse(t.expires) <= options.clock.now()
   const stands = (id: string): boolean => !revoked(id) && !chainOf(tokens, id).some(ended)

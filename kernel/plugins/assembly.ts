@@ -2,7 +2,9 @@ import { setMaxListeners } from 'node:events'
 import { createCommands } from '../calls/commands.js'
 import { createCapabilities } from '../calls/index.js'
 import { createTraffic } from '../calls/traffic.js'
+import { CallerSchemes } from '../http/callers.js'
 import { createStreamCount } from '../http/mount.js'
+import { Standing } from '../http/standing.js'
 import { createTracers } from '../observe/tracer.js'
 import { createChanges } from '../state/changes.js'
 import { errorsOf } from './catalogue.js'
@@ -52,6 +54,8 @@ export interface KernelOptions {
   /** Where the node listens: the host of its own address. */
   host?: () => string
   tokens: TokenStore
+  /** The credentials that plugins add; the tokens of a real node know them too. */
+  schemes?: CallerSchemes
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
   /** Asks for a restart; false when one is under way. */
@@ -91,11 +95,14 @@ export function assemble (options: KernelOptions) {
     onOutcome: (outcome) => { traffic.ended(outcome) }
   })
   const traffic = createTraffic(() => capabilities.invoker.queues())
+  const schemes = options.schemes ?? new CallerSchemes()
+  const standing = new Standing(clock, (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
   const stopping = new AbortController()
   // Every open call listens.
   setMaxListeners(0, stopping.signal)
   return {
     options, log, bus, health, commands, changes, manifests, capabilities, tracers, traffic, stopping,
+    schemes, standing,
     config: options.configApi(() => { health.raise('restart_needed', '') }),
     readiness: createReadiness(),
     /** Tags under `nodeCapabilities`. */

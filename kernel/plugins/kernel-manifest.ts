@@ -1,3 +1,4 @@
+import { CallerService } from '../api/callers.js'
 import { kernelErrors } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
@@ -173,5 +174,5 @@ export const kernelManifest = {
 export const kernelServices: ReadonlySet<string> = new Set([
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
   InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
-  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService
+  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService
 ].map((ref) => ref.id))

@@ -1,5 +1,6 @@
 import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
+import { CallerService } from '../api/callers.js'
 import { kernelError } from '../api/errors.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
@@ -68,7 +69,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const app = createServer({
     clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
     pageOf: (origin) => pageOf(origin, apisOf(options)), startLimitMs: options.startLimitMs,
-    authenticate: createAccess({ tokens, local, clock }), own, ports,
+    authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }), own, ports,
     methodsAt: (path) => parts.paths.methodsAt(path), tellingAt: (path) => parts.paths.tellingAt(path),
     rewrite: (method, url) => parts.paths.rewrite(method, url), answered: parts.traffic.answered
   })
@@ -115,7 +116,7 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     [MachineService, options.machine], [OwnApiService, own.of(kernel.app)],
     [ListenerService, ports.of(kernel.app, options.host ?? (() => '127.0.0.1'))],
-    [ConfigService, kernel.config],
+    [ConfigService, kernel.config], [CallerService, kernel.schemes],
     [DeclarationService, declarationsOf(kernel.manifests)]
   ]
   for (const [{ id }, service] of all) services.set(id, service)
@@ -172,7 +173,8 @@ function mountOwn (kernel: Booting): void {
   for (const route of [...own, ...disabled]) mountRoute(kernel, app, route)
   socketScope(app, (scope) => {
     for (const socket of sockets) {
-      kernel.routes.push(mountSocket(scope, socket, { draining: () => kernel.drain.on }, kernel.streams))
+      const how = { clock: options.clock, draining: () => kernel.drain.on, standing: kernel.standing }
+      kernel.routes.push(mountSocket(scope, socket, how, kernel.streams))
     }
   })
 }
@@ -192,7 +194,7 @@ function mountRoute (kernel: Booting, scope: FastifyInstance, route: MountedRout
   const { options, traffic, drain, stopping } = kernel
   const how: MountOptions = {
     clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
-    draining: () => drain.on, stopping: stopping.signal, tracers: kernel.tracers,
+    draining: () => drain.on, stopping: stopping.signal, standing: kernel.standing, tracers: kernel.tracers,
     cut: (owner) => { traffic.answered(owner, CUT_STATUS) }
   }
   kernel.routes.push(route)

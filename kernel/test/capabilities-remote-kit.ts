@@ -3,6 +3,7 @@ import http from 'node:http'
 import { createServer } from '../http/server.js'
 import { createStreamCount, mount } from '../http/mount.js'
 import { CALLER_HEADER, setMember, writeCaller } from '../http/passed-on.js'
+import { Standing } from '../http/standing.js'
 import { kernelError } from '../api/errors.js'
 import { bench, NODE } from './capabilities-kit.js'
 import type { AddressInfo, Socket } from 'node:net'
@@ -129,7 +130,10 @@ async function serve (
   const stopping = new AbortController()
   setMaxListeners(0, stopping.signal)
   const { signal } = stopping
-  const mounting = { clock: node.clock, log, limits: LIMITS, draining: () => false, stopping: signal }
+  const mounting = {
+    clock: node.clock, log, limits: LIMITS, draining: () => false, stopping: signal,
+    standing: new Standing(node.clock, () => true)
+  }
   for (const { name, decl, handler } of node.capabilities.routes()) {
     if (handler === null) continue
     mount(app, { owner: 'kernel', name, decl, handler }, mounting, createStreamCount(1024))

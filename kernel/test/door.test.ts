@@ -152,7 +152,7 @@ t.test('strangers are waited for less', async (t) => {
     },
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 0, allowedHosts: ['svc'], allowedOrigins: [] }),
     authenticate: ({ authorization }) =>
-      ({ id: authorization ?? 'anonymous', mode: 'direct', authorities: new Set() })
+      ({ caller: { id: authorization ?? 'anonymous', mode: 'direct', authorities: new Set() } })
   })
   const waits: unknown[] = []
   app.get('/', (request) => {

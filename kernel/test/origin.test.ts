@@ -1,6 +1,7 @@
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
 import { createAccess } from '../http/access.js'
+import { CallerSchemes } from '../http/callers.js'
 import { callerOf, createServer } from '../http/server.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { resolveConfig } from '../config/resolve.js'
@@ -95,7 +96,9 @@ t.test('who comes through a trusted proxy is never local, whatever it says', asy
     clock: systemClock, log: { error: () => {} } as unknown as Logger, ...limitsOf(config.kernel),
     trustProxy: ['127.0.0.1', '10.0.0.0/8', 'fd00::/8'],
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
-    authenticate: createAccess({ tokens, local: new Set(['read']), clock: systemClock }),
+    authenticate: createAccess({
+      tokens, schemes: new CallerSchemes(), local: new Set(['read']), clock: systemClock
+    }),
     methodsAt: () => [], rewrite: (_method, url) => url
   })
   t.teardown(async () => { await app.close() })

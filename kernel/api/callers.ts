@@ -1,0 +1,47 @@
+import { defineService } from './plugin.js'
+import type { Caller } from './plugin.js'
+
+/** What is known of a request before it is known who sent it. */
+export interface Arrival {
+  /** Of the socket, or of the client behind a proxy of `api.trust_proxy`. */
+  readonly remoteAddress: string
+  /** The credential, in whichever header it came, as Authorization has it. */
+  readonly authorization: string | undefined
+  /** Through a proxy of `api.trust_proxy`, or from a page of another machine: its address gives no rights. */
+  readonly indirect: boolean
+  readonly method: string
+  /** Path and query as the client sent them. */
+  readonly target: string
+  /** The device that the encrypted handshake of a relayed connection authenticated; null for direct ones. */
+  readonly device: string | null
+}
+
+/** What a credential proves. */
+export interface Proof {
+  readonly caller: Caller
+  /** SHA-256 of the body that was signed along: another body is refused before the handler runs. */
+  readonly bodySha256?: Uint8Array
+}
+
+/** A way of showing who asks, beside the tokens of the kernel. */
+export interface CallerScheme {
+  /** The word in front of the credential in Authorization, e.g. `SVC1`. */
+  readonly word: string
+  /** How its bearer tokens begin, e.g. `svc_dev_`. */
+  readonly bearer: string
+  /**
+   * Judges a credential (the text after the word); synchronous, since it runs for each request. Undefined
+   * when it is wrong: that is a 401 which counts against the address. Throws a typed 401 of its own. The
+   * caller of an arrival with a `device` must be that device, with mode `relay`.
+   */
+  check (arrival: Arrival, credential: string): Proof | undefined
+  /** Whether what a caller made or opened still counts; undefined for callers of others. */
+  stands (callerId: string): boolean | undefined
+}
+
+/** Further ways to a caller. */
+export interface Callers {
+  /** Returns what takes it away again. Throws when the word or the beginning is taken. */
+  register (scheme: CallerScheme): () => void
+}
+export const CallerService = defineService<Callers>('kernel.callers')

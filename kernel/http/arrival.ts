@@ -1,0 +1,54 @@
+import { BlockList, isIPv4 } from 'node:net'
+import type { FastifyRequest } from 'fastify'
+import { invalid } from './error-body.js'
+import { offeredToken } from './sockets.js'
+
+/** What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. */
+export function credentialOf (headers: FastifyRequest['headers']): string | undefined {
+  const { authorization, 'x-api-key': key } = headers
+  // Clients without a key send the word alone.
+  if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
+  if (typeof key === 'string' && key !== '') return `Bearer ${key}`
+  return offeredToken(headers['sec-websocket-protocol'])
+}
+
+/** Says of an address whether it is one of `api.trust_proxy`. */
+export function proxyList (entries: readonly string[]): (address: string) => boolean {
+  const list = new BlockList()
+  for (const entry of entries) {
+    const [address = '', bits] = entry.split('/')
+    const family = isIPv4(address) ? 'ipv4' : 'ipv6'
+    if (bits === undefined) list.addAddress(address, family)
+    else list.addSubnet(address, Number(bits), family)
+  }
+  return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
+}
+
+/** The address of the socket itself, or of the client behind a proxy listed in `api.trust_proxy`. */
+export function remoteOf (request: FastifyRequest): string {
+  // A socket that was reset meanwhile has no address any more.
+  return request.raw.socket.remoteAddress === undefined ? '' : request.ip
+}
+
+/**
+ * Whom a request is for: the Host header, or the host of a target in absolute form, which counts more. Throws
+ * `invalid_request` for two Host headers, of which a proxy in front may have judged the other one.
+ */
+export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
+  const { rawHeaders } = raw
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
+  }
+  if (hosts > 1) throw invalid([{ path: '', message: 'has two Host headers; send one' }], 'request')
+  const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)
+  return absolute === null ? headers.host : absolute[1]
+}
+
+/** Path and query as the client sent them, before they were rewritten for the router. */
+export const targetOf = ({ originalUrl }: FastifyRequest): string =>
+  originalUrl.startsWith('/') ? originalUrl : originalUrl.replace(/^[a-z][a-z\d+.-]*:\/\/[^/?#]*/i, '')
+
+export const header = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value[0] : value

@@ -1,0 +1,50 @@
+import { kernelError } from '../api/errors.js'
+import type { Arrival, CallerScheme, Callers, Proof } from '../api/callers.js'
+
+/** Credentials as they stand in Authorization: the word in front, and what follows it. */
+const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
+
+/** The ways of showing who asks that plugins add to the kernel's own tokens. */
+export class CallerSchemes implements Callers {
+  readonly #schemes = new Set<CallerScheme>()
+
+  register (scheme: CallerScheme): () => void {
+    for (const { word, bearer } of this.#schemes) {
+      if (word.toLowerCase() !== scheme.word.toLowerCase() && bearer !== scheme.bearer) continue
+      throw new Error(`credentials ${scheme.word} and ${scheme.bearer}… are checked by another plugin`)
+    }
+    this.#schemes.add(scheme)
+    return () => { this.#schemes.delete(scheme) }
+  }
+
+  /** What a credential proves. Undefined when it belongs to no scheme; throws when it is refused. */
+  check (arrival: Arrival): Proof | undefined {
+    const [, word = '', rest = ''] = FORM.exec(arrival.authorization ?? '') ?? []
+    const scheme = [...this.#schemes].find((one) => word.toLowerCase() === 'bearer'
+      ? rest.startsWith(one.bearer)
+      : word.toLowerCase() === one.word.toLowerCase())
+    return scheme?.check(arrival, rest)
+  }
+
+  /** Whether a caller still counts; undefined for one that no scheme knows. */
+  stands (callerId: string): boolean | undefined {
+    for (const scheme of this.#schemes) {
+      const stands = scheme.stands(callerId)
+      if (stands !== undefined) return stands
+    }
+    return undefined
+  }
+}
+
+/** The refusal of what came through a relay without a device's own credential. */
+export const relayedOnly = (): Error => kernelError('unauthenticated',
+  'Through a relay only the credentials of the paired device at its other end count: `svc device pair URL`.')
+
+/** The device at the other end of a connection that came through a relay. */
+const devices = new WeakMap<object, string>()
+
+/** Remembers which device the encrypted handshake of a relayed connection authenticated. */
+export function setRelayed (connection: object, device: string): void { devices.set(connection, device) }
+
+/** The device at the other end of a relayed connection; undefined for every other connection. */
+export const relayedDevice = (connection: object): string | undefined => devices.get(connection)

@@ -1,0 +1,24 @@
+import { Duplex } from 'node:stream'
+
+/** Two ends of one connection in memory; Node has it of its own from 22. */
+export function duplexPair (): [Duplex, Duplex] {
+  /** By end: what its other end calls when there is room again. */
+  const blocked: ((() => void) | undefined)[] = []
+  const make = (self: 0 | 1): Duplex => new Duplex({
+    read () {
+      blocked[self]?.()
+      blocked[self] = undefined
+    },
+    write (chunk, _encoding, done) {
+      if (other(self).push(chunk)) done()
+      else blocked[1 - self] = done
+    },
+    final (done) {
+      other(self).push(null)
+      done()
+    }
+  })
+  const ends: [Duplex, Duplex] = [make(0), make(1)]
+  const other = (self: 0 | 1): Duplex => ends[1 - self]!
+  return ends
+}
