@@ -13,6 +13,8 @@ export { errorBody } from './http/error-body.js'
 export type { ErrorBody } from './http/error-body.js'
 export { Admission } from './calls/admission.js'
 export type { Release } from './calls/admission.js'
+export { IdentityService } from './api/identity.js'
+export type { Identity } from './api/identity.js'
 export { CallerService } from './api/callers.js'
 export type { Arrival, Callers, CallerScheme, Proof } from './api/callers.js'
 export {
@@ -47,3 +49,16 @@ export { createLearning, SESSION_GRACE_MS } from './state/learning.js'
 export type { Gpu } from './machine/gpu.js'
 export { monitorLoop } from './machine/self-watch.js'
 export type { LoopMonitor } from './machine/self-watch.js'
+export { requireAuthority } from './http/access.js'
+export { newToken, wellFormed } from './http/tokens.js'
+export { HomeError, readVersioned, writeVersioned } from './boot/home.js'
+export * from './signing/protocol.js'
+export {
+  agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,
+  publicKeyOf, rawPublic, sha256, signed
+} from './signing/keys.js'
+export type { KeyPair, PairSecrets } from './signing/keys.js'
+export {
+  deviceFileOf, deviceFor, deviceKeysOf, newDeviceKeys, RequestSigner, saveDevice, savedDevices, signerAt
+} from './signing/device.js'
+export type { DeviceFile, DeviceKeys, KnownNode, Seen, SigningOptions } from './signing/device.js'

@@ -167,6 +167,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     cluster: made.links.cluster,
     network: made.links,
     gossip: made.links.gossip,
+    identity: made.links.identity,
     machine: made.machine,
     clock: systemClock,
     log: made.log.child,

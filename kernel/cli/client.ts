@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
+import type { RequestSigner } from '../signing/device.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
@@ -31,26 +32,39 @@ export interface Client {
   open (path: string, ask?: Ask): Promise<Answer>
 }
 
-export interface ClientOptions { url: string, token: string | undefined, signal: AbortSignal }
+/** Signs requests as a paired device; `correct` takes a refusal and says whether to try once more. */
+export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
+
+export interface ClientOptions {
+  url: string
+  token: string | undefined
+  /** Used where there is no token. */
+  signing?: Signing | undefined
+  signal: AbortSignal
+}
 
 /** Largest JSON answer that is read, bytes. */
 const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
-export function createClient ({ url, token, signal: outer }: ClientOptions): Client {
+export function createClient ({ url, token, signing, signal: outer }: ClientOptions): Client {
   const base = parseBase(url)
-  const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
+  const attempt = async (path: string, ask: Ask): Promise<Answer> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
-    const body = ask.body === undefined ? undefined : JSON.stringify(ask.body)
-    const response = await send(new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base), {
-      method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
-      signal,
+    const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
+    const to = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
+    const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
+    const authorization = token === undefined
+      ? signing?.authorization(method, to.pathname + to.search, body)
+      : `Bearer ${token}`
+    const response = await send(to, {
+      method, signal,
       headers: {
         accept: ask.accept ?? 'application/json',
         ...(body === undefined
           ? {}
-          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
-        ...(token === undefined ? {} : { authorization: `Bearer ${token}` })
+          : { 'content-type': 'application/json', 'content-length': body.byteLength }),
+        ...(authorization === undefined ? {} : { authorization })
       }
     }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
@@ -58,6 +72,15 @@ export function createClient ({ url, token, signal: outer }: ClientOptions): Cli
     if (status >= 200 && status < 300) return { status, headers: response.headers, bytes }
     const text = await readText(bytes)
     throw apiFailure(status, readApiError(text), text, response.headers)
+  }
+  const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
+    try {
+      return await attempt(path, ask)
+    } catch (error) {
+      // The node has started anew, or the clocks differ: it says so, and how.
+      if (token !== undefined || signing?.correct((error as CliError).api?.details) !== true) throw error
+      return await attempt(path, ask)
+    }
   }
   return {
     url: base.href.replace(/\/$/, ''),
@@ -84,7 +107,7 @@ function parseBase (url: string): URL {
   return base
 }
 
-async function send (url: URL, options: RequestOptions, body: string | undefined): Promise<IncomingMessage> {
+async function send (url: URL, options: RequestOptions, body: Buffer | undefined): Promise<IncomingMessage> {
   const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
   return await new Promise((resolve, reject) => {
     const outgoing = request(url, options, resolve)

@@ -3,6 +3,8 @@ import { resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
+import { systemClock } from '../api/clock.js'
+import { signerAt } from '../signing/device.js'
 import { createClient, ownToken, runningUrl } from './client.js'
 import { failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
@@ -234,7 +236,9 @@ export function createContext (
   let made: Client | undefined
   const client = (): Client => {
     const url = option('url', 'SVC_URL') ?? runningUrl(home)
-    return made ??= createClient({ url, token: option('token', 'SVC_TOKEN') ?? ownToken(home, url), signal })
+    const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
+    const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
+    return made ??= createClient({ url, token, signing, signal })
   }
   const context: VerbContext = {
     get client () { return client() },

@@ -6,6 +6,7 @@ import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
+import { createIdentity } from './identity/identity.js'
 import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { openNodeKey } from './identity/key.js'
@@ -16,6 +17,7 @@ import { openMembers } from './members/file.js'
 import type { Members } from './members/file.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Clock } from '../api/clock.js'
+import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { DialReport, LinkReport } from '../api/services.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
@@ -52,6 +54,8 @@ export class NodeLinks {
   readonly members: Members
   readonly joinTokens: JoinTokens
   readonly gossip: Gossip
+  /** What plugins may do with this node's key. */
+  readonly identity: Identity
   readonly #options: NodeLinksOptions
   readonly #key: NodeKey
   readonly #bound: Bound
@@ -90,6 +94,7 @@ export class NodeLinks {
     this.#key = key
     this.#bound = { host: settings.host ?? api.host, port: 0 }
     this.members = openMembers({ home: node.home, self: this.#self(), now: clock.now })
+    this.identity = createIdentity(key, this.members)
     this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, stands })
     this.gossip = new Gossip({
       clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,

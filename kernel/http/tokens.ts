@@ -31,7 +31,7 @@ function checksum (body: string): string {
 function crc (body: string): number { return crc32(body) >>> 0 }
 
 /** A fresh token: kind prefix for scanners, 256 random bits, checksum so that a typo costs no look-up. */
-export function newToken (kind: 'op' | 'app'): string {
+export function newToken (kind: 'op' | 'app' | 'dev'): string {
   const body = `svc_${kind}_${base62(randomBytes(32), 43)}`
   return `${body}_${checksum(body)}`
 }

@@ -13,6 +13,7 @@ import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
 import type { ErrorTelling } from '../http/server.js'
 import type { Clock } from '../api/clock.js'
+import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
 import type { CapabilityLimits } from '../calls/limits.js'
 import type { ClusterCore } from '../cluster/cluster.js'
@@ -35,6 +36,7 @@ export interface KernelOptions {
   cluster: ClusterCore
   network: Network
   gossip: Gossip
+  identity: Identity
   machine: MachineReader
   clock: Clock
   log: (plugin: string) => Logger

@@ -1,5 +1,6 @@
 import { CallerService } from '../api/callers.js'
 import { kernelErrors } from '../api/errors.js'
+import { IdentityService } from '../api/identity.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
   InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
@@ -174,5 +175,6 @@ export const kernelManifest = {
 export const kernelServices: ReadonlySet<string> = new Set([
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
   InspectionService, InvocationService, ListenerService, LogRingService, MachineService, OwnApiService,
-  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService
+  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService,
+  IdentityService
 ].map((ref) => ref.id))

@@ -2,6 +2,7 @@ import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { CallerService } from '../api/callers.js'
 import { kernelError } from '../api/errors.js'
+import { IdentityService } from '../api/identity.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
   GossipService, InspectionService, InvocationService, ListenerService, MachineService, OwnApiService,
@@ -117,6 +118,7 @@ function addServices (kernel: Booting, own: OwnRequests, ports: MorePorts): void
     [MachineService, options.machine], [OwnApiService, own.of(kernel.app)],
     [ListenerService, ports.of(kernel.app, options.host ?? (() => '127.0.0.1'))],
     [ConfigService, kernel.config], [CallerService, kernel.schemes],
+    [IdentityService, options.identity],
     [DeclarationService, declarationsOf(kernel.manifests)]
   ]
   for (const [{ id }, service] of all) services.set(id, service)

@@ -1,7 +1,11 @@
 import { Gossip } from '../cluster/gossip.js'
+import { createIdentity } from '../cluster/identity/identity.js'
+import { newKeyPair } from '../signing/keys.js'
 import { createKernel } from '../plugins/kernel.js'
 import { authorities } from '../plugins/kernel-manifest.js'
 import type { LightMyRequestResponse } from 'fastify'
+import type { Identity } from '../api/identity.js'
+import type { Members } from '../cluster/members/file.js'
 import type { Network } from '../cluster/routes.js'
 import type { Logger } from '../api/plugin.js'
 import type { KernelOptions } from '../plugins/assembly.js'
@@ -117,6 +121,12 @@ function rigOf (
   }
 }
 
+/** A key of its own; the members of a simulation have made-up fingerprints. */
+function identityOf (members: Members): Identity {
+  const privateKeyPem = newKeyPair('Ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  return createIdentity({ privateKeyPem }, members)
+}
+
 function kernelOptions (
   c: CoreCluster, node: CoreNode, gossip: Gossip, { allow, network, plugins = [] }: RigOptions,
   version: (installId: string) => string
@@ -137,7 +147,7 @@ function kernelOptions (
       bytesPerSecond: () => null,
       ...network
     },
-    gossip, machine, clock: c.clock, log: () => log, limits,
+    gossip, machine, identity: identityOf(node.members), clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], warnings: [], strict: true, restart: () => true,
     served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),

@@ -1,6 +1,8 @@
 import { ClusterCore } from '../cluster/cluster.js'
 import { timingWith } from '../cluster/election/timing.js'
 import { Gossip } from '../cluster/gossip.js'
+import { createIdentity } from '../cluster/identity/identity.js'
+import { fingerprintOfRaw, newKeyPair } from '../signing/keys.js'
 import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import type { Members } from '../cluster/members/file.js'
@@ -8,6 +10,7 @@ import type { MemberList } from '../cluster/members/member.js'
 import type { Network } from '../cluster/routes.js'
 import { createMachine } from '../machine/vitals.js'
 import type { Clock } from '../api/clock.js'
+import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
 import type { MachineReader } from '../machine/vitals.js'
 
@@ -17,11 +20,14 @@ export interface LoneCluster {
   network: Network
   gossip: Gossip
   machine: MachineReader
+  identity: Identity
 }
 
 /** A cluster of one: its own master from the start. */
 export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneCluster {
-  const fingerprint = `${'f'.repeat(42)}A`
+  const { privateKey, publicKey } = newKeyPair('Ed25519')
+  const fingerprint = fingerprintOfRaw(publicKey)
+  const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   const self = { installId: node.installId, fingerprint, name: node.name, addresses: [] }
   const members = memoryMembers({
     clusterId: 'test', members: [{ ...self, joinedAt: '2026-01-01T00:00:00.000Z' }], removed: []
@@ -49,6 +55,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
   return {
     cluster,
     machine,
+    identity: createIdentity({ privateKeyPem }, members),
     gossip: new Gossip({
       clock, log, enabled: true, sample: machine.vitals, publish: () => ({ peers: 0, bytes: 0 })
     }),

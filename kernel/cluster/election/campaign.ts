@@ -1,4 +1,4 @@
-import { base32 } from '../identity/node-id.js'
+import { base32 } from '../../signing/protocol.js'
 import { setLeader } from './follower.js'
 import { become } from './master.js'
 import { greatest } from './rules.js'

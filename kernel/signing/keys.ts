@@ -1,0 +1,92 @@
+import {
+  createHash, createHmac, createPrivateKey, createPublicKey, diffieHellman, generateKeyPairSync, hkdfSync,
+  sign, verify
+} from 'node:crypto'
+import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
+import type { KeyObject } from 'node:crypto'
+
+type Curve = 'Ed25519' | 'X25519'
+
+/** DER around raw keys (RFC 8410): PKCS8 of a private one, SPKI of a public one. */
+const PKCS8 = { Ed25519: '302e020100300506032b657004220420', X25519: '302e020100300506032b656e04220420' }
+const SPKI = { Ed25519: '302a300506032b6570032100', X25519: '302a300506032b656e032100' }
+export const KEY_BYTES = 32
+
+/** A key pair in memory; `publicKey` is raw. */
+export interface KeyPair { readonly privateKey: KeyObject, readonly publicKey: Buffer }
+
+const wrapped = (head: string, raw: Uint8Array): Buffer => {
+  const { byteLength } = raw
+  if (byteLength !== KEY_BYTES) throw new RangeError(`a key has ${KEY_BYTES} bytes, not ${byteLength}`)
+  return Buffer.concat([Buffer.from(head, 'hex'), raw])
+}
+
+/** A public key from its 32 raw bytes. */
+export function publicKeyOf (curve: Curve, raw: Uint8Array): KeyObject {
+  return createPublicKey({ key: wrapped(SPKI[curve], raw), format: 'der', type: 'spki' })
+}
+
+/** The raw 32 bytes of a public key, or of the public half of a private one. */
+export function rawPublic (key: KeyObject): Buffer {
+  const half = key.type === 'private' ? createPublicKey(key) : key
+  return half.export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES)
+}
+
+/** The raw 32 bytes (the seed) of a private key: a secret. */
+export function rawPrivate (key: KeyObject): Buffer {
+  return key.export({ type: 'pkcs8', format: 'der' }).subarray(-KEY_BYTES)
+}
+
+/** A key pair from the 32 raw bytes of its private key. */
+export function keyPairOf (curve: Curve, raw: Uint8Array): KeyPair {
+  const privateKey = createPrivateKey({ key: wrapped(PKCS8[curve], raw), format: 'der', type: 'pkcs8' })
+  return { privateKey, publicKey: rawPublic(privateKey) }
+}
+
+/** A fresh key pair. */
+export function newKeyPair (curve: Curve): KeyPair {
+  // Node's types know the two names one at a time.
+  const { privateKey } = curve === 'Ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('x25519')
+  return { privateKey, publicKey: rawPublic(privateKey) }
+}
+
+/** X25519 (RFC 7748) of a private and a raw public key. Throws for a public key of low order. */
+export function agreed (privateKey: KeyObject, peer: Uint8Array): Buffer {
+  return diffieHellman({ privateKey, publicKey: publicKeyOf('X25519', peer) })
+}
+
+export const signed = (privateKey: KeyObject, message: Uint8Array): Buffer => sign(null, message, privateKey)
+
+/** Whether the holder of a raw Ed25519 key signed a message; false for what is no key and no signature. */
+export function isSignedBy (key: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean {
+  try {
+    return verify(null, message, publicKeyOf('Ed25519', key), signature)
+  } catch {
+    return false
+  }
+}
+
+export const sha256 = (...parts: readonly Uint8Array[]): Buffer => {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part)
+  return hash.digest()
+}
+
+/** What a node's raw Ed25519 key is known by: base64url SHA-256 of its SPKI. */
+export const fingerprintOfRaw = (key: Uint8Array): string =>
+  sha256(wrapped(SPKI.Ed25519, key)).toString('base64url')
+
+/** What both sides of a pairing make of their ephemeral secret and the transcript's hash. */
+export interface PairSecrets { readonly digits: string, readonly answerKey: Buffer }
+
+export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): PairSecrets {
+  const make = (info: string, bytes: number): Buffer =>
+    Buffer.from(hkdfSync('sha256', shared, transcriptHash, info, bytes))
+  return {
+    digits: digitsOf(make(derived.digits, DIGITS_BYTES)), answerKey: make(derived.answer, ANSWER_KEY_BYTES)
+  }
+}
+
+/** HMAC-SHA-256, base64url: guards the node's last answer of a pairing. */
+export const answerMac = (key: Uint8Array, text: string): string =>
+  createHmac('sha256', key).update(text).digest('base64url')

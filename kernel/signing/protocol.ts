@@ -1,0 +1,182 @@
+/**
+ * How paired devices speak: which bytes are signed, hashed and shown, without any cryptography, so that
+ * nodes, the command line and browsers make the same ones. Keys, hashes, nonces and signatures travel as
+ * base64url without padding. kernel/test/signing-vectors.json has examples to check another implementation
+ * by.
+ */
+
+/** The word in front of a signed request's credential. */
+export const SIGNED = 'SVC1'
+/** How the short bearers of devices begin. */
+export const DEVICE_BEARER = 'svc_dev_'
+/** How far the time of a signed request may be from the node's, ms. */
+export const WINDOW_MS = 60_000
+
+const utf8 = new TextEncoder()
+
+/** Bytes in which no part runs into the next: each is preceded by its length (32 bits, big endian). */
+export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
+  const bytes = parts.map((part) => typeof part === 'string' ? utf8.encode(part) : part)
+  const whole = new Uint8Array(bytes.reduce((sum, part) => sum + 4 + part.byteLength, 0))
+  const view = new DataView(whole.buffer)
+  let at = 0
+  for (const part of bytes) {
+    view.setUint32(at, part.byteLength)
+    whole.set(part, at + 4)
+    at += 4 + part.byteLength
+  }
+  return whole
+}
+
+/** What a node signs for a purpose. */
+export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
+  framed('svc node', purpose, message)
+
+/** What a device shows of itself when it is paired; the name is what the operator sees. */
+export interface DeviceHalf {
+  /** Ed25519, raw. */
+  readonly key: Uint8Array
+  /** X25519, raw: static, for relays. */
+  readonly agreementKey: Uint8Array
+  /** X25519, raw: for this pairing only. */
+  readonly ephemeral: Uint8Array
+  readonly nonce: Uint8Array
+  readonly name: string
+}
+
+/** What the node shows. */
+export type NodeHalf = Omit<DeviceHalf, 'name'>
+
+/** What a device commits itself to (SHA-256 of this) before it sees anything of the node. */
+export function commitBytes (device: DeviceHalf): Uint8Array<ArrayBuffer> {
+  const { key, agreementKey, ephemeral, nonce, name } = device
+  return framed('svc pair commit 1', key, agreementKey, ephemeral, nonce, name)
+}
+
+/** All that was said while pairing; its SHA-256 is the transcript's hash. */
+export function transcriptBytes (
+  commit: Uint8Array, node: NodeHalf, device: DeviceHalf
+): Uint8Array<ArrayBuffer> {
+  return framed('svc pair 1', commit, node.key, node.agreementKey, node.ephemeral, node.nonce,
+    device.key, device.agreementKey, device.ephemeral, device.nonce, device.name)
+}
+
+/** HKDF's info for what is derived of the ephemeral X25519 secret, with the transcript's hash as the salt. */
+export const derived = { digits: 'svc pair digits', answer: 'svc pair answer' } as const
+/** Bytes of HKDF that the digits are made of, and of the key that guards the node's last answer. */
+export const DIGITS_BYTES = 8
+export const ANSWER_KEY_BYTES = 32
+
+/** The six digits both sides show: 64 derived bits, big endian, modulo a million. */
+export function digitsOf (bits: Uint8Array): string {
+  const number = new DataView(bits.buffer, bits.byteOffset, DIGITS_BYTES).getBigUint64(0)
+  return String(number % 1_000_000n).padStart(6, '0')
+}
+
+/** What the device signs to show that the key is its own, over the transcript's hash. */
+export const proofBytes = (transcriptHash: Uint8Array): Uint8Array<ArrayBuffer> =>
+  framed('svc pair device 1', transcriptHash)
+
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** RFC 4648 base32, lower case, no padding. */
+export function base32 (bytes: Uint8Array): string {
+  let bits = 0
+  let held = 0
+  let out = ''
+  for (const byte of bytes) {
+    held = (held << 8) | byte
+    for (bits += 8; bits >= 5; bits -= 5) out += ALPHABET[(held >>> (bits - 5)) & 31]
+  }
+  return bits > 0 ? out + ALPHABET[(held << (5 - bits)) & 31] : out
+}
+
+/** A device's id, of the SHA-256 of its raw Ed25519 key. */
+export const deviceIdOf = (keySha256: Uint8Array): string => base32(keySha256)
+
+/** The parts of a signed request that the signature covers. */
+export interface SignedRequest {
+  readonly method: string
+  /** Of the node's present start. */
+  readonly nodeId: string
+  /** Path and query, as sent. */
+  readonly target: string
+  /** SHA-256 of the body, base64url. */
+  readonly body: string
+  /** Milliseconds since 1970, by the node's clock as far as the device knows it. */
+  readonly ts: number
+  /** 96 random bits, base64url. */
+  readonly nonce: string
+}
+
+/** What is signed of a request. */
+export function requestText ({ method, nodeId, target, body, ts, nonce }: SignedRequest): string {
+  return `${method}\n${nodeId}\n${target}\n${body}\n${ts}\n${nonce}`
+}
+
+/** What follows the word in Authorization. */
+export interface SignedCredential extends Pick<SignedRequest, 'body' | 'ts' | 'nonce'> {
+  readonly device: string
+  readonly signature: string
+}
+
+export function writeCredential ({ device, ts, nonce, body, signature }: SignedCredential): string {
+  return `dev=${device},ts=${ts},n=${nonce},b=${body},s=${signature}`
+}
+
+const CREDENTIAL =
+  /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
+
+/** Undefined for what is not exactly one. */
+export function readCredential (text: string): SignedCredential | undefined {
+  const [, device, ts, nonce, body, signature] = CREDENTIAL.exec(text) ?? []
+  // Of a match each part is there.
+  if (device === undefined || nonce === undefined || body === undefined) return undefined
+  if (signature === undefined) return undefined
+  return { device, ts: Number(ts), nonce, body, signature }
+}
+
+/** What a node says to a device it knows when it refuses a signature: signed, so that nobody else can. */
+export interface Correction {
+  readonly nodeId: string
+  /** Milliseconds since 1970. */
+  readonly timeMs: number
+  /** Of the refused request. */
+  readonly nonce: string
+}
+
+/** The purpose and the message of the node's signature over a correction. */
+export const CORRECTION = 'correction'
+export const correctionBytes = ({ nodeId, timeMs, nonce }: Correction): Uint8Array<ArrayBuffer> =>
+  framed(nodeId, String(timeMs), nonce)
+
+/** What a device may do, and by when: signed by the node where it was confirmed. Times are ISO-8601. */
+export interface Grant {
+  readonly deviceId: string
+  readonly name: string
+  /** Ed25519 and X25519 of the device, raw, base64url. */
+  readonly key: string
+  readonly agreementKey: string
+  readonly authorities: readonly string[]
+  /** What is left of them through a relay. */
+  readonly viaRelay: readonly string[]
+  readonly created: string
+  readonly expires: string
+  /** How long a node that has lost its cluster still believes the grant. */
+  readonly maxOfflineSeconds: number
+  /** Id of the caller that confirmed it. */
+  readonly by: string
+  /** Ed25519 and X25519 of the node that confirmed it. */
+  readonly nodeKey: string
+  readonly nodeAgreementKey: string
+  readonly signature: string
+}
+
+export const GRANT = 'grant'
+
+/** The message of the node's signature over a grant. */
+export function grantBytes (grant: Omit<Grant, 'signature'>): Uint8Array<ArrayBuffer> {
+  return framed('svc grant 1', grant.deviceId, grant.name, grant.key, grant.agreementKey,
+    framed(...grant.authorities), framed(...grant.viaRelay), grant.created, grant.expires,
+    String(grant.maxOfflineSeconds), grant.by, grant.nodeKey, grant.nodeAgreementKey)
+}
