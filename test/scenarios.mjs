@@ -16,7 +16,8 @@ export const scenarios = {
   'one question to the steward has one answer, whichever way it is asked': 'steward-ways',
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
-  'a request that another node serves has one trace': 'tracing'
+  'a request that another node serves has one trace': 'tracing',
+  'clients speak TLS and know whom they speak to': 'tls'
 }
 
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */

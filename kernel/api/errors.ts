@@ -44,6 +44,7 @@ const final = (status: number, message: string, remedy: string): ErrorDecl =>
 /** Reasons the kernel itself answers with; plugins declare theirs in their manifests. */
 export const kernelErrors = {
   invalid_request: final(400, 'The request is not valid.', 'Mend the fields named in details.issues.'),
+  tls_required: final(400, 'This port speaks TLS only.', 'Use https:// instead of http://.'),
   invalid_payload: final(400, 'The payload does not match the capability.',
     'See the input schema: `svc capabilities ID@VERSION`.'),
   unauthenticated: final(401, 'This needs a token.', 'Make one with `svc token create` on the node\'s host.'),

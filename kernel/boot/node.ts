@@ -5,10 +5,13 @@ import { systemClock } from '../api/clock.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
 import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
+import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
+import { showIdentity } from '../http/tls/port.js'
+import { watchIdentity } from '../http/tls/watch.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { createKernel } from '../plugins/kernel.js'
 import { loadPlugins } from '../plugins/load.js'
@@ -23,6 +26,7 @@ import type { KernelOptions } from '../plugins/assembly.js'
 import type { Kernel } from '../plugins/kernel.js'
 import type { Setup } from '../plugins/load.js'
 import type { NodeLog } from '../observe/log.js'
+import type { ApiTls } from './api-tls.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { MachineReader } from '../machine/vitals.js'
 
@@ -49,6 +53,8 @@ export interface SvcNode {
   readonly nodeId: string
   readonly home: string
   readonly url: string
+  /** What clients may know of its certificate; undefined without TLS. */
+  readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
   /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
   listen (): Promise<{ url: string }>
@@ -94,6 +100,11 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     base: { node: node.nodeId }
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
+  const served = servedBy(address, keys.api)
+  const tls = openApiTls({
+    settings: keys.api, home: options.home, installId: node.installId, file: setup.file, served,
+    now: systemClock.now
+  })
   const restart = createRestart()
   const machine = createMachine({
     home: options.home, clock: systemClock, log: log.child('machine'), env: options.env
@@ -115,7 +126,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, machine, tokens, schemes }
+  const made = { node, log, address, restart, links, machine, tokens, schemes, served, tls }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -158,6 +169,8 @@ interface Made {
   machine: MachineReader
   tokens: TokenStore
   schemes: CallerSchemes
+  served: () => Served
+  tls: ApiTls | undefined
 }
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
@@ -178,7 +191,8 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     services: new Map([[LogRingService.id, made.log.ring]]),
     ...limitsOf(keys),
     trustProxy: keys.api.trust_proxy,
-    served: servedBy(made.address, keys.api),
+    served: made.served,
+    tls: made.tls?.current,
     url: () => made.address.outside,
     host: () => made.address.host,
     tokens: made.tokens,
@@ -219,6 +233,7 @@ function servedAt (address: Address, api: KernelConfig['api']): Served {
   return {
     addresses: addressesOf(address.host),
     port: address.port,
+    secure: api.tls !== 'off',
     allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()),
     allowedOrigins: api.allowed_origins
   }
@@ -238,20 +253,31 @@ function running (parts: Running): SvcNode {
   const { kernel, address, node, options } = parts
   const runFile = join(options.home, homeFile.running)
   let stopped: Promise<void> | undefined
+  let unwatch = (): void => {}
   return {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
     get url () { return address.url ?? '' },
+    get tls () {
+      const { tls } = parts
+      return tls && { fingerprint: tls.current.fingerprint, authority: tls.source.authority }
+    },
     onRestart: parts.restart.onAsk,
     failed (err) {
       parts.log.root.fatal({ err }, 'a defect: something threw where nobody catches; the node restarts')
       parts.restart.ask()
     },
     async listen () {
-      await listen(kernel, address, options.listenFd)
+      await listen(parts, options.listenFd)
       parts.links.start((request, response) => { kernel.app.routing(request, response) })
       const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
         .map((pid) => ({ pid, startTicks: startTicks(pid) }))
-      writeVersioned(runFile, 1, { url: address.url, pid: process.pid, nodeId: node.nodeId, processes })
+      const tellRunning = (): void => {
+        const fingerprint = parts.tls?.current.fingerprint
+        writeVersioned(runFile, 1,
+          { url: address.url, fingerprint, pid: process.pid, nodeId: node.nodeId, processes })
+      }
+      tellRunning()
+      unwatch = watchTls(parts, tellRunning)
       if (parts.links.members.current().members.length === 1) {
         kernel.bus.emit('kernel', 'NodeJoined', { nodeId: node.nodeId })
       }
@@ -262,6 +288,7 @@ function running (parts: Running): SvcNode {
     stop (reason) {
       stopped ??= (async () => {
         parts.log.root.info({ reason }, 'stopping')
+        unwatch()
         // After a restart the address is the same, so clients may keep it.
         if (reason !== 'restart') rmSync(runFile, { force: true })
         await kernel.close(DRAIN_MS)
@@ -274,7 +301,20 @@ function running (parts: Running): SvcNode {
   }
 }
 
-async function listen (kernel: Kernel, address: Address, fd: number | undefined): Promise<void> {
+/** Shows another certificate when it is time; `told` afterwards. Returns what stops that. */
+function watchTls ({ tls, kernel, log }: Running, told: () => void): () => void {
+  if (tls === undefined) return () => {}
+  return watchIdentity({
+    source: tls.source, first: tls.current, clock: systemClock, log: log.child('tls'), health: kernel.health,
+    show: (identity) => {
+      showIdentity(kernel.app.server, identity)
+      tls.current = identity
+      told()
+    }
+  })
+}
+
+async function listen ({ kernel, address, tls, served }: Running, fd: number | undefined): Promise<void> {
   if (fd === undefined) {
     await kernel.app.listen({ host: address.host, port: address.port })
   } else {
@@ -287,16 +327,20 @@ async function listen (kernel: Kernel, address: Address, fd: number | undefined)
   if (bound !== null && typeof bound === 'object') address.port = bound.port
   const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'
     : address.host.includes(':') ? `[${address.host}]` : address.host
-  address.url = `http://${shown}:${address.port}`
+  const scheme = tls === undefined ? 'http' : 'https'
+  address.url = `${scheme}://${shown}:${address.port}`
   const wildcard = address.host === '0.0.0.0' || address.host === '::'
-  address.outside = wildcard ? outsideUrl(address) : address.url
+  const name = tls?.source.authority === null ? advertisedName(tls, served()) : undefined
+  address.outside = name !== undefined
+    ? `${scheme}://${/:\d+$/.test(name) ? name : `${name}:${address.port}`}`
+    : wildcard ? outsideUrl(scheme, address) : address.url
 }
 
 /** The URL under which other machines reach a node that listens everywhere. */
-function outsideUrl ({ port, url }: Address): string | null {
+function outsideUrl (scheme: string, { port, url }: Address): string | null {
   const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
   const first = all.find((i) => !i.internal && i.family === 'IPv4')
-  return first === undefined ? url : `http://${first.address}:${port}`
+  return first === undefined ? url : `${scheme}://${first.address}:${port}`
 }
 
 /** One pending restart at most. */

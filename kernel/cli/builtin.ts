@@ -161,6 +161,18 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\''],
     load: async () => ({ default: (await import('./verbs/config.js')).set })
   },
+  'known ls': {
+    heading: 'Set it up',
+    summary: 'list the nodes whose keys this home knows, for https addresses',
+    load: async () => ({ default: (await import('./verbs/known.js')).ls })
+  },
+  'known rm': {
+    heading: 'Set it up',
+    summary: 'forget the key of a node, so that the next connection asks anew',
+    args: '<place>',
+    examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan'],
+    load: async () => ({ default: (await import('./verbs/known.js')).rm })
+  },
   'docs codes': {
     heading: 'Set it up',
     summary: 'list every error reason, conflict code, event and authority',
@@ -194,6 +206,7 @@ export const groups: Groups = {
   plugin: 'write, list and switch plugins',
   config: 'check, read and change svc.yaml',
   engine: 'list, bring and remove builds of external engines',
+  known: 'list and forget the keys of nodes at https addresses',
   docs: 'print what the code knows about itself',
   token: 'make, list and revoke tokens of this node'
 }

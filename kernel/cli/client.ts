@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import type { RequestSigner } from '../signing/device.js'
+import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
@@ -26,6 +27,8 @@ export interface Client {
   readonly url: string
   /** Sent as a bearer token with every request. */
   readonly token: string | undefined
+  /** By which connections are made, for sockets that are no requests; undefined: any. Throws CliError. */
+  agent (): Promise<TrustingAgent | undefined>
   /** Asks and reads the JSON answer. */
   json<T = unknown> (path: string, ask?: Ask): Promise<T>
   /** Asks and leaves the body of a good answer to the caller. */
@@ -41,24 +44,31 @@ export interface ClientOptions {
   /** Used where there is no token. */
   signing?: Signing | undefined
   signal: AbortSignal
+  /** Whom to believe at an https address. */
+  trust: TrustOptions
 }
 
 /** Largest JSON answer that is read, bytes. */
 const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
-export function createClient ({ url, token, signing, signal: outer }: ClientOptions): Client {
+export function createClient ({ url, token, signing, signal: outer, trust }: ClientOptions): Client {
   const base = parseBase(url)
+  let made: Promise<TrustingAgent> | undefined
+  const agent = async (): Promise<TrustingAgent | undefined> => base.protocol !== 'https:'
+    ? undefined
+    : await (made ??= import('./trust.js').then(({ TrustingAgent }) => new TrustingAgent(base, trust)))
   const attempt = async (path: string, ask: Ask): Promise<Answer> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
     const to = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
     const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
+    const through = await agent()
     const authorization = token === undefined
       ? signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
     const response = await send(to, {
-      method, signal,
+      method, signal, agent: through,
       headers: {
         accept: ask.accept ?? 'application/json',
         ...(body === undefined
@@ -85,6 +95,7 @@ export function createClient ({ url, token, signing, signal: outer }: ClientOpti
   return {
     url: base.href.replace(/\/$/, ''),
     token,
+    agent,
     open,
     async json<T> (path: string, ask?: Ask) {
       const text = await readText((await open(path, ask)).bytes)
@@ -141,8 +152,11 @@ async function readText (bytes: AsyncIterable<Uint8Array>): Promise<string> {
 
 function noAnswer (error: unknown, base: URL, signal: AbortSignal): CliError {
   if (signal.aborted) return interrupted()
+  if (error instanceof CliError) return error
   const { code, message } = error as NodeJS.ErrnoException
-  const cause = code === 'ECONNREFUSED' ? 'nothing listens there' : message === '' ? String(code) : message
+  const cause = code === 'ECONNREFUSED' ? 'nothing listens there'
+    : code === 'EPROTO' || code?.startsWith('ERR_SSL_') === true ? `it does not speak TLS there (${code})`
+      : message === '' ? String(code) : message
   return new CliError(exitCodes.unreachable,
     `no node answers at ${base.origin}: ${cause}; start one with \`svc up\`, or name another with --url`)
 }
@@ -156,14 +170,20 @@ export function isLoopbackUrl (url: string): boolean {
 
 const DEFAULT_URL = 'http://127.0.0.1:52415'
 
-interface Running { url: string, processes: { pid: number, startTicks: string | null }[] }
+interface Running {
+  url: string
+  /** Of the key that it shows with TLS. */
+  fingerprint: string | undefined
+  processes: { pid: number, startTicks: string | null }[]
+}
 
 /** What run/node.json says of the node that runs on a home; undefined when there is none. */
 function runningAt (home: string): Running | undefined {
   try {
     const text = readFileSync(join(home, 'run', 'node.json'), 'utf8')
-    const { format, url, processes = [] } = JSON.parse(text) as Partial<Running & { format: unknown }>
-    return format === 1 && typeof url === 'string' ? { url, processes } : undefined
+    const { format, url, fingerprint, processes = [] } =
+      JSON.parse(text) as Partial<Running & { format: unknown }>
+    return format === 1 && typeof url === 'string' ? { url, fingerprint, processes } : undefined
   } catch {
     return undefined
   }
@@ -216,4 +236,13 @@ export function ownToken (home: string, url: string): string | undefined {
   } catch {
     return undefined
   }
+}
+
+/**
+ * Fingerprint of the node that runs on a home, or on one of its `svc dev`, at an https address; undefined for
+ * the addresses of others.
+ */
+export function ownFingerprint (home: string, url: string): string | undefined {
+  const holder = ownHome(home, url)
+  return holder === undefined ? undefined : runningAt(holder)?.fingerprint
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createClient, ownToken } from './client.js'
+import { createClient, ownFingerprint, ownToken } from './client.js'
 import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
 import type { Plugin } from '../api/plugin.js'
@@ -80,7 +80,9 @@ function ownSettings (plugins: readonly Plugin[], firstHome: string | null): Rec
 }
 
 function clientOf ({ signal }: VerbContext, url: string, home: string): Client {
-  return createClient({ url, token: ownToken(home, url), signal })
+  return createClient({
+    url, token: ownToken(home, url), signal, trust: { home, own: ownFingerprint(home, url) }
+  })
 }
 
 async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {

@@ -5,11 +5,11 @@ import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
 import { systemClock } from '../api/clock.js'
 import { signerAt } from '../signing/device.js'
-import { createClient, ownToken, runningUrl } from './client.js'
+import { createClient, ownFingerprint, ownToken, runningUrl } from './client.js'
 import { failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
 import { invoke } from './invoke.js'
-import { createOut, createProgress } from './output.js'
+import { canAsk, confirm, createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
 import { notYet, retryFor } from './waiting.js'
 import { verbHeadings } from '../api/plugin.js'
@@ -24,6 +24,7 @@ export const globalOptions: readonly (readonly [flags: string, description: stri
   ['--json', 'answer with JSON on stdout'],
   ['--url <url>', 'address of the node (SVC_URL; else the node of the home, else http://127.0.0.1:52415)'],
   ['--token <token>', 'token to send (SVC_TOKEN; else the operator token of the home, to this host only)'],
+  ['--fingerprint <pin>', 'what the key of an https node must be (SVC_FINGERPRINT); then kept as known'],
   ['--home <dir>', 'home directory (SVC_HOME; else ~/.svc)']
 ]
 
@@ -237,8 +238,14 @@ export function createContext (
   const client = (): Client => {
     const url = option('url', 'SVC_URL') ?? runningUrl(home)
     const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
-    const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
-    return made ??= createClient({ url, token, signing, signal })
+    return made ??= createClient({
+      url, signal, token,
+      signing: token === undefined ? signerAt(home, url, systemClock.now) : undefined,
+      trust: {
+        home, own: ownFingerprint(home, url), given: option('fingerprint', 'SVC_FINGERPRINT'),
+        ask: canAsk(context) ? (question) => confirm(context, question) : undefined
+      }
+    })
   }
   const context: VerbContext = {
     get client () { return client() },
@@ -270,6 +277,7 @@ function waitSeconds (given: unknown): number | undefined {
 const variables: readonly (readonly [name: string, meaning: string])[] = [
   ['SVC_URL', 'address of the node, as --url'],
   ['SVC_TOKEN', 'token to send, as --token'],
+  ['SVC_FINGERPRINT', 'fingerprint of the node\'s key, as --fingerprint'],
   ['SVC_HOME', 'home directory, as --home'],
   ['SVC_CONFIG', 'svc.yaml to use, as --config'],
   ['SVC_<SETTING>', 'overrides a setting of svc.yaml: SVC_API_PORT is api.port'],

@@ -4,7 +4,7 @@ import { Doc } from 'yjs'
 import { delay, systemClock } from '../api/clock.js'
 import { stateOf } from '../state/entries.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
-import type { IncomingMessage } from 'node:http'
+import type { Agent, IncomingMessage } from 'node:http'
 import type { Entry } from '../state/entries.js'
 import type { Client } from './client.js'
 
@@ -31,14 +31,15 @@ export interface Replica {
  * from then on. Throws CliError: 7 when nothing answers, else by the answer.
  */
 export async function openReplica (
-  { url, token }: Client, signal: AbortSignal, changed: () => void
+  { url, token, agent }: Client, signal: AbortSignal, changed: () => void
 ): Promise<Replica> {
   const failure = pending()
   const unreachable = (why: string): CliError => new CliError(exitCodes.unreachable,
     `no node answers at ${url}: ${why}; start one with \`svc up\`, or name another with --url`)
   const doc = new Doc()
+  const Socket = socketWith(token, await agent(), failure.reject, unreachable)
   const provider = new WebsocketProvider(`${url.replace(/^http/, 'ws')}/state`, 'sync', doc, {
-    disableBc: true, connect: false, WebSocketPolyfill: socketWith(token, failure.reject, unreachable)
+    disableBc: true, connect: false, WebSocketPolyfill: Socket
   })
   const entries = doc.getArray<Entry>('entries')
   const close = (): void => {
@@ -85,14 +86,15 @@ function pending (): { promise: Promise<never>, reject: (error: CliError) => voi
 
 /** The provider makes its own sockets; only a class can give them headers and read a refusal. */
 function socketWith (
-  token: string | undefined, fail: (error: CliError) => void, unreachable: (why: string) => CliError
+  token: string | undefined, agent: Agent | undefined,
+  fail: (error: CliError) => void, unreachable: (why: string) => CliError
 ): typeof globalThis.WebSocket {
   const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
   class Socket extends WebSocket {
     constructor (address: string, protocols: string[]) {
-      super(address, protocols, { headers })
+      super(address, protocols, { headers, agent })
       this.on('unexpected-response', (_, response) => { void refusal(response).then(fail) })
-      this.on('error', ({ message }) => { fail(unreachable(message)) })
+      this.on('error', (error) => { fail(error instanceof CliError ? error : unreachable(error.message)) })
     }
   }
   return Socket as unknown as typeof globalThis.WebSocket

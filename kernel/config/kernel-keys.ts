@@ -14,6 +14,8 @@ const list = (description: string, format: string): {
   default: never[]
 } => ({ type: 'array', description, items: { type: 'string', format }, uniqueItems: true, default: [] })
 
+const pemFile = { type: 'string', minLength: 1, maxLength: 4096, 'x-expected': 'a path' } as const
+
 const api = {
   type: 'object',
   description: 'The HTTP API of this node.',
@@ -30,7 +32,25 @@ const api = {
     allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host'),
     allowed_origins: list('Web pages that may call this node beside the members\', as scheme://host[:port].',
       'origin'),
-    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr')
+    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr'),
+    tls: {
+      type: 'string',
+      enum: ['off', 'self', 'files'],
+      default: 'off',
+      description: 'How clients are spoken to. off: plain HTTP. self: TLS with a key and an authority of ' +
+        'this node\'s own. files: TLS with the files that tls_cert and tls_key name.'
+    },
+    tls_cert: {
+      ...pemFile,
+      examples: ['/etc/letsencrypt/live/attic.example.net/fullchain.pem'],
+      description: 'File of the certificates in PEM, the server\'s own first; relative to svc.yaml. It is ' +
+        'read again when it changes.'
+    },
+    tls_key: {
+      ...pemFile,
+      examples: ['/etc/letsencrypt/live/attic.example.net/privkey.pem'],
+      description: 'File of the private key of the first certificate, in PEM and without a passphrase.'
+    }
   }
 } as const
 
@@ -194,6 +214,15 @@ export const kernelRules: readonly Rule[] = [
         : null
     }
   },
+  ...(['tls_cert', 'tls_key'] as const).map((key): Rule => ({
+    path: ['api', key],
+    check: (config) => {
+      const used = getIn(config, ['api', 'tls']) === 'files'
+      const named = getIn(config, ['api', key]) !== undefined
+      if (used === named) return null
+      return used ? 'is missing; api.tls: files needs it' : 'is used with api.tls: files only'
+    }
+  })),
   {
     path: ['limits', 'headers_timeout_seconds'],
     check: (config) => {

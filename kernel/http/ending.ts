@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply } from 'fastify'
 import { kernelError } from '../api/errors.js'
+import { plainEvent } from './tls/port.js'
 import type { SvcError } from '../api/errors.js'
 
 /** Calls `end` once the credential of a request has ended; returns what stops that. */
@@ -78,7 +79,7 @@ export function answerHalfClosed (
   const pending = new WeakMap<Socket, ServerResponse>()
   // Not in Node's types. Without it Node ends its own side at once, whatever is still to be answered.
   Object.assign(server, { httpAllowHalfOpen: true })
-  server.on('connection', (socket: Socket) => {
+  server.on(plainEvent(server), (socket: Socket) => {
     socket.once('end', () => {
       const response = pending.get(socket)
       if (response === undefined || response.writableEnded) return

@@ -5,6 +5,8 @@ export interface Served {
   /** Addresses the listener is bound to; for a wildcard bind every local address. */
   addresses: ReadonlySet<string>
   port: number
+  /** Whether the listener speaks TLS. */
+  secure: boolean
   /** `api.allowed_hosts`: further names, with or without a port. */
   allowedHosts: readonly string[]
   /** `api.allowed_origins`: origins of web pages that may call, e.g. `https://ops.example`. */
@@ -59,6 +61,7 @@ export function foreignPage (hints: BrowserHints, method: string, served: Served
 function sameOrigin (origin: string, served: Served): boolean {
   if (!URL.canParse(origin)) return false
   const url = new URL(origin)
-  return url.protocol === 'http:' && hostAllowed(url.host, served) &&
-    Number(url.port === '' ? 80 : url.port) === served.port
+  const [scheme, usual] = served.secure ? ['https:', 443] : ['http:', 80]
+  return url.protocol === scheme && hostAllowed(url.host, served) &&
+    Number(url.port === '' ? usual : url.port) === served.port
 }

@@ -3,12 +3,15 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify } from 'fastify'
 import fp from 'fastify-plugin'
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type {
+  FastifyError, FastifyInstance, FastifyReply, FastifyRequest, FastifyServerOptions
+} from 'fastify'
 import { kernelError, SvcError } from '../api/errors.js'
 import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
 import { isLoopback } from './access.js'
 import { credentialOf, header, hostOf, proxyList, remoteOf, targetOf } from './arrival.js'
 import { expectBody, readJsonOnly } from './body.js'
+import { answerBrokenRequest } from './broken.js'
 import { relayedDevice } from './callers.js'
 import { Door } from './door.js'
 import { answerHalfClosed } from './ending.js'
@@ -17,6 +20,8 @@ import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
+import { comesInClear } from './tls/in-clear.js'
+import { answerInClear, isTls, tlsOf } from './tls/port.js'
 import type { MorePorts } from './listeners.js'
 import type { OwnRequests } from './own-api.js'
 import type { Clock } from '../api/clock.js'
@@ -26,6 +31,7 @@ import type { Arrival, Proof } from './access.js'
 import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 import type { PageSources } from './pages.js'
+import type { ServerIdentity } from './tls/identity.js'
 
 /** Limits of the public listener; times in ms, sizes in bytes. */
 export interface HttpLimits {
@@ -48,7 +54,11 @@ export interface ServerOptions extends PageSources {
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
+  /** With it the server speaks TLS. */
+  identity?: ServerIdentity | undefined
   authenticate: (arrival: Arrival) => Proof
+  /** Called with every request whose token could be read on its way here. */
+  tokenInClear?: (caller: Caller, socket: Socket) => void
   /** What this node asks of itself. */
   own?: OwnRequests
   /** Longest time a plugin may take to start, ms. */
@@ -113,6 +123,9 @@ export function callerOf (request: FastifyRequest): Caller {
 /** The HTTP server with every limit, check and the one error body; routes are mounted later. */
 export function createServer (options: ServerOptions): FastifyInstance {
   const { limits } = options
+  const timing = {
+    headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS
+  }
   const app = fastify({
     logger: false,
     genReqId: () => randomUUID(),
@@ -131,10 +144,13 @@ export function createServer (options: ServerOptions): FastifyInstance {
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
-    http: { headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS },
+    ...options.identity === undefined
+      ? { http: timing }
+      : { https: { ...timing, ...tlsOf(options.identity) } },
     frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },
     clientErrorHandler: answerBrokenRequest
-  })
+  } as FastifyServerOptions)
+  if (isTls(app.server)) answerInClear(app.server)
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
@@ -236,14 +252,18 @@ function identify (app: FastifyInstance, options: ServerOptions): void {
       return
     }
     const { socket } = request.raw
-    const indirect = (request as WithPage)[ELSEWHERE] || isProxy(socket.remoteAddress ?? '')
+    const proxied = isProxy(socket.remoteAddress ?? '')
+    const indirect = (request as WithPage)[ELSEWHERE] || proxied
     const authorization = credentialOf(request.headers)
+    const device = relayedDevice(socket) ?? null
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
-      target: targetOf(request), device: relayedDevice(socket) ?? null
+      target: targetOf(request), device
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
     ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'
+    const shown = authorization !== undefined && !proxied && device === null
+    if (shown && comesInClear(socket)) options.tokenInClear?.(caller, socket)
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
     if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
     else door.prove(socket)
@@ -346,25 +366,4 @@ function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
   }
   return kernelError('not_found',
     `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)
-}
-
-const BROKEN: Readonly<Record<string, KernelReason>> = {
-  HPE_HEADER_OVERFLOW: 'header_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
-}
-
-/** Answers what Node could not parse as a request: bad syntax, too many headers, too slow. */
-function answerBrokenRequest (error: Error & { code?: string }, socket: Socket): void {
-  const unread = socket.writableLength > 0
-  if (!socket.writable || unread || error.code === 'ECONNRESET') { socket.destroy(); return }
-  const reason = BROKEN[error.code ?? '']
-  const known = reason === undefined
-    ? kernelError('invalid_request', 'The request is not valid HTTP.')
-    : kernelError(reason)
-  const body = JSON.stringify(errorBody(known, randomUUID()))
-  socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
-    'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +
-    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  // Ended only, a client that never closes its side would keep its place.
-  () => { socket.destroy() })
 }

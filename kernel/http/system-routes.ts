@@ -254,7 +254,8 @@ async function readyz ({ readiness, options }: SystemParts, request: RouteReques
 /** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
 function describe ({ routes, manifests, options }: SystemParts, version: string): object {
   const off = new Set(options.off.map((o) => o.plugin.manifest.name))
-  return openApi(routes.filter(({ owner }) => !off.has(owner)), manifests, version)
+  const scheme = options.served().secure ? 'https' : 'http'
+  return openApi(routes.filter(({ owner }) => !off.has(owner)), manifests, version, scheme)
 }
 
 async function state (kernel: SystemParts, request: RouteRequest): Promise<unknown> {

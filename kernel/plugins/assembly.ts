@@ -25,6 +25,7 @@ import type { MountedRoute } from '../http/mount.js'
 import type { Rewrite } from '../http/model-path.js'
 import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/server.js'
+import type { ServerIdentity } from '../http/tls/identity.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
@@ -51,6 +52,8 @@ export interface KernelOptions {
   limits: HttpLimits
   callLimits: Partial<CapabilityLimits>
   trustProxy: readonly string[]
+  /** With it the API speaks TLS. */
+  tls?: ServerIdentity | undefined
   served: () => Served
   url: () => string | null
   /** Where the node listens: the host of its own address. */

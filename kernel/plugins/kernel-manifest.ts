@@ -52,6 +52,22 @@ const conflicts = {
     meaning: 'The nodes run different versions of svc.',
     remediation: 'Bring all nodes to the same version, one after the other.'
   },
+  certificate_ending: {
+    severity: 'warn',
+    meaning: 'The certificate that the API shows ends soon, or has ended.',
+    remediation: 'Renew the files of api.tls_cert and api.tls_key; the node reads them again by itself.'
+  },
+  certificate_unusable: {
+    severity: 'warn',
+    meaning: 'The certificate of the API is to be another one that cannot be used.',
+    remediation: 'Mend the file; the node looks again by itself, and shows the one of before until then.'
+  },
+  token_in_clear: {
+    severity: 'warn',
+    meaning: 'A token came over the network in plain HTTP, where others can read it.',
+    remediation: 'Run `svc config set api.tls self` on that node and restart it, or put a proxy with TLS ' +
+      'before it; then make another token: `svc token revoke ID`, `svc token create`.'
+  },
   restart_needed: {
     severity: 'warn',
     meaning: 'svc.yaml has changed since this node started.',

@@ -33,6 +33,7 @@ import { kernelManifest } from './kernel-manifest.js'
 import type { Manifest, Plugin, RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
 import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
+import type { ServerOptions } from '../http/server.js'
 import type { StateSource } from '../state/source.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { Contributed } from './context.js'
@@ -69,6 +70,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const ports = new MorePorts()
   const app = createServer({
     clock, log: parts.log, limits, trustProxy: options.trustProxy, served: options.served,
+    identity: options.tls, tokenInClear: warnOnce(parts),
     pageOf: (origin) => pageOf(origin, apisOf(options)), startLimitMs: options.startLimitMs,
     authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }), own, ports,
     methodsAt: (path) => parts.paths.methodsAt(path), tellingAt: (path) => parts.paths.tellingAt(path),
@@ -96,6 +98,18 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   } catch (error) {
     await app.close()
     throw error
+  }
+}
+
+/** Tells of tokens that come in clear: the first one, since it will not be the only one. */
+function warnOnce ({ health, log }: Assembly): NonNullable<ServerOptions['tokenInClear']> {
+  let told = false
+  return ({ id }, { remoteAddress }) => {
+    if (told) return
+    told = true
+    const { meaning, remediation } = kernelManifest.conflicts.token_in_clear
+    health.raise('token_in_clear', `It was ${id}.`)
+    log.warn({ token: id, from: remoteAddress }, `${meaning} ${remediation}`)
   }
 }
 

@@ -25,7 +25,8 @@ type Failure = RouteDecl['failure']
  * WebSockets are left out: OpenAPI has no words for them.
  */
 export function openApi (
-  routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string
+  routes: readonly OwnedRoute[], manifests: readonly Manifest[], version: string,
+  scheme: 'http' | 'https' = 'http'
 ): object {
   const reasons = new Map(errorsOf(manifests).map((e) => [e.reason, e.decl]))
   const paths: Record<string, Record<string, object>> = {}
@@ -51,8 +52,11 @@ export function openApi (
       license: { name: 'MIT', identifier: 'MIT' }
     },
     servers: [{
-      url: 'http://{host}', description: 'A node',
-      variables: { host: { default: '127.0.0.1:52415', description: 'its address and port' } }
+      url: '{scheme}://{host}', description: 'A node',
+      variables: {
+        scheme: { default: scheme, enum: ['http', 'https'], description: 'https where api.tls is on' },
+        host: { default: '127.0.0.1:52415', description: 'its address and port' }
+      }
     }],
     tags: [...new Set(routes.map(({ owner }) => owner))].sort().map((name) => ({
       name,

@@ -198,11 +198,14 @@ function linksOf (network: Network): LinkFact[] {
   return network.peers().map(({ installId, nodeId, apiUrl, address, rttMs }) => {
     const cut = address.lastIndexOf(':')
     const ipAddress = address.slice(0, cut).replace(/^\[|\]$/g, '').replace(/^::ffff:/, '')
-    const port = Number(apiUrl === null ? address.slice(cut + 1) : new URL(apiUrl).port || 80)
+    const port = apiUrl === null ? Number(address.slice(cut + 1)) : portOf(new URL(apiUrl))
     const measured = rttMs === null ? null : Math.round(rttMs * 100) / 100
     return { nodeId, ipAddress, port, rttMs: measured, bytesPerSecond: network.bytesPerSecond(installId) }
   })
 }
+
+const portOf = ({ port, protocol }: URL): number =>
+  Number(port === '' ? protocol === 'https:' ? 443 : 80 : port)
 
 /** Another node's facts out of its document and its readings. */
 function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView): NodeFacts {

@@ -124,7 +124,7 @@ async function serve (
   const app = await createServer({
     clock: node.clock, log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
     rewrite: (_method, url) => url,
-    served: () => ({ addresses: new Set(), port: 0, allowedHosts: [], allowedOrigins: [] }),
+    served: () => ({ addresses: new Set(), port: 0, secure: false, allowedHosts: [], allowedOrigins: [] }),
     authenticate: () => { throw new Error('nobody else is served here') }
   })
   const stopping = new AbortController()

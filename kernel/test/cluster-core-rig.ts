@@ -150,7 +150,9 @@ function kernelOptions (
     gossip, machine, identity: identityOf(node.members), clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
     trustProxy: [], warnings: [], strict: true, restart: () => true,
-    served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
+    served: () => ({
+      addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []
+    }),
     url: () => `http://${node.name}:80`,
     tokens: {
       check: () => undefined, stands: () => true, list: () => [], revoke: async () => false,

@@ -9,7 +9,9 @@ t.test('an empty configuration is complete', async (t) => {
   const { config, problems, warnings } = resolveText('')
   t.strictSame([problems, warnings], [[], []])
   t.strictSame(plain(config.kernel), {
-    api: { host: '127.0.0.1', port: 52415, allowed_hosts: [], allowed_origins: [], trust_proxy: [] },
+    api: {
+      host: '127.0.0.1', port: 52415, allowed_hosts: [], allowed_origins: [], trust_proxy: [], tls: 'off'
+    },
     cluster: {
       peers: [], quorum: 1, discovery: true, heartbeat_ms: 2000, election_timeout_ms: 3000
     },

@@ -150,7 +150,9 @@ t.test('strangers are waited for less', async (t) => {
       requestTimeoutMs: 30_000, keepAliveMs: 60_000, handlerTimeoutMs: 60_000, bodyBytes: 1024,
       streamStallMs: 20_000
     },
-    served: () => ({ addresses: new Set(['127.0.0.1']), port: 0, allowedHosts: ['svc'], allowedOrigins: [] }),
+    served: () => ({
+      addresses: new Set(['127.0.0.1']), port: 0, secure: false, allowedHosts: ['svc'], allowedOrigins: []
+    }),
     authenticate: ({ authorization }) =>
       ({ caller: { id: authorization ?? 'anonymous', mode: 'direct', authorities: new Set() } })
   })

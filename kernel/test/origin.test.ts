@@ -15,6 +15,7 @@ import type { KnownApi } from '../cluster/members/pages.js'
 const served = {
   addresses: new Set(['127.0.0.1']),
   port: 52415,
+  secure: false,
   allowedHosts: ['box.lan'],
   allowedOrigins: ['https://ops.example']
 }
@@ -95,7 +96,9 @@ t.test('who comes through a trusted proxy is never local, whatever it says', asy
   const app = await createServer({
     clock: systemClock, log: { error: () => {} } as unknown as Logger, ...limitsOf(config.kernel),
     trustProxy: ['127.0.0.1', '10.0.0.0/8', 'fd00::/8'],
-    served: () => ({ addresses: new Set(['127.0.0.1']), port: 80, allowedHosts: [], allowedOrigins: [] }),
+    served: () => ({
+      addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []
+    }),
     authenticate: createAccess({
       tokens, schemes: new CallerSchemes(), local: new Set(['read']), clock: systemClock
     }),

@@ -179,6 +179,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     served: () => ({
       addresses: new Set(['127.0.0.1']),
       port: made.where.port,
+      secure: false,
       allowedHosts: [],
       allowedOrigins: options.allowedOrigins ?? []
     }),

@@ -1,5 +1,6 @@
 /** HTTP as tests need it: any header, one connection per request, streams that can be left. */
 import { request } from 'node:http'
+import { request as requestTls } from 'node:https'
 import { connect } from 'node:net'
 import { decodeFrames } from '../../kernel/calls/frames.js'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
@@ -7,7 +8,12 @@ import type { Socket } from 'node:net'
 import type { Frame } from '../../kernel/calls/frames.js'
 
 /** Where to ask, and as whom: the operator unless `token` is null (nobody). */
-export interface At { url: string, token?: string }
+export interface At {
+  url: string
+  token?: string
+  /** Text of the authority that is trusted, for https. */
+  ca?: string | undefined
+}
 
 export interface Ask {
   method?: string
@@ -46,11 +52,13 @@ export function refusal (answer: { json: unknown }): Refusal['error'] | undefine
   return { ...rest, message }
 }
 
-function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | undefined): RequestOptions {
+function optionsOf (
+  at: At, path: string, ask: Ask, body: string | Buffer | undefined
+): RequestOptions & { ca?: string } {
   const url = new URL(at.url)
   const token = ask.token === undefined ? at.token : ask.token
   return {
-    host: url.hostname, port: url.port, path, agent: false,
+    host: url.hostname, port: url.port, path, agent: false, ...at.ca === undefined ? {} : { ca: at.ca },
     method: ask.method ?? (body === undefined ? 'GET' : 'POST'),
     headers: {
       ...(body === undefined ? {} : { 'content-type': 'application/json',
@@ -65,7 +73,8 @@ function optionsOf (at: At, path: string, ask: Ask, body: string | Buffer | unde
 export function open (at: At, path: string, options: Ask = {}): Promise<IncomingMessage> {
   const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body))
   return new Promise((resolve, reject) => {
-    const req = request(optionsOf(at, path, options, body), resolve)
+    const to = at.url.startsWith('https:') ? requestTls : request
+    const req = to(optionsOf(at, path, options, body), resolve)
     req.on('error', reject)
     req.end(body)
   })

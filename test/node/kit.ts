@@ -151,6 +151,8 @@ export interface TestNode {
   child: Child
   /** The operator's token. */
   token: string
+  /** The node's own authority, where it has one (`api.tls: self`). */
+  ca?: string | undefined
   /** Pids of the runners. */
   runners (): number[]
   revision (name: string): string
@@ -183,12 +185,14 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   const { pid } = JSON.parse(readFileSync(join(home, 'run/node.json'), 'utf8')) as { pid: number }
   const said = { ...told, pid }
   const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
-  const at = { url: said.url, token }
+  const authority = join(home, 'api-ca.crt')
+  const ca = existsSync(authority) ? readFileSync(authority, 'utf8') : undefined
+  const at = { url: said.url, token, ca }
   if (options.ready !== false) await until('/readyz', async () => (await ask(at, '/readyz')).status === 200)
   const { revisions } = (await ask(at, '/v1/capabilities')).json as { revisions: Record<string, string> }
   t.teardown(() => hardKill(said.pid))
   return {
-    ...said, home, child, token,
+    ...said, home, child, token, ca,
     port: Number(new URL(said.url).port),
     runners: () => runnersOf(said.pid),
     revision: (name) => revisions[name] ?? 'none',

@@ -1,7 +1,7 @@
 import { systemClock } from '../../api/clock.js'
 import { boundsOf, clockOffset } from '../../cluster/links/clocks.js'
 import { version } from '../../boot/package.js'
-import { createClient, isLoopbackUrl } from '../client.js'
+import { createClient, isLoopbackUrl, ownFingerprint } from '../client.js'
 import { fail, ok } from '../check.js'
 import { clusterChecks } from '../cluster-checks.js'
 import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
@@ -56,7 +56,10 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
     if (!(error instanceof CliError) || ctx.signal.aborted) throw error
     return await withoutState(ctx, local, error)
   }
-  const answered = ok('answers', `${ctx.client.url} answered in ${Math.round(systemClock.mono() - began)} ms`)
+  const took = `answered in ${Math.round(systemClock.mono() - began)} ms`
+  const key = (await ctx.client.agent())?.fingerprint
+  const answered = ok('answers',
+    `${ctx.client.url} ${took}${key === undefined ? '' : `; the fingerprint of its key is ${key}`}`)
   const manifests = await homeManifests(ctx)
   const { checks, nodes } =
     await clusterChecks({ state, look: lookOf(ctx.client), manifests, version: version() })
@@ -101,10 +104,12 @@ async function readClocks (ctx: VerbContext, nodes: readonly NodeRow[]): Promise
 }
 
 async function readClock (
-  { signal }: VerbContext, { name, nodeId }: NodeRow, url: string
+  { signal, home }: VerbContext, { name, nodeId }: NodeRow, url: string
 ): Promise<ClockReading | undefined> {
   try {
-    const client = createClient({ url, token: undefined, signal })
+    const client = createClient({
+      url, token: undefined, signal, trust: { home, own: ownFingerprint(home, url) }
+    })
     const sentMs = systemClock.now()
     const answer = await client.open('/healthz', { signal: AbortSignal.timeout(CLOCK_LIMIT_MS) })
     const backMs = systemClock.now()

@@ -169,11 +169,23 @@ async function announce (
   if (starts > 1) {
     ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)
   } else if (ctx.out.json) {
-    ctx.out.value({ url, nodeId: node.nodeId, pid, home: node.home })
+    const { fingerprint, authority } = node.tls ?? {}
+    ctx.out.value({ url, nodeId: node.nodeId, pid, home: node.home, fingerprint, authority })
   } else {
     ctx.out.line(`svc is up at ${url}`)
+    for (const line of aboutTls(node)) ctx.out.line(line)
     for (const line of firstSteps(await ctx.plugins(), url, ctx.home)) ctx.out.line(line)
   }
+}
+
+/** How clients know that it is this node. */
+function aboutTls ({ tls }: SvcNode): string[] {
+  if (tls === undefined) return []
+  const { fingerprint, authority } = tls
+  return [
+    `Fingerprint of its key: ${fingerprint}`,
+    ...authority === null ? [] : [`Programs and browsers trust it once they trust ${authority}`]
+  ]
 }
 
 /** Lines to paste, for what the plugins that ship offer. */

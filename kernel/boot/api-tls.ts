@@ -1,0 +1,64 @@
+import { dirname, resolve } from 'node:path'
+import { BootError } from '../api/errors.js'
+import { parseHost } from '../http/origin.js'
+import { identityInFiles } from '../http/tls/files.js'
+import { IdentityError } from '../http/tls/identity.js'
+import { ownIdentity } from '../http/tls/own.js'
+import type { KernelConfig } from '../config/kernel-keys.js'
+import type { Served } from '../http/origin.js'
+import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
+
+/** How the API speaks TLS; `current` is what it shows now. */
+export interface ApiTls { readonly source: IdentitySource, current: ServerIdentity }
+
+export interface ApiTlsOptions {
+  settings: KernelConfig['api']
+  home: string
+  installId: string
+  /** svc.yaml, to which paths are relative; null: to the home. */
+  file: string | null
+  served: () => Served
+  now: () => number
+}
+
+/** The identity of the API by `api.tls`; undefined where it is off. Throws BootError naming the file. */
+export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
+  const { settings: { tls }, now } = options
+  if (tls === 'off') return undefined
+  const source = tls === 'files' ? inFiles(options) : ownIdentity({
+    home: options.home, installId: options.installId, now, names: () => namesOf(options.served())
+  })
+  try {
+    return { source, current: source.next()! }
+  } catch (error) {
+    if (!(error instanceof IdentityError)) throw error
+    const next = tls === 'files' ? '; then start again, or run `svc config set api.tls self`' : ''
+    throw new BootError([`api.tls: ${error.message}${next}`])
+  }
+}
+
+function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource {
+  const folder = file === null ? home : dirname(file)
+  // The rules of the settings let no start get here without the two.
+  const [cert, key] = [settings.tls_cert!, settings.tls_key!].map((path) => resolve(folder, path))
+  return identityInFiles({ cert: cert!, key: key! }, now)
+}
+
+/** The names and addresses that a certificate of our own is for. */
+export function namesOf ({ addresses, allowedHosts }: Served): string[] {
+  const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
+  // Nobody reaches a link-local address without saying by which interface.
+  const usable = [...addresses].filter((address) => !/^fe[89ab]/i.test(address))
+  return [...new Set(['localhost', '127.0.0.1', '::1', ...usable, ...names])]
+}
+
+/**
+ * The name by which others are to reach the API: one of `api.allowed_hosts` that the certificate is for, as
+ * those of public authorities are for names and not for addresses. Undefined: the address will do.
+ */
+export function advertisedName ({ current }: ApiTls, { allowedHosts }: Served): string | undefined {
+  return allowedHosts.find((host) => {
+    const name = parseHost(host)?.name
+    return name !== undefined && current.covers(name)
+  })
+}

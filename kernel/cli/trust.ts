@@ -1,0 +1,151 @@
+import { X509Certificate } from 'node:crypto'
+import { Agent } from 'node:https'
+import { isIP } from 'node:net'
+import { connect } from 'node:tls'
+import { pinOf, readPin } from '../http/tls/pin.js'
+import { CliError, exitCodes, usageError } from './errors.js'
+import { addKnownNode, knownNodesFile, placeOf, readKnownNodes } from './known-nodes.js'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+
+/** What the other end of a connection showed. */
+export interface Shown {
+  /** Fingerprint of its key. */
+  readonly fingerprint: string
+  /** Why its certificate is not good by the authorities of this system; null when it is. */
+  readonly problem: string | null
+}
+
+/** How a node at an https address is believed to be the one that is meant. */
+export interface TrustOptions {
+  /** Whose `known-nodes` counts. */
+  readonly home: string
+  /** Fingerprint of the node that runs on this home, when the address is its own. */
+  readonly own?: string | undefined
+  /** `--fingerprint`. */
+  readonly given?: string | undefined
+  /** Asks whether a fingerprint that nobody knows is the right one; absent: nobody can be asked. */
+  readonly ask?: ((question: string) => Promise<boolean>) | undefined
+}
+
+/** Longest time for a connection and its handshake, ms. */
+const CONNECT_MS = 15_000
+
+/** Connections to one node, each checked before a byte of a request is sent. */
+export class TrustingAgent extends Agent {
+  readonly #at: URL
+  readonly #options: TrustOptions
+  /** The question about a key that nobody knows is asked once. */
+  readonly #judged = new Map<string, Promise<void>>()
+  #fingerprint: string | undefined
+
+  constructor (at: URL, options: TrustOptions) {
+    super({ keepAlive: true })
+    this.#at = at
+    this.#options = options
+  }
+
+  /** Fingerprint of the node that was connected to last. */
+  get fingerprint (): string | undefined { return this.#fingerprint }
+
+  override createConnection (
+    _options: unknown, done: (error: Error | null, socket?: Duplex) => void
+  ): undefined {
+    this.#dial().then((socket) => { done(null, socket) }, done)
+  }
+
+  async #dial (): Promise<TLSSocket> {
+    const host = this.#at.hostname.replace(/^\[|\]$/g, '')
+    const socket = connect({
+      host, port: Number(this.#at.port === '' ? 443 : this.#at.port), rejectUnauthorized: false,
+      ALPNProtocols: ['http/1.1'], ...isIP(host) === 0 ? { servername: host } : {}
+    })
+    try {
+      const shown = await handshake(socket)
+      const key = `${shown.fingerprint} ${shown.problem ?? ''}`
+      const judged = this.#judged.get(key) ?? judge(this.#at, shown, this.#options)
+      this.#judged.set(key, judged)
+      await judged
+      this.#fingerprint = shown.fingerprint
+      return socket
+    } catch (error) {
+      socket.on('error', () => {}).destroy()
+      throw error
+    }
+  }
+}
+
+function handshake (socket: TLSSocket): Promise<Shown> {
+  return new Promise((resolve, reject) => {
+    const late = (): void => {
+      reject(Object.assign(new Error('no TLS connection in time'), { code: 'ETIMEDOUT' }))
+    }
+    socket.setTimeout(CONNECT_MS, late).once('error', reject)
+    socket.once('secureConnect', () => {
+      socket.setTimeout(0, late).off('error', reject)
+      const { raw } = socket.getPeerCertificate()
+      const { authorized, authorizationError } = socket
+      // In truth it is a code, or an error where the name is wrong.
+      const why = authorizationError as Error | string | undefined
+      resolve({
+        fingerprint: pinOf(new X509Certificate(raw)),
+        problem: authorized ? null : why instanceof Error ? why.message : String(why)
+      })
+    })
+  })
+}
+
+/**
+ * Throws CliError (1) unless the node is the one that is meant: its key is the one that is known, or given;
+ * its certificate is good here; or somebody says that the key is right. What becomes known is kept.
+ */
+export async function judge (at: URL, shown: Shown, options: TrustOptions): Promise<void> {
+  const { home, own, given, ask } = options
+  if (own !== undefined) {
+    if (own === shown.fingerprint) return
+    throw refused(`${at.origin} is the address of the node on this home (${home}), but what answers there ` +
+      `has another key:\n  expected ${own}\n  found    ${shown.fingerprint}\n  is another node in its place?`)
+  }
+  const place = placeOf(at)
+  const known = readKnownNodes(home).filter((node) => node.at === place)
+  if (known.length > 0) {
+    if (known.some(({ fingerprint }) => fingerprint === shown.fingerprint)) return
+    throw refused(changed(place, known[0]!.fingerprint, shown.fingerprint, home))
+  }
+  if (given !== undefined) {
+    if (fingerprintGiven(given) !== shown.fingerprint) {
+      throw refused(`${place} does not have the key of --fingerprint:\n  expected ` +
+        `${fingerprintGiven(given)}\n  found    ${shown.fingerprint}`)
+    }
+  } else if (shown.problem === null) {
+    return
+  } else {
+    await askAbout(place, shown, ask)
+  }
+  addKnownNode(home, { at: place, fingerprint: shown.fingerprint })
+}
+
+async function askAbout (
+  place: string, { fingerprint, problem }: Shown, ask: TrustOptions['ask']
+): Promise<void> {
+  const unknown = `the key of ${place} is not known here, and nobody vouches for its certificate (${problem})`
+  const compare = 'compare it with what `svc up` printed there, or `svc doctor` on that machine'
+  if (ask === undefined) {
+    throw refused(`${unknown}\n  ${compare}; if it is the same, repeat with:\n  --fingerprint ${fingerprint}`)
+  }
+  if (await ask(`${unknown}.\nIts fingerprint is ${fingerprint}\n${compare}. Is it the same?`)) return
+  throw refused(`${place} is not trusted; nothing was sent to it`)
+}
+
+function fingerprintGiven (given: string): string {
+  const fingerprint = readPin(given)
+  if (fingerprint !== null) return fingerprint
+  throw usageError(`--fingerprint ${given}: expected sha256// and 44 characters, as \`svc up\` prints it`)
+}
+
+const refused = (message: string): CliError => new CliError(exitCodes.failed, message)
+
+const changed = (place: string, before: string, now: string, home: string): string =>
+  `THE KEY OF ${place} HAS CHANGED: somebody may be in between, or the node has a new home or key.\n` +
+  `  known ${before} (${knownNodesFile(home)})\n  found ${now}\nNothing was sent to it. If you know why it ` +
+  `changed, forget the old one and connect again:\n  svc known rm ${place}`

@@ -1,0 +1,141 @@
+import { createHash, createPublicKey, sign } from 'node:crypto'
+import { isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+import type { KeyObject } from 'node:crypto'
+
+const BOOLEAN = 0x01
+const INTEGER = 0x02
+const BIT_STRING = 0x03
+const OCTET_STRING = 0x04
+const OID = 0x06
+const UTF8_STRING = 0x0c
+const UTC_TIME = 0x17
+const GENERALIZED_TIME = 0x18
+const SEQUENCE = 0x30
+const SET = 0x31
+/** Constructed, context-specific 0 and 3: the fields `version` and `extensions`. */
+const VERSION = 0xa0
+const EXTENSIONS = 0xa3
+
+/** 2.5.4.3, commonName. */
+const COMMON_NAME = Uint8Array.of(0x55, 0x04, 0x03)
+
+/** How keys sign: the identifier of the algorithm, and the digest that `sign` is given. */
+const algorithms = {
+  /** 1.3.101.112, id-Ed25519 (RFC 8410). */
+  ed25519: { oid: Uint8Array.of(0x2b, 0x65, 0x70), digest: null },
+  /** 1.2.840.10045.4.3.2, ecdsa-with-SHA256 (RFC 5758). */
+  ec: { oid: Uint8Array.of(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02), digest: 'sha256' }
+} as const
+
+/** One DER value: tag, length, contents. */
+function der (tag: number, ...parts: readonly Uint8Array[]): Buffer {
+  const body = Buffer.concat(parts)
+  const { length } = body
+  const head = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff]
+  return Buffer.concat([Buffer.from([tag, ...head]), body])
+}
+
+function nameOf (commonName: string): Buffer {
+  const attribute = der(SEQUENCE, der(OID, COMMON_NAME), der(UTF8_STRING, Buffer.from(commonName)))
+  return der(SEQUENCE, der(SET, attribute))
+}
+
+/** A time as RFC 5280 4.1.2.5 wants it: two digits of the year until 2049, four from then on. */
+function timeOf (ms: number): Buffer {
+  const digits = new Date(ms).toISOString().replace(/\.\d+|\D/g, '')
+  return digits < '2050'
+    ? der(UTC_TIME, Buffer.from(`${digits.slice(2)}Z`))
+    : der(GENERALIZED_TIME, Buffer.from(`${digits}Z`))
+}
+
+function pem (bytes: Buffer): string {
+  const lines = bytes.toString('base64').match(/.{1,64}/g) ?? []
+  return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n')
+}
+
+/** What a certificate says. Names are common names and short; times are ms since 1970. */
+export interface CertificateParts {
+  subject: string
+  publicKey: KeyObject
+  issuer: string
+  /** Private key of the issuer: Ed25519 or P-256. */
+  signer: KeyObject
+  serial: Uint8Array
+  from: number
+  until: number
+  /** From `extension`. */
+  extensions?: readonly Buffer[]
+}
+
+/** An X.509 v3 certificate (RFC 5280 4.1) as PEM. */
+export function makeCertificate (parts: CertificateParts): string {
+  const { signer, extensions = [] } = parts
+  const { oid, digest } = algorithms[signer.asymmetricKeyType as keyof typeof algorithms]
+  const algorithm = der(SEQUENCE, der(OID, oid))
+  const body = der(SEQUENCE,
+    der(VERSION, der(INTEGER, Uint8Array.of(2))),
+    der(INTEGER, parts.serial),
+    algorithm,
+    nameOf(parts.issuer),
+    der(SEQUENCE, timeOf(parts.from), timeOf(parts.until)),
+    nameOf(parts.subject),
+    parts.publicKey.export({ type: 'spki', format: 'der' }),
+    ...extensions.length === 0 ? [] : [der(EXTENSIONS, der(SEQUENCE, ...extensions))])
+  const signature = sign(digest, body, signer)
+  return pem(der(SEQUENCE, body, algorithm, der(BIT_STRING, Uint8Array.of(0), signature)))
+}
+
+/** 2.5.29.n, and whether who does not know the extension has to refuse the certificate. */
+function extension (n: number, critical: boolean, value: Buffer): Buffer {
+  return der(SEQUENCE, der(OID, Uint8Array.of(0x55, 0x1d, n)),
+    ...critical ? [der(BOOLEAN, Uint8Array.of(0xff))] : [], der(OCTET_STRING, value))
+}
+
+/** A name or an address, as RFC 5280 4.2.1.6 has it. */
+function generalName (name: string): Buffer {
+  return isIP(name) === 0
+    ? der(0x82, Buffer.from(name, 'ascii'))
+    : der(0x87, Uint8Array.from(ipaddr.parse(name).toByteArray()))
+}
+
+/** By what a key is named inside of certificates: any 20 bytes that tell it from others (4.2.1.2). */
+function keyId (publicKey: KeyObject): Buffer {
+  const spki = publicKey.export({ type: 'spki', format: 'der' })
+  return createHash('sha256').update(spki).digest().subarray(0, 20)
+}
+
+/** 1.3.6.1.5.5.7.3.1, serverAuth. */
+const SERVER_AUTH = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01)
+const forServers = (): Buffer => extension(37, false, der(SEQUENCE, der(OID, SERVER_AUTH)))
+const ofKey = (key: KeyObject): Buffer => extension(14, false, der(OCTET_STRING, keyId(key)))
+
+/**
+ * Extensions of an authority for servers that signs no other authority, and only these DNS names. They are
+ * among its own names too: of the two places, Node shows those only.
+ */
+export function authorityExtensions (key: KeyObject, names: readonly string[]): Buffer[] {
+  const permitted = names.map((name) => der(SEQUENCE, generalName(name)))
+  return [
+    extension(19, true, der(SEQUENCE, der(BOOLEAN, Uint8Array.of(0xff)), der(INTEGER, Uint8Array.of(0)))),
+    // Bit 5 of nine, keyCertSign; the last two bits of the byte are not used.
+    extension(15, true, der(BIT_STRING, Uint8Array.of(2, 0x04))),
+    forServers(),
+    extension(17, false, der(SEQUENCE, ...names.map(generalName))),
+    extension(30, true, der(SEQUENCE, der(0xa0, ...permitted))),
+    ofKey(key)
+  ]
+}
+
+/** Extensions of a server's certificate for these names and addresses. */
+export function serverExtensions (key: KeyObject, issuer: KeyObject, names: readonly string[]): Buffer[] {
+  return [
+    extension(19, true, der(SEQUENCE)),
+    // Bit 0, digitalSignature.
+    extension(15, true, der(BIT_STRING, Uint8Array.of(7, 0x80))),
+    forServers(),
+    extension(17, false, der(SEQUENCE, ...names.map(generalName))),
+    ofKey(key),
+    extension(35, false, der(SEQUENCE, der(0x80, keyId(createPublicKey(issuer)))))
+  ]
+}

@@ -1,0 +1,26 @@
+import { randomUUID } from 'node:crypto'
+import type { Duplex } from 'node:stream'
+import { kernelError } from '../api/errors.js'
+import { errorBody } from './error-body.js'
+import type { KernelReason } from '../api/errors.js'
+
+const BROKEN: Readonly<Record<string, KernelReason>> = {
+  HPE_HEADER_OVERFLOW: 'header_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
+}
+
+/** Answers what Node could not parse as a request: bad syntax, too many headers, too slow. */
+export function answerBrokenRequest (error: Error & { code?: string }, socket: Duplex): void {
+  const unread = socket.writableLength > 0
+  if (!socket.writable || unread || error.code === 'ECONNRESET') { socket.destroy(); return }
+  const reason = BROKEN[error.code ?? '']
+  const known = reason === undefined
+    ? kernelError('invalid_request', 'The request is not valid HTTP.')
+    : kernelError(reason)
+  const body = JSON.stringify(errorBody(known, randomUUID()))
+  socket.end(`HTTP/1.1 ${known.status} ${known.status === 408 ? 'Request Timeout' : 'Error'}\r\n` +
+    'content-type: application/json; charset=utf-8\r\nconnection: close\r\n' +
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  // Ended only, a client that never closes its side would keep its place.
+  () => { socket.destroy() })
+}

@@ -1,0 +1,41 @@
+import { readFileSync, statSync } from 'node:fs'
+import { identityFrom, IdentityError } from './identity.js'
+import type { IdentityFiles, IdentitySource } from './identity.js'
+
+/**
+ * Key and certificates in files of the operator's, which others renew. They are read again when one of them
+ * changes; links are followed, so that a renewal may swap the link alone.
+ */
+export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
+  let seen: string | undefined
+  return {
+    authority: null,
+    next () {
+      const state = [files.cert, files.key].map(stateOf).join()
+      if (state === seen) return null
+      seen = state
+      const pem = { cert: read(files.cert, false), key: read(files.key, true) }
+      return identityFrom(pem, files, now())
+    }
+  }
+}
+
+/** What is another when the file has changed. */
+function stateOf (path: string): string {
+  try {
+    const { ino, size, mtimeMs, mode } = statSync(path)
+    return `${ino} ${size} ${mtimeMs} ${mode}`
+  } catch (error) {
+    return String((error as NodeJS.ErrnoException).code)
+  }
+}
+
+/** A secret may be read by a group, as some systems share certificates so, but not by everybody. */
+function read (path: string, secret: boolean): string {
+  try {
+    if (!secret || (statSync(path).mode & 0o007) === 0) return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new IdentityError(`cannot read ${path}: ${(error as Error).message}`)
+  }
+  throw new IdentityError(`${path} can be read by everybody on this machine; run: chmod o= ${path}`)
+}

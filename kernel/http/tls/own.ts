@@ -1,0 +1,137 @@
+import {
+  createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, X509Certificate
+} from 'node:crypto'
+import { isIP } from 'node:net'
+import { join } from 'node:path'
+import { writeWhole } from '../../boot/home.js'
+import {
+  authorityExtensions, makeCertificate, serverExtensions
+} from '../../cluster/identity/certificate.js'
+import { readText } from '../../cluster/identity/key.js'
+import { identityFrom, IdentityError } from './identity.js'
+import type { KeyObject } from 'node:crypto'
+import type { IdentitySource, ServerIdentity } from './identity.js'
+
+/** Where they lie in a home. */
+export const ownFile = { key: 'api.key', authority: 'api-ca.crt' } as const
+
+const DAY_MS = 24 * 60 * 60 * 1000
+/** Clients of Apple take no longer ones, 825 days; those of public authorities have 398. */
+const DAYS = 397
+/** So long before its end a certificate is made anew. */
+const RENEW_MS = 30 * DAY_MS
+/** What the authority may sign for beside the names of this node: names that nobody on the Internet has. */
+const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
+
+export interface OwnOptions {
+  home: string
+  installId: string
+  /** Names and addresses under which the node is served. */
+  names: () => readonly string[]
+  now: () => number
+}
+
+interface Authority { key: KeyObject, keyPem: string, pem: string, names: readonly string[] }
+
+/**
+ * A key of the API's own, and an authority of that same key which signs the certificates: clients that trust
+ * the authority need nothing new when the addresses change, and those that pin the key neither. Beside names
+ * in private networks the authority is good for `api.allowed_hosts` only.
+ *
+ * Not the node's own key, which is Ed25519: browsers refuse that in a server's certificate.
+ */
+export function ownIdentity (options: OwnOptions): IdentitySource {
+  const path = join(options.home, ownFile.authority)
+  let shown: { identity: ServerIdentity, names: readonly string[] } | undefined
+  return {
+    authority: path,
+    next () {
+      const names = [...new Set(options.names().map((name) => name.toLowerCase()))].sort()
+      const now = options.now()
+      const fits = shown !== undefined && shown.identity.until - now > RENEW_MS &&
+        names.every((name) => shown!.names.includes(name))
+      if (fits) return null
+      const authority = openAuthority(options, path, names.filter((name) => isIP(name) === 0))
+      const cert = certify(authority, options.installId, names, now) + authority.pem
+      const files = { cert: path, key: join(options.home, ownFile.key) }
+      shown = { names, identity: identityFrom({ cert, key: authority.keyPem }, files, now) }
+      return shown.identity
+    }
+  }
+}
+
+/** A certificate for all the names, by the authority. */
+function certify (
+  { key, keyPem }: Authority, installId: string, names: readonly string[], now: number
+): string {
+  const publicKey = createPublicKey(keyPem)
+  return makeCertificate({
+    subject: `svc ${installId}`, issuer: authorityName(installId),
+    publicKey, signer: key, serial: newSerial(),
+    from: now - DAY_MS, until: now + (DAYS - 1) * DAY_MS,
+    extensions: serverExtensions(publicKey, key, names)
+  })
+}
+
+/** The key and its authority, made where they are missing or the authority may not sign for a name. */
+function openAuthority (
+  { home, installId }: OwnOptions, path: string, names: readonly string[]
+): Authority {
+  const keyPath = join(home, ownFile.key)
+  const keyPem = readText(keyPath, 'secret') ?? makeKey(keyPath)
+  const key = keyFrom(keyPem, keyPath)
+  const kept = readAuthority(path, key)
+  const suffices = kept !== undefined && names.every((name) => isWithin(name, kept.names))
+  if (suffices) return { key, keyPem, ...kept }
+  const all = [...new Set([...PRIVATE_NAMES, ...names])]
+  const publicKey = createPublicKey(key)
+  const pem = makeCertificate({
+    subject: authorityName(installId), issuer: authorityName(installId),
+    publicKey, signer: key, serial: newSerial(),
+    from: Date.UTC(2020, 0, 1), until: Date.UTC(2049, 11, 31),
+    extensions: authorityExtensions(publicKey, all)
+  })
+  writeWhole(path, pem, 0o644)
+  return { key, keyPem, pem, names: all }
+}
+
+const authorityName = (installId: string): string => `svc node ${installId}`
+
+/** Whether an authority for these names may sign for a name: it is one of them, or below one. */
+const isWithin = (name: string, permitted: readonly string[]): boolean =>
+  permitted.some((one) => name === one || name.endsWith(`.${one}`))
+
+function makeKey (path: string): string {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+  const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  writeWhole(path, pem)
+  return pem
+}
+
+function keyFrom (pem: string, path: string): KeyObject {
+  let key: KeyObject | undefined
+  try { key = createPrivateKey(pem) } catch { /* told below */ }
+  if (key?.asymmetricKeyDetails?.namedCurve === 'prime256v1') return key
+  throw new IdentityError(`${path} holds no P-256 key in PEM; restore it from a backup, or run: rm ${path} ` +
+    '(a new one is made, which clients have to trust anew)')
+}
+
+/** The kept authority; undefined when there is none, it is broken, or another key's. */
+function readAuthority (path: string, key: KeyObject): { pem: string, names: string[] } | undefined {
+  const pem = readText(path, 'public')
+  if (pem === undefined) return undefined
+  try {
+    const certificate = new X509Certificate(pem)
+    const names = (certificate.subjectAltName ?? '').split(', ').map((one) => one.replace(/^DNS:/, ''))
+    return certificate.checkPrivateKey(key) ? { pem, names } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Positive, and without a zero at its beginning. */
+function newSerial (): Uint8Array {
+  const bytes = randomBytes(16)
+  bytes[0] = (bytes[0]! & 0x3f) | 0x40
+  return bytes
+}

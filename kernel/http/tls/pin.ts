@@ -1,0 +1,20 @@
+import { createHash } from 'node:crypto'
+import type { X509Certificate } from 'node:crypto'
+
+/** Before the base64 of the SHA-256 of a key, as curl's `--pinnedpubkey` has it. */
+const PREFIX = 'sha256//'
+
+/**
+ * The fingerprint of a certificate's key: `sha256//` and the SHA-256 of its SPKI DER in base64 (RFC 7469). It
+ * stays when the certificate is made anew for the same key.
+ */
+export function pinOf (certificate: X509Certificate): string {
+  const spki = certificate.publicKey.export({ type: 'spki', format: 'der' })
+  return PREFIX + createHash('sha256').update(spki).digest('base64')
+}
+
+/** A fingerprint that somebody typed, perhaps bare or in base64url, as `pinOf` has it; null for no such. */
+export function readPin (text: string): string | null {
+  const digest = text.trim().replace(/^sha256(\/\/|:)/i, '').replace(/-/g, '+').replace(/_/g, '/')
+  return /^[A-Za-z0-9+/]{43}=?$/.test(digest) ? `${PREFIX}${digest.slice(0, 43)}=` : null
+}

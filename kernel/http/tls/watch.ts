@@ -1,0 +1,53 @@
+import { IdentityError } from './identity.js'
+import type { Clock } from '../../api/clock.js'
+import type { Logger } from '../../api/plugin.js'
+import type { Health } from '../../plugins/health.js'
+import type { IdentitySource, ServerIdentity } from './identity.js'
+
+/** How often it is looked whether the identity is to be another, ms. */
+const PERIOD_MS = 10_000
+const DAY_MS = 24 * 60 * 60 * 1000
+/** So long before its end a certificate is worth a word: those of public authorities are renewed earlier. */
+const ENDING_MS = 14 * DAY_MS
+
+export interface WatchOptions {
+  source: IdentitySource
+  /** The identity that is shown at first. */
+  first: ServerIdentity
+  clock: Clock
+  log: Logger
+  health: Pick<Health, 'raise' | 'clear'>
+  /** Shows another one from the next connection on. */
+  show: (identity: ServerIdentity) => void
+}
+
+/** Keeps the shown identity what its source says, and tells when it ends. Returns what stops it. */
+export function watchIdentity ({ source, first, clock, log, health, show }: WatchOptions): () => void {
+  let { until } = first
+  const look = (): void => {
+    try {
+      const next = source.next()
+      if (next !== null) {
+        show(next)
+        until = next.until
+        log.info({ fingerprint: next.fingerprint, until: new Date(until).toISOString() },
+          'another certificate is shown from now on')
+        health.clear('certificate_unusable')
+      }
+    } catch (error) {
+      if (!(error instanceof IdentityError)) throw error
+      health.raise('certificate_unusable', `${error.message}.`)
+      log.warn({}, `the certificate stays the one of before: ${error.message}`)
+    }
+    const left = until - clock.now()
+    if (left > ENDING_MS) health.clear('certificate_ending')
+    else health.raise('certificate_ending', ending(until, left))
+  }
+  look()
+  return clock.every(PERIOD_MS, look)
+}
+
+function ending (until: number, left: number): string {
+  const at = new Date(until).toISOString().slice(0, 16).replace('T', ' ')
+  return left <= 0 ? `It ended at ${at} UTC.` : `It ends at ${at} UTC, in ${Math.ceil(left / DAY_MS)} days.`
+}

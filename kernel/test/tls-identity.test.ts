@@ -1,0 +1,246 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer, request } from 'node:https'
+import { join } from 'node:path'
+import t from 'tap'
+import { openApiTls, advertisedName, namesOf } from '../boot/api-tls.js'
+import { makeCertificate, serverExtensions } from '../cluster/identity/certificate.js'
+import { BootError } from '../api/errors.js'
+import { readConfigText } from '../config/text.js'
+import { resolveConfig } from '../config/resolve.js'
+import { identityInFiles } from '../http/tls/files.js'
+import { ownFile, ownIdentity } from '../http/tls/own.js'
+import { pinOf, readPin } from '../http/tls/pin.js'
+import { tlsOf } from '../http/tls/port.js'
+import { watchIdentity } from '../http/tls/watch.js'
+import { tempHome } from './cluster-identity-kit.js'
+import type { AddressInfo } from 'node:net'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
+import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
+
+const DAY_MS = 24 * 60 * 60 * 1000
+const NOW = Date.UTC(2030, 0, 1)
+
+/** A pair in files as another authority would make it: self-signed here, which nobody looks at. */
+function pair (
+  home: string, { from = NOW - DAY_MS, until = NOW + 90 * DAY_MS, names = ['svc.example.net'] } = {}
+): { cert: string, key: string } {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+  const files = { cert: join(home, 'fullchain.pem'), key: join(home, 'privkey.pem') }
+  writeFileSync(files.key, privateKey.export({ type: 'pkcs8', format: 'pem' }), { mode: 0o600 })
+  writeFileSync(files.cert, makeCertificate({
+    subject: 'x', issuer: 'x', publicKey, signer: privateKey, serial: Uint8Array.of(7), from, until,
+    extensions: serverExtensions(publicKey, privateKey, names)
+  }))
+  return files
+}
+
+/** What a client that trusts `ca` gets at a name, where a server shows the identity: `ok` or the fault. */
+async function asked (identity: ServerIdentity, ca: string, servername: string): Promise<string> {
+  const server = createServer(tlsOf(identity), (_request, response) => { response.end('ok') })
+  await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
+  const { port } = server.address() as AddressInfo
+  const said = await new Promise<string>((resolve) => {
+    request({ host: '127.0.0.1', port, ca, servername, agent: false }, (response) => {
+      response.on('data', (text: Buffer) => { resolve(String(text)) })
+    }).on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      resolve(code === 'UNSPECIFIED' ? message : code!)
+    }).end()
+  })
+  server.close()
+  server.closeAllConnections()
+  return said
+}
+
+const leafOf = ({ cert }: ServerIdentity): X509Certificate => new X509Certificate(cert)
+
+t.test('self: one key, one authority, and certificates for what is served', async (t) => {
+  const home = tempHome(t)
+  let names = ['localhost', '127.0.0.1', '::1']
+  let now = Date.now()
+  const open = (): IdentitySource =>
+    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => now })
+  const source = open()
+  const first = source.next()!
+  const ca = readFileSync(source.authority!, 'utf8')
+  t.equal(statSync(join(home, ownFile.key)).mode & 0o777, 0o600, 'the key is its owner\'s alone')
+  t.equal(await asked(first, ca, 'localhost'), 'ok', 'a client that trusts the authority')
+  t.equal(leafOf(first).checkIP('::1'), '::1')
+  t.ok(leafOf(first).verify(new X509Certificate(ca).publicKey))
+  t.equal(leafOf(first).ca, false)
+  t.equal(source.next(), null, 'it stays while nothing changes')
+
+  names = [...names, '192.0.2.7']
+  const second = source.next()!
+  t.equal(second.fingerprint, first.fingerprint, 'another address: the key stays')
+  t.equal(leafOf(second).checkIP('192.0.2.7'), '192.0.2.7')
+  t.equal(readFileSync(source.authority!, 'utf8'), ca, 'and so does the authority')
+  t.equal(await asked(second, ca, 'localhost'), 'ok')
+
+  names = [...names, 'attic.example.net']
+  const third = source.next()!
+  const wider = readFileSync(source.authority!, 'utf8')
+  t.not(wider, ca, 'a name in public needs an authority that may sign for it')
+  t.equal(await asked(third, wider, 'attic.example.net'), 'ok')
+  t.equal(await asked(third, wider, 'other.example.net'), 'ERR_TLS_CERT_ALTNAME_INVALID')
+  t.equal(open().next()!.fingerprint, first.fingerprint, 'the next start has the same key')
+  t.equal(readFileSync(source.authority!, 'utf8'), wider, 'and the same authority')
+
+  now += 370 * DAY_MS
+  t.ok(source.next()!.until > third.until, 'it is renewed before it ends')
+  now -= 370 * DAY_MS
+  rmSync(join(home, ownFile.key))
+  const other = open().next()!
+  t.not(other.fingerprint, first.fingerprint)
+  t.equal(await asked(other, readFileSync(source.authority!, 'utf8'), 'localhost'), 'ok',
+    'a lost key costs the authority too')
+})
+
+t.test('the authority signs for no other name, whoever has its key', async (t) => {
+  const home = tempHome(t)
+  const source = ownIdentity({ home, installId: 'i-1', names: () => ['localhost'], now: () => Date.now() })
+  const good = source.next()!
+  const ca = readFileSync(source.authority!, 'utf8')
+  const signer = createPrivateKey(good.key)
+  const publicKey = createPublicKey(signer)
+  const forged = makeCertificate({
+    subject: 'bank', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(9),
+    from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
+    extensions: serverExtensions(publicKey, signer, ['bank.example'])
+  })
+  t.equal(await asked({ ...good, cert: forged }, ca, 'bank.example'), 'permitted subtree violation')
+})
+
+interface Row {
+  title: string
+  says: RegExp
+  spoil: (files: { cert: string, key: string }, home: string) => void
+}
+
+const rows: Row[] = [
+  { title: 'no such file', says: /cannot read .*fullchain\.pem: ENOENT/,
+    spoil: ({ cert }) => { rmSync(cert) } },
+  { title: 'no certificate', says: /fullchain\.pem holds no certificate/,
+    spoil: ({ cert }) => { writeFileSync(cert, 'hello') } },
+  { title: 'a broken certificate', says: /fullchain\.pem holds no certificate/, spoil: ({ cert }) => {
+    writeFileSync(cert, readFileSync(cert, 'utf8').replace(/\n.{8}/, '\nAAAAAAAA'))
+  } },
+  { title: 'no key', says: /privkey\.pem holds no private key/,
+    spoil: ({ key }) => { writeFileSync(key, 'x') } },
+  { title: 'a key with a passphrase', says: /privkey\.pem is encrypted.*openssl pkey/, spoil: ({ key }) => {
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+    const locked = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' } as const
+    writeFileSync(key, privateKey.export(locked))
+  } },
+  { title: 'a key of another certificate', says: /not that of the key in .*privkey\.pem/,
+    spoil: ({ key }) => {
+      const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
+      writeFileSync(key, privateKey.export({ type: 'pkcs8', format: 'pem' }))
+    } },
+  { title: 'a key for everybody', says: /can be read by everybody.*chmod o= /,
+    spoil: ({ key }) => { chmodSync(key, 0o644) } },
+  { title: 'expired', says: /fullchain\.pem: CN=x has expired, on Dec 30/,
+    spoil: (_files, home) => { pair(home, { until: NOW - 2 * DAY_MS, from: NOW - 9 * DAY_MS }) } },
+  { title: 'not valid yet', says: /is not valid before Jan {2}3/,
+    spoil: (_files, home) => { pair(home, { from: NOW + 2 * DAY_MS }) } }
+]
+
+const apiOf = (text: string): ReturnType<typeof resolveConfig> =>
+  resolveConfig(readConfigText(text, null), { owners: [], env: {} })
+
+const served = {
+  addresses: new Set(['192.0.2.1', 'fe80::1']), port: 52415, secure: true,
+  allowedHosts: ['attic.lan', 'svc.example.net:443'], allowedOrigins: []
+}
+
+const PAIR = ', tls_cert: fullchain.pem, tls_key: privkey.pem'
+
+const boot = (home: string, tls: string): ReturnType<typeof openApiTls> => openApiTls({
+  settings: apiOf(`api: { tls: ${tls}${tls === 'files' ? PAIR : ''} }`).config.kernel.api,
+  home, installId: 'i-1', file: join(home, 'svc.yaml'), served: () => served, now: () => NOW
+})
+
+t.test('files: what cannot be used ends the boot with its name and the next step', async (t) => {
+  for (const { title, spoil, says } of rows) {
+    const home = tempHome(t)
+    spoil(pair(home), home)
+    t.throws(() => boot(home, 'files'), BootError, title)
+    t.throws(() => boot(home, 'files'), { message: says }, title)
+    t.throws(() => boot(home, 'files'), { message: /svc config set api\.tls self/ }, `${title}: what next`)
+  }
+  const home = tempHome(t)
+  pair(home)
+  const made = boot(home, 'files')!
+  t.equal(advertisedName(made, served), 'svc.example.net:443', 'others use the name of the certificate')
+  t.equal(made.source.authority, null)
+  t.equal(boot(home, 'off'), undefined)
+  writeFileSync(join(home, ownFile.key), 'x', { mode: 0o600 })
+  t.throws(() => boot(home, 'self'), { message: /api\.key holds no P-256 key.*rm / })
+  t.same(namesOf(served),
+    ['localhost', '127.0.0.1', '::1', '192.0.2.1', 'attic.lan', 'svc.example.net'])
+})
+
+t.test('the settings go together', async (t) => {
+  const problems = (text: string): string[] =>
+    apiOf(text).problems.map(({ path, message }) => `${path}: ${message}`)
+  t.same(problems('api: { tls: files, tls_cert: a.pem }'),
+    ['api.tls_key: is missing; api.tls: files needs it'])
+  t.match(problems('api: { tls_cert: a.pem, tls_key: b.pem }').join(),
+    /api\.tls_cert: is used with api\.tls: files only.*api\.tls_key: is used/)
+  t.match(problems('api: { tls: on }').join(), /api\.tls: .*"off", "self", "files"/)
+  t.same(problems('api: { tls: off }'), [])
+})
+
+t.test('a renewal is shown without a restart, and a bad one is not', async (t) => {
+  const home = tempHome(t)
+  let now = NOW
+  let look = (): void => {}
+  const clock = { now: () => now, every: (_ms: number, fn: () => void) => { look = fn; return () => {} } }
+  const pass = (ms: number): void => { now += ms; look() }
+  const source = identityInFiles(pair(home, { until: NOW + 20 * DAY_MS }), clock.now)
+  const first = source.next()!
+  const raised = new Map<string, string>()
+  const shown: string[] = []
+  watchIdentity({
+    source, first, clock: clock as unknown as Clock,
+    log: { info: () => {}, warn: () => {} } as unknown as Logger,
+    health: {
+      raise: (code, what) => { raised.set(code, what) }, clear: (code) => { raised.delete(code) }
+    },
+    show: ({ fingerprint }) => { shown.push(fingerprint) }
+  })
+  pass(10_000)
+  t.same([shown, [...raised]], [[], []])
+  writeFileSync(join(home, 'fullchain.pem'), 'half of a fi')
+  pass(10_000)
+  t.match(raised.get('certificate_unusable'), /fullchain\.pem holds no certificate/)
+  t.same(shown, [])
+  pair(home, { until: NOW + 21 * DAY_MS })
+  pass(10_000)
+  t.equal(shown.length, 1)
+  t.not(shown[0], first.fingerprint)
+  t.same([...raised], [], 'mended')
+  pass(8 * DAY_MS)
+  t.match(raised.get('certificate_ending'), /^It ends at 2030-01-22 00:00 UTC, in 13 days\.$/)
+  pass(14 * DAY_MS)
+  t.match(raised.get('certificate_ending'), /^It ended at/)
+  pair(home, { until: NOW + 99 * DAY_MS })
+  pass(10_000)
+  t.same([...raised], [])
+  t.equal(shown.length, 2)
+})
+
+t.test('fingerprints are written in one way and read in several', async (t) => {
+  const bytes = 'AAEC-_8DBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0'
+  const pin = 'sha256//AAEC+/8DBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0='
+  for (const text of [pin, pin.slice(8), pin.slice(8, -1), bytes, `SHA256:${bytes}`, ` ${pin}\n`]) {
+    t.equal(readPin(text), pin, text)
+  }
+  for (const text of ['', 'sha256//', pin.slice(0, 40), `${pin}=`, 'x'.repeat(44), 'zz!'.padEnd(43, 'A')]) {
+    t.equal(readPin(text), null, text)
+  }
+  const home = tempHome(t)
+  const { cert } = pair(home)
+  t.match(pinOf(new X509Certificate(readFileSync(cert))), /^sha256\/\/[\w+/]{43}=$/)
+})
