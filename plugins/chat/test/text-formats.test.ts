@@ -124,6 +124,68 @@ const cases: [string, Options, string, Whole][] = [
   ['harmony: no channels at all', { tools: null, reasoning: 'harmony' }, 'Just words', said('Just words')],
   ['harmony: cut in the reasoning', { tools: null, reasoning: 'harmony' },
     '<|channel|>analysis<|message|>on and', { ...said(''), reasoning: 'on and' }],
+  ['kimi', { tools: 'kimi' },
+    'I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.a:0<|tool_call_argument_begin|>' +
+    '{"x": 1}<|tool_call_end|><|tool_call_begin|>functions.b.c:1<|tool_call_argument_begin|>{}' +
+    '<|tool_call_end|><|tool_calls_section_end|>', said('I look.', call('a', '{"x": 1}'), call('b.c', '{}'))],
+  ['kimi: no arguments', { tools: 'kimi' },
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.a:0<|tool_call_argument_begin|>' +
+    '<|tool_call_end|><|tool_calls_section_end|>', said('', call('a', '{}'))],
+  ['solar', { tools: 'solar' },
+    '<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>a<|tool_call:args|>{"x": "<"}' +
+    '<|tool_call:end|><|tool_call:begin|>f1b2c3d4e5<|tool_call:name|>b<|tool_call:args|>{}' +
+    '<|tool_call:end|><|calls|>', said('', call('a', '{"x": "<"}'), call('b', '{}'))],
+  ['command', { tools: 'command', reasoning: 'command' },
+    '<|START_THINKING|>I will look.<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": "0", ' +
+    '"tool_name": "a", "parameters": {"x": 1}},\n    {"tool_call_id": "1", "tool_name": "b", ' +
+    '"parameters": {}}\n]<|END_ACTION|>',
+    { ...said('', call('a', '{"x": 1}'), call('b', '{}')), reasoning: 'I will look.' }],
+  ['nemotron', { tools: 'nemotron' },
+    '<think>\nHm.\n</think>\n\n<TOOLCALL>[{"name": "a", "arguments": {"x": 1}}, {"name": "b", ' +
+    '"arguments": {}}]</TOOLCALL>',
+    { ...said('', call('a', '{"x": 1}'), call('b', '{}')), reasoning: 'Hm.' }],
+  ['nemotron: no call', { tools: 'nemotron' }, '<TOOLCALL>[]</TOOLCALL>!', said('[]!')],
+  ['minimax M1', { tools: 'minimax' },
+    '<tool_calls>\n{"name": "a", "arguments": {"x": 1}}\n{"name": "b", "arguments": {}}\n</tool_calls>',
+    said('', call('a', '{"x": 1}'), call('b', '{}'))],
+  ['minimax M2', { tools: 'minimax_invoke', parameters },
+    `I see.\n<minimax:tool_call>\n<invoke name="f">\n${fields((k, v) =>
+      `<parameter name="${k}">${v}</parameter>`)}\n</invoke>\n<invoke name="b">\n</invoke>\n` +
+      '</minimax:tool_call>', said('I see.', call('f', TYPED), call('b', '{}'))],
+  ['minimax M2: an end forgotten', { tools: 'minimax_invoke', parameters },
+    '<minimax:tool_call>\n<invoke name="f">\n<parameter name="city">a\n"b" <c></parameter>\n' +
+    '</minimax:tool_call> so', said('so', call('f', '{"city": "a\\n\\"b\\" <c>"}'))],
+  ['deepseek: V3.2', { tools: 'deepseek_invoke' },
+    '<｜DSML｜function_calls>\n<｜DSML｜invoke name="a">\n<｜DSML｜parameter name="x" string="true">5' +
+    '</｜DSML｜parameter>\n<｜DSML｜parameter name="n" string="false">[5, null]</｜DSML｜parameter>\n' +
+    '</｜DSML｜invoke>\n</｜DSML｜function_calls>', said('', call('a', '{"x": "5", "n": [5, null]}'))],
+  ['deepseek: V4, twice', { tools: 'deepseek_invoke4', parameters },
+    `Well.<｜DSML｜tool_calls>${['1', 'x'].map((city) => '\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter ' +
+      `name="city" string="false">${city}</｜DSML｜parameter>\n</｜DSML｜invoke>`).join('')}\n` +
+      '</｜DSML｜tool_calls>', said('Well.', call('f', '{"city": "1"}'), call('f', '{"city": "x"}'))],
+  ['gemma', { tools: 'gemma', reasoning: 'gemma' },
+    '<|channel>thought\nHm.<channel|><|tool_call>call:a{city:<|"|>São "x", {y}<|"|>,d:{k:<|"|>v<|"|>,n:},' +
+    'l:[1,<|"|>b<|"|>,[]],ok:true}<tool_call|><|tool_call>call:b{}<tool_call|>',
+    { ...said('', call('a', '{"city": "São \\"x\\", {y}", "d": {"k": "v", "n": null}, "l": [1, "b", []], ' +
+    '"ok": true}'), call('b', '{}')), reasoning: 'Hm.' }],
+  ['function gemma', { tools: 'function_gemma' },
+    '<start_function_call>call:a{location:<escape>Tokyo<escape>,n:-1.5,free:some words}<end_function_call>',
+    said('', call('a', '{"location": "Tokyo", "n": -1.5, "free": "some words"}'))],
+  ['function gemma: quoted names', { tools: 'function_gemma' },
+    '<start_function_call>call:a{<escape>k<escape>:{"l": "m"}}<end_function_call>.',
+    said('.', call('a', '{"k": {"l": "m"}}'))],
+  ['apertus', { tools: 'apertus', reasoning: 'apertus' },
+    '<|inner_prefix|>I look.<|tools_prefix|>[{"a": {"x": 1}}, {"b": {}}]<|tools_suffix|><|inner_suffix|>So.',
+    { ...said('So.', call('a', '{"x": 1}'), call('b', '{}')), reasoning: 'I look.' }],
+  ['functionary', { tools: 'functionary' },
+    'Sure. <function=a>{"x": "</function>"}</function><function=b>{}</function>',
+    said('Sure.', call('a', '{"x": "</function>"}'), call('b', '{}'))],
+  ['functionary: no name', { tools: 'functionary' }, 'write <function= f>', said('write<function= f>')],
+  ['minimax M3 thinks', { tools: null, reasoning: 'minimax' }, '<mm:think>so</mm:think>Yes.',
+    { ...said('Yes.'), reasoning: 'so' }],
+  ['command answers', { tools: null, reasoning: 'command' },
+    '<|START_THINKING|>so<|END_THINKING|><|START_TEXT|>Yes.<|END_TEXT|>',
+    { ...said('Yes.'), reasoning: 'so' }],
   ['mistral thinks', { tools: 'mistral_named', reasoning: 'mistral' },
     '[THINK]so[/THINK]Yes.[TOOL_CALLS]a[ARGS]{}', { ...said('Yes.', call('a', '{}')), reasoning: 'so' }],
   ['granite 3.3 thinks', { tools: null, reasoning: 'granite' },

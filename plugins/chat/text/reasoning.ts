@@ -11,6 +11,8 @@ export interface Reasoning {
   closes: string
   /** Marks around the answer, which are dropped. */
   around?: readonly string[]
+  /** Begins a call inside of reasoning, which counts as one. */
+  calls?: string
   /** The whole output is a sequence of messages in channels (see tools/harmony.ts). */
   channels?: true
 }
@@ -36,8 +38,15 @@ const ROWS = {
   /** Command A and R7B. */
   command: {
     shows: ['<|START_THINKING|>'], opens: '<|START_THINKING|>', closes: '<|END_THINKING|>',
-    around: ['<|START_RESPONSE|>', '<|END_RESPONSE|>']
+    around: ['<|START_RESPONSE|>', '<|END_RESPONSE|>', '<|START_TEXT|>', '<|END_TEXT|>']
   },
+  /** Apertus, which calls tools while it deliberates. */
+  apertus: {
+    shows: ['<|inner_prefix|>'], opens: '<|inner_prefix|>', closes: '<|inner_suffix|>',
+    around: ['<|inner_suffix|>'], calls: '<|tools_prefix|>'
+  },
+  /** MiniMax M3. */
+  minimax: { shows: ['<mm:think>'], opens: '<mm:think>', closes: '</mm:think>' },
   seed: { shows: ['<seed:think>'], opens: '<seed:think>', closes: '</seed:think>' },
   /** Gemma 4. */
   gemma: { shows: ['<|channel>thought'], opens: '<|channel>thought', closes: '<channel|>' },

@@ -5,7 +5,7 @@ import {
   anything, kindsOf, refused, schemasOf, type All, type Flat, type Kind, type Located
 } from './flat.js'
 import type { Rule } from './machine.js'
-import { Choice } from './rules.js'
+import { Choice, Sequence } from './rules.js'
 import { SchemaDocument } from './schema.js'
 import { automatonContent, lengthContent, type Content } from './string.js'
 
@@ -71,12 +71,20 @@ class Compiler {
     return fieldsRule(this.make, writing, fields, open ? this.fieldValue(others ?? [], writing) : null)
   }
 
-  private fieldValue (all: All, { raw }: Writing): Rule {
+  private fieldValue (all: All, { raw, quoted }: Writing): Rule {
     if (raw === undefined) return this.ruleOf(all)
+    const { make } = this
+    const around = (text: Rule): Rule =>
+      quoted === true ? new Sequence(make, [make.marker(raw), text, make.marker(raw)]) : text
     const rules = this.document.flatten(all).flatMap((flat) => {
       const values = flat.values?.filter((value) => this.document.allows(flat, value))
-      if (values !== undefined) return values.length === 0 ? [] : [this.make.unquoted(values)]
-      const text = kindsOf(flat).includes('string') ? [this.make.raw(this.content(flat), raw)] : []
+      if (values !== undefined) {
+        const [texts, others] = [values.filter((value) => typeof value === 'string'),
+          values.filter((value) => typeof value !== 'string')]
+        return [...texts.length === 0 ? [] : [around(make.unquoted(texts))],
+          ...others.length === 0 ? [] : [make.unquoted(others)]]
+      }
+      const text = kindsOf(flat).includes('string') ? [around(make.raw(this.content(flat), raw))] : []
       const more = kindsOf(flat).filter((kind) => kind !== 'string')
       return more.length === 0 ? text : [...text, ...this.options({ ...flat, kinds: new Set(more) })]
     })

@@ -11,6 +11,8 @@ export interface Writing {
   entry: (make: Builder, name: Rule, value: Rule) => Rule
   /** Texts are written as they are, up to this marker, which follows them; absent: as JSON has them. */
   raw?: string
+  /** That marker stands in front of texts, too, and behind nothing else. */
+  quoted?: true
   /** Values are those of Python. */
   python?: true
 }

@@ -4,8 +4,9 @@ import { parsed } from '../../json.js'
 export interface CallDelta { name?: string, arguments?: string }
 
 const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
+const NAME_KEYS: readonly string[] = ['name', 'tool_name']
 /** Keys of a call; an object with another one first is something else. */
-const CALL_KEYS = ['name', 'type', 'id', 'index', 'function', ...ARGUMENT_KEYS]
+const CALL_KEYS = ['type', 'id', 'tool_call_id', 'index', 'function', ...NAME_KEYS, ...ARGUMENT_KEYS]
 /** What JSON has outside of its texts; any other character ends an object that is broken. */
 export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
 
@@ -111,7 +112,7 @@ export class CallReader {
 
   /** A value is complete. */
   private ended (): void {
-    if (this.key === 'name' && this.name === null) this.name = stringIn(this.part)
+    if (NAME_KEYS.includes(this.key ?? '') && this.name === null) this.name = stringIn(this.part)
     else if (this.isArguments() && this.part !== '') {
       // JSON inside a text, or null.
       this.hasArguments = true

@@ -77,10 +77,12 @@ export class OutputReader {
 function * readMarked (
   input: Input, out: DeltaCollector, reasoning: Reasoning, format: ToolFormat | null, inside: boolean
 ): Reading<void> {
-  const { opens, closes, around = [] } = reasoning
+  const { opens, closes, around = [], calls } = reasoning
+  const ends = calls !== undefined && format?.opens.includes(calls) === true ? [closes, calls] : [closes]
   const think = function * (): Reading<void> {
     out.turn()
-    yield * input.until([closes], (text) => { out.reasoning(text) })
+    const ended = yield * input.until(ends, (text) => { out.reasoning(text) })
+    if (ended === calls) input.put(ended)
     out.turn()
   }
   const markers = [opens, ...around, ...format?.opens ?? []]

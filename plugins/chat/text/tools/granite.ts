@@ -6,5 +6,5 @@ export const granite: ToolFormat = {
   shows: ['<|tool_call|>', '"name"'],
   opens: ['<|tool_call|>'],
   * read (input, out) { yield * readObjects(input, out) },
-  calls: listRule
+  calls: (grammar) => listRule(grammar)
 }

@@ -1,9 +1,9 @@
 /** Calls as JSON objects with a name and arguments, which most formats have in common. */
-import { Choice } from '../grammar/rules.js'
+import { Choice, Sequence } from '../grammar/rules.js'
 import { CallReader, OUTSIDE } from '../parse/call-reader.js'
 import type { Rule } from '../grammar/machine.js'
 import type { Input, Reading } from '../parse/input.js'
-import type { CallGrammar, CallSink, CallableTool } from './format.js'
+import type { CallGrammar, CallSink, CallableTool, ToolFormat } from './format.js'
 
 /** Reads one object; false where it is no call: the text is not taken then. */
 export function * readObject (input: Input, out: CallSink): Reading<boolean> {
@@ -68,22 +68,41 @@ export function * skipPast (input: Input, marker: string): Reading<void> {
   yield * input.until([marker], () => {})
 }
 
+/** The keys of an object that is a call; `id` may come first. */
+export interface CallKeys { name: string, given: string, id?: string }
+const KEYS: CallKeys = { name: 'name', given: 'arguments' }
+
 /** The rule of one call of one of the tools. */
-export function objectRule (
-  { make, tools }: CallGrammar, argumentsKey: 'arguments' | 'parameters' = 'arguments'
-): Rule {
+export function objectRule ({ make, tools }: CallGrammar, keys: CallKeys = KEYS): Rule {
+  const field = (key: string, value: Rule, required = true): { rule: Rule, required: boolean } =>
+    ({ rule: make.entry(make.values([key]), value), required })
+  const { id, name: nameKey, given } = keys
+  const first = id === undefined ? [] : [field(id, make.pattern('"[0-9]{1,3}"'), false)]
   const one = ({ name, json }: CallableTool): Rule => {
-    const field = (key: string, value: Rule): { rule: Rule, required: true } =>
-      ({ rule: make.entry(make.values([key]), value), required: true })
-    const elements = [field('name', make.values([name])), field(argumentsKey, json())]
-    return make.object({ elements, others: null, min: 0, max: Infinity, needed: 2 })
+    const elements = [...first, field(nameKey, make.values([name])), field(given, json())]
+    return make.object({ elements, others: null, min: 0, max: Infinity, needed: elements.length })
   }
   return new Choice(make, tools.map(one))
 }
 
 /** The rule of a list of calls. */
-export const listRule = (grammar: CallGrammar): Rule => {
+export const listRule = (grammar: CallGrammar, keys: CallKeys = KEYS): Rule => {
   const { make, most } = grammar
   return make.spaced(
-    make.array({ elements: [], others: objectRule(grammar), min: 1, max: most, needed: 0 }))
+    make.array({ elements: [], others: objectRule(grammar, keys), min: 1, max: most, needed: 0 }))
 }
+
+/** A format of one list of objects between two markers. */
+export const listBetween = (open: string, end: string, keys: CallKeys = KEYS): ToolFormat => ({
+  shows: [open, end, `"${keys.name}"`],
+  opens: [open],
+  inner: [end],
+  * read (input, out) {
+    if (yield * readObjects(input, out)) yield * skipPast(input, end)
+    else yield * input.until([end], (text) => { out.content(text) })
+  },
+  calls: (grammar) => {
+    const { make } = grammar
+    return new Sequence(make, [listRule(grammar, keys), make.spaced(make.marker(end))])
+  }
+})

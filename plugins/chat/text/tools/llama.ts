@@ -8,5 +8,5 @@ export const llama: ToolFormat = {
   opens: ['<|python_tag|>'],
   bare: '{',
   * read (input, out) { yield * readObjects(input, out) },
-  calls: (grammar) => objectRule(grammar, 'parameters')
+  calls: (grammar) => objectRule(grammar, { name: 'name', given: 'parameters' })
 }

@@ -25,7 +25,7 @@ function * read (input: Input, out: CallSink): Reading<void> {
 
 /** `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`: Mistral up to Nemo. */
 export const mistral: ToolFormat = {
-  shows: [OPEN, '"name"'], opens: [OPEN], inner: [ID, ARGUMENTS], read, calls: listRule
+  shows: [OPEN, '"name"'], opens: [OPEN], inner: [ID, ARGUMENTS], read, calls: (grammar) => listRule(grammar)
 }
 
 /** `[TOOL_CALLS]name[ARGS]{…}` for each call, with `[CALL_ID]` and an id in some: Mistral since 2025. */
