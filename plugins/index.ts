@@ -7,6 +7,7 @@ import eventLog from './event-log/index.js'
 import logs from './logs/index.js'
 import mcp from './mcp/index.js'
 import placement from './placement/index.js'
+import relay from './relay/index.js'
 import runners from './runners/index.js'
 import staging from './staging/index.js'
 import steward from './steward/index.js'
@@ -16,5 +17,5 @@ import type { Plugin } from '../kernel/index.js'
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
   access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard, mcp
+  dashboard, mcp, relay
 ]

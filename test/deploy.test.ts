@@ -5,6 +5,7 @@ import t from 'tap'
 import { folder, full, root } from './node/kit.js'
 
 const unit = 'docs/deploy/svc.service'
+const units = ['svc.service', 'svc-relay.service']
 const answers = (...[tool, ...words]: [string, ...string[]]): boolean => spawnSync(tool, words).status === 0
 const engine = ['podman', 'docker'].find((tool) => answers(tool, 'info'))
 
@@ -16,14 +17,16 @@ t.test('the unit says what the program needs', (t) => {
 })
 
 const noSystemd = answers('systemd-analyze', '--version') ? false : 'no systemd here'
-t.test('systemd finds nothing wrong with the unit', { skip: noSystemd }, (t) => {
-  const copy = join(folder(t), 'svc.service')
-  copyFileSync(join(root, unit), copy)
-  const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', copy], { encoding: 'utf8' })
-  // The program and its user are not installed on the machine of the tests.
-  const wrong = stderr.split('\n').filter((line) => line.includes('svc.service') &&
-    !/is not executable|Failed to resolve user/.test(line))
-  t.same(wrong, [])
+t.test('systemd finds nothing wrong with the units', { skip: noSystemd }, (t) => {
+  for (const name of units) {
+    const copy = join(folder(t), name)
+    copyFileSync(join(root, 'docs/deploy', name), copy)
+    const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', copy], { encoding: 'utf8' })
+    // The program and its user are not installed on the machine of the tests.
+    const wrong = stderr.split('\n').filter((line) => line.includes(name) &&
+      !/is not executable|Failed to resolve user/.test(line))
+    t.same(wrong, [], name)
+  }
   t.end()
 })
 

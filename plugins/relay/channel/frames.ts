@@ -1,0 +1,56 @@
+import { FRAME_BYTES } from './transport.js'
+
+/** Kinds of frames. Each has a kind (one byte), a stream (four bytes, big-endian), and what belongs to it. */
+export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5 } as const
+
+const HEAD_BYTES = 5
+
+/** Most bytes of a stream in one frame: small enough that streams take turns. */
+export const DATA_BYTES = 32 * 1024
+
+/** A frame of the streams inside a connection. */
+export type Frame =
+  /** The device begins a stream; the number is one above the last. */
+  | { readonly kind: 'open', readonly stream: number }
+  /** 1 to DATA_BYTES bytes of it. */
+  | { readonly kind: 'data', readonly stream: number, readonly bytes: Uint8Array }
+  /** The reader has taken so many bytes: as many more may be sent. */
+  | { readonly kind: 'credit', readonly stream: number, readonly bytes: number }
+  /** The sender's side has ended. */
+  | { readonly kind: 'end', readonly stream: number }
+  /** Both sides of the stream are given up. */
+  | { readonly kind: 'reset', readonly stream: number }
+
+/** What the other side has broken the protocol with; the connection has to end. */
+export class ProtocolError extends Error { override readonly name = 'ProtocolError' }
+
+export function writeFrame (frame: Frame): Uint8Array {
+  const rest = frame.kind === 'data' ? frame.bytes.length : frame.kind === 'credit' ? 4 : 0
+  const bytes = Buffer.allocUnsafe(HEAD_BYTES + rest)
+  bytes.writeUInt8(kinds[frame.kind], 0)
+  bytes.writeUInt32BE(frame.stream, 1)
+  if (frame.kind === 'data') bytes.set(frame.bytes, HEAD_BYTES)
+  if (frame.kind === 'credit') bytes.writeUInt32BE(frame.bytes, HEAD_BYTES)
+  return bytes
+}
+
+const names = new Map(Object.entries(kinds).map(([name, kind]) => [kind as number, name as Frame['kind']]))
+
+/** Reads a frame. Throws ProtocolError for what is none. */
+export function readFrame (input: Uint8Array): Frame {
+  const bytes = Buffer.from(input.buffer, input.byteOffset, input.byteLength)
+  if (bytes.length < HEAD_BYTES || bytes.length > FRAME_BYTES) {
+    throw new ProtocolError(`a frame of ${bytes.length} bytes`)
+  }
+  const kind = names.get(bytes[0]!)
+  const stream = bytes.readUInt32BE(1)
+  const rest = bytes.length - HEAD_BYTES
+  if (kind === 'data' && rest > 0 && rest <= DATA_BYTES) {
+    return { kind, stream, bytes: bytes.subarray(HEAD_BYTES) }
+  }
+  if (kind === 'credit' && rest === 4) return { kind, stream, bytes: bytes.readUInt32BE(HEAD_BYTES) }
+  if (kind === undefined || kind === 'data' || kind === 'credit' || rest > 0) {
+    throw new ProtocolError(`a frame of kind ${bytes[0]} with ${rest} bytes`)
+  }
+  return { kind, stream }
+}

@@ -1,0 +1,162 @@
+import { DATA_BYTES, ProtocolError, readFrame, writeFrame } from './frames.js'
+import { MuxStream } from './stream.js'
+import type { Clock } from '../../../kernel/index.js'
+import type { Frame } from './frames.js'
+import type { StreamHost } from './stream.js'
+
+/** Streams that are open at once in a connection. */
+export const STREAMS = 256
+
+export interface MuxOptions {
+  readonly clock: Pick<Clock, 'after'>
+  /** Sends a frame in order; false when the connection has enough of them and `drained` will follow. */
+  readonly send: (frame: Uint8Array) => boolean
+  /** Called on the node for each stream that the device opens; without it this side opens them. */
+  readonly accept?: (stream: MuxStream) => void
+}
+
+/**
+ * Streams inside one connection. They take turns, each sends only what its reader takes, and the connection
+ * is never filled beyond what it takes itself: so a slow reader holds up its own stream and no other.
+ */
+export class Mux {
+  readonly #options: MuxOptions
+  readonly #streams = new Map<number, MuxStream>()
+  /** Those with something to send, in turn. */
+  readonly #wanting = new Set<MuxStream>()
+  readonly #waiting: { resolve: (stream: MuxStream) => void, reject: (error: Error) => void }[] = []
+  readonly #host: StreamHost
+  #last = 0
+  #full = false
+  #pumping = false
+  #error: Error | undefined
+
+  constructor (options: MuxOptions) {
+    this.#options = options
+    this.#host = {
+      clock: options.clock,
+      wants: (stream) => {
+        this.#wanting.add(stream)
+        this.#pump()
+      },
+      credit: (stream, bytes) => { this.#send({ kind: 'credit', stream: stream.id, bytes }) },
+      ended: (stream) => { this.#send({ kind: 'end', stream: stream.id }) },
+      closed: (stream, whole) => {
+        this.#wanting.delete(stream)
+        if (!this.#streams.delete(stream.id)) return
+        if (!whole) this.#send({ kind: 'reset', stream: stream.id })
+        this.#serveWaiting()
+      }
+    }
+  }
+
+  /** Streams that are open. */
+  get size (): number { return this.#streams.size }
+
+  /** Opens a stream, as soon as there are fewer than STREAMS. Throws when the connection has ended. */
+  async open (signal?: AbortSignal): Promise<MuxStream> {
+    if (this.#error !== undefined) throw this.#error
+    signal?.throwIfAborted()
+    if (this.#streams.size < STREAMS) return this.#begin()
+    return await new Promise((resolve, reject) => {
+      const waiting = { resolve, reject }
+      this.#waiting.push(waiting)
+      signal?.addEventListener('abort', () => {
+        const at = this.#waiting.indexOf(waiting)
+        if (at < 0) return
+        this.#waiting.splice(at, 1)
+        reject(signal.reason as Error)
+      }, { once: true })
+    })
+  }
+
+  /** Takes a frame of the other side. Throws ProtocolError: the connection has to end. */
+  receive (input: Uint8Array): void {
+    if (this.#error !== undefined) return
+    const frame = readFrame(input)
+    if (frame.kind === 'open') {
+      this.#accept(frame.stream)
+      return
+    }
+    if (frame.stream === 0 || frame.stream > this.#last) {
+      throw new ProtocolError(`a frame of stream ${frame.stream}, which was never opened`)
+    }
+    const stream = this.#streams.get(frame.stream)
+    // It was given up here, which the other side may not know yet.
+    if (stream === undefined) return
+    const fine = takeIn(stream, frame)
+    if (!fine) throw new ProtocolError(`stream ${frame.stream} got more than was agreed`)
+  }
+
+  /** The connection takes frames again. */
+  drained (): void {
+    this.#full = false
+    this.#pump()
+  }
+
+  /** Ends every stream. */
+  end (error: Error): void {
+    if (this.#error !== undefined) return
+    this.#error = error
+    for (const stream of [...this.#streams.values()]) stream.destroy(error)
+    for (const { reject } of this.#waiting.splice(0)) reject(error)
+  }
+
+  #begin (): MuxStream {
+    const stream = this.#add(++this.#last)
+    this.#send({ kind: 'open', stream: stream.id })
+    return stream
+  }
+
+  #accept (id: number): void {
+    const { accept } = this.#options
+    if (accept === undefined) throw new ProtocolError('only the device opens streams')
+    if (id !== this.#last + 1) throw new ProtocolError(`stream ${id} after stream ${this.#last}`)
+    if (this.#streams.size >= STREAMS) throw new ProtocolError(`more than ${STREAMS} streams`)
+    this.#last = id
+    accept(this.#add(id))
+  }
+
+  #add (id: number): MuxStream {
+    const stream = new MuxStream(id, this.#host)
+    // A stream that the other side gives up is no error of this process.
+    stream.on('error', () => {})
+    this.#streams.set(id, stream)
+    return stream
+  }
+
+  #serveWaiting (): void {
+    if (this.#error !== undefined || this.#streams.size >= STREAMS) return
+    this.#waiting.shift()?.resolve(this.#begin())
+  }
+
+  #send (frame: Frame): void {
+    if (this.#error === undefined && !this.#options.send(writeFrame(frame))) this.#full = true
+  }
+
+  #pump (): void {
+    if (this.#pumping) return
+    this.#pumping = true
+    while (!this.#full && this.#wanting.size > 0) {
+      const stream: MuxStream = this.#wanting.values().next().value!
+      this.#wanting.delete(stream)
+      const more = stream.sendSome(DATA_BYTES, (bytes) => {
+        this.#send({ kind: 'data', stream: stream.id, bytes })
+      })
+      if (more) this.#wanting.add(stream)
+    }
+    this.#pumping = false
+  }
+}
+
+/** False when the other side sent what it must not. */
+function takeIn (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' }>): boolean {
+  switch (frame.kind) {
+    case 'data': return stream.receive(frame.bytes)
+    case 'credit': return stream.receiveCredit(frame.bytes)
+    case 'end': return stream.receiveEnd()
+    case 'reset':
+      stream.destroy(Object.assign(new Error('the other side gave the stream up'), { code: 'ECONNRESET' }))
+      return true
+  }
+}

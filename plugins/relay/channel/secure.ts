@@ -1,0 +1,154 @@
+import { once } from 'node:events'
+import { kernelError, KEY_BYTES } from '../../../kernel/index.js'
+import { Mux } from './mux.js'
+import { Initiator, MESSAGE_BYTES, Responder } from './noise.js'
+import { agreementOf } from './suite.js'
+import { Transport } from './transport.js'
+import type { WebSocket } from 'ws'
+import type { Clock } from '../../../kernel/index.js'
+import type { Session } from './noise.js'
+import type { MuxStream } from './stream.js'
+import type { Agreement } from './suite.js'
+
+/** How long the other side may take for its part of the handshake, ms. */
+const HANDSHAKE_MS = 10_000
+/** Bytes that may wait in a WebSocket before streams have to wait, and below which they go on. */
+const FULL_BYTES = 512 * 1024
+const ROOM_BYTES = 128 * 1024
+
+/** What both ends of a connection need. */
+export interface EndOptions {
+  readonly clock: Clock
+  readonly random: (bytes: number) => Uint8Array
+  /** The route that the connection was asked for by: it opens no other one. */
+  readonly route: string
+  readonly own: Agreement
+}
+
+/** An encrypted connection through a relay, with its streams. */
+export interface Channel {
+  readonly mux: Mux
+  /** Resolves when it has ended, with the reason. */
+  readonly ended: Promise<Error>
+  close (why: Error): void
+}
+
+/** Options of a WebSocket that carries a connection: one message of Noise in each of its own. */
+export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: false } as const
+
+const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
+
+/** The device's end. Throws when the other end does not prove to be the node with that key. */
+export async function callNode (
+  ws: WebSocket, options: EndOptions & { readonly nodeKey: Uint8Array }
+): Promise<Channel> {
+  const { clock, nodeKey, own, random, route } = options
+  const handshake = new Initiator({
+    prologue: prologueOf(route), own, ephemeral: agreementOf(random(KEY_BYTES)), remoteStatic: nodeKey
+  })
+  const answer = oneMessage(ws, clock)
+  ws.send(handshake.start())
+  const message = await answer
+  let session: Session
+  try {
+    session = handshake.finish(message).session
+  } catch {
+    ws.terminate()
+    throw kernelError('unreachable', 'What answered through the relay is not the node that was paired.')
+  }
+  return openChannel(ws, session, { clock })
+}
+
+export interface AnswerOptions extends EndOptions {
+  /** Which device has the key; undefined when none has, or its grant has ended. */
+  readonly admit: (deviceKey: Uint8Array) => string | undefined
+  readonly accept: (stream: MuxStream, device: string) => void
+}
+
+/** The node's end. Throws when the other end is no device that may come, of which it learns no more. */
+export async function answerDevice (
+  ws: WebSocket, options: AnswerOptions
+): Promise<Channel & { readonly device: string }> {
+  const { accept, admit, clock, own, random, route } = options
+  const handshake = new Responder({
+    prologue: prologueOf(route), own, ephemeral: agreementOf(random(KEY_BYTES))
+  })
+  const message = await oneMessage(ws, clock)
+  let device: string | undefined
+  try {
+    device = admit(handshake.receive(message).remoteStatic)
+  } catch { /* Not made for our key, or no handshake at all. */ }
+  if (device === undefined) {
+    ws.terminate()
+    throw kernelError('unauthenticated', 'No paired device has that key.')
+  }
+  const answer = handshake.answer()
+  ws.send(answer.message)
+  const known = device
+  const channel = openChannel(ws, answer.session, { clock, accept: (stream) => { accept(stream, known) } })
+  return { ...channel, device }
+}
+
+/** The next binary message. Throws, with the socket closed, when none comes in time. */
+async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
+  const over = new AbortController()
+  const stop = clock.after(HANDSHAKE_MS, () => { over.abort() })
+  const onClose = (): void => { over.abort() }
+  ws.once('close', onClose)
+  try {
+    const [data, binary] = await once(ws, 'message', { signal: over.signal }) as [Buffer, boolean]
+    if (!binary) throw new Error('a text')
+    return data
+  } catch {
+    ws.terminate()
+    throw kernelError('unreachable', 'The other end of the relay did not answer the handshake.')
+  } finally {
+    stop()
+    ws.off('close', onClose)
+  }
+}
+
+function openChannel (
+  ws: WebSocket, session: Session, { accept, clock }: { clock: Clock, accept?: (stream: MuxStream) => void }
+): Channel {
+  const transport = new Transport(session, clock)
+  let full = false
+  const onSent = (): void => {
+    if (!full || ws.bufferedAmount > ROOM_BYTES) return
+    full = false
+    mux.drained()
+  }
+  const mux = new Mux({
+    clock,
+    send: (frame) => {
+      for (const message of transport.seal(frame)) ws.send(message, onSent)
+      full ||= ws.bufferedAmount > FULL_BYTES
+      return !full
+    },
+    ...accept === undefined ? {} : { accept }
+  })
+  const close = (why: Error): void => {
+    mux.end(why)
+    ws.terminate()
+  }
+  const ended = new Promise<Error>((resolve) => {
+    ws.once('close', () => {
+      const why = kernelError('unreachable', 'The connection through the relay has ended.')
+      mux.end(why)
+      resolve(why)
+    })
+    ws.on('message', (data: Buffer, binary: boolean) => {
+      try {
+        const frame = binary ? transport.open(data) : undefined
+        if (frame === undefined) throw new Error('a text')
+        if (frame !== null) mux.receive(frame)
+      } catch {
+        // Whoever altered it, nothing that follows can be trusted.
+        const why = kernelError('unreachable', 'The connection through the relay was tampered with.')
+        resolve(why)
+        close(why)
+      }
+    })
+  })
+  return { mux, ended, close }
+}

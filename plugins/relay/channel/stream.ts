@@ -1,0 +1,157 @@
+import { Duplex } from 'node:stream'
+import type { Clock } from '../../../kernel/index.js'
+
+/** Bytes that may be under way to a reader who has not taken them. */
+export const WINDOW_BYTES = 256 * 1024
+/** Small parts that wait are put together up to this size: each part costs memory of its own. */
+const PART_BYTES = 4 * 1024
+
+/** What a stream needs of its connection. */
+export interface StreamHost {
+  readonly clock: Pick<Clock, 'after'>
+  /** The stream has something to send, or may send again: `sendSome` does it. */
+  wants (stream: MuxStream): void
+  credit (stream: MuxStream, bytes: number): void
+  ended (stream: MuxStream): void
+  /** `whole`: both sides had ended before. */
+  closed (stream: MuxStream, whole: boolean): void
+}
+
+/**
+ * One stream of a connection, as a socket that HTTP takes for one: both sides end on their own, and a reader
+ * that takes nothing keeps the writer from writing. `setTimeout` is that of a socket.
+ */
+export class MuxStream extends Duplex {
+  readonly id: number
+  readonly #host: StreamHost
+  /** Bytes the other side takes now. */
+  #credit = WINDOW_BYTES
+  #pending: { bytes: Uint8Array, done: (error?: Error | null) => void } | undefined
+  /** What has come and was not asked for yet. */
+  readonly #parts: Uint8Array[] = []
+  #waiting = 0
+  #asked = false
+  #remoteEnded = false
+  #localEnded = false
+  /** Bytes that have come and that no credit was given for. */
+  #uncredited = 0
+  /** Of a socket: after how many ms without a byte `timeout` is told; 0 never. */
+  timeout = 0
+  #stopIdle = (): void => {}
+
+  constructor (id: number, host: StreamHost) {
+    super({ allowHalfOpen: true, highWaterMark: 64 * 1024 })
+    this.id = id
+    this.#host = host
+  }
+
+  /** Takes bytes from the other side. False when they are more than it was given credit for. */
+  receive (bytes: Uint8Array): boolean {
+    this.#uncredited += bytes.length
+    if (this.#remoteEnded || this.#uncredited > WINDOW_BYTES) return false
+    this.#lives()
+    const last = this.#parts.at(-1)
+    if (last !== undefined && last.length + bytes.length <= PART_BYTES) {
+      this.#parts[this.#parts.length - 1] = Buffer.concat([last, bytes])
+    } else this.#parts.push(bytes)
+    this.#waiting += bytes.length
+    this.#feed()
+    return true
+  }
+
+  /** The other side has ended. False when it had before. */
+  receiveEnd (): boolean {
+    if (this.#remoteEnded) return false
+    this.#remoteEnded = true
+    this.#feed()
+    return true
+  }
+
+  /** The other side takes so many bytes more. False when it gave more than a window. */
+  receiveCredit (bytes: number): boolean {
+    this.#credit += bytes
+    if (bytes === 0 || this.#credit > WINDOW_BYTES) return false
+    this.#lives()
+    if (this.#pending !== undefined) this.#host.wants(this)
+    return true
+  }
+
+  /** Sends what may be sent now, `most` bytes at the most; true when it wants another turn. */
+  sendSome (most: number, send: (bytes: Uint8Array) => void): boolean {
+    const pending = this.#pending
+    const count = Math.min(most, this.#credit, pending?.bytes.length ?? 0)
+    if (pending === undefined || count === 0) return false
+    this.#credit -= count
+    send(pending.bytes.subarray(0, count))
+    this.#lives()
+    pending.bytes = pending.bytes.subarray(count)
+    if (pending.bytes.length > 0) return true
+    this.#pending = undefined
+    // Only now: what the writer does next, be it to end, comes after these bytes.
+    pending.done()
+    return false
+  }
+
+  override _read (): void {
+    this.#asked = true
+    this.#feed()
+  }
+
+  override _write (chunk: Uint8Array, _encoding: string, done: (error?: Error | null) => void): void {
+    if (chunk.length === 0) { done(); return }
+    this.#pending = { bytes: chunk, done }
+    this.#host.wants(this)
+  }
+
+  override _final (done: () => void): void {
+    this.#localEnded = true
+    this.#host.ended(this)
+    done()
+  }
+
+  override _destroy (error: Error | null, done: (error?: Error | null) => void): void {
+    this.#stopIdle()
+    this.#parts.length = 0
+    const pending = this.#pending
+    this.#pending = undefined
+    this.#host.closed(this, this.#localEnded && this.#remoteEnded)
+    pending?.done(error ?? new Error('the stream was closed'))
+    done(error)
+  }
+
+  /** As that of a socket: tells `timeout` after `ms` in which nothing came or went. */
+  setTimeout (ms: number, listener?: () => void): this {
+    this.timeout = ms
+    if (listener !== undefined) {
+      if (ms === 0) this.off('timeout', listener)
+      else this.once('timeout', listener)
+    }
+    this.#lives()
+    return this
+  }
+
+  #lives (): void {
+    this.#stopIdle()
+    this.#stopIdle = this.timeout === 0 || this.destroyed
+      ? () => {}
+      : this.#host.clock.after(this.timeout, () => { this.emit('timeout') })
+  }
+
+  #feed (): void {
+    while (this.#asked && this.#parts.length > 0) {
+      const part = this.#parts.shift()!
+      this.#waiting -= part.length
+      this.#asked = this.push(part)
+    }
+    if (this.#remoteEnded && this.#parts.length === 0 && !this.readableEnded) this.push(null)
+    else this.#giveCredit()
+  }
+
+  /** In halves of the window: a message for each read would be one too many. */
+  #giveCredit (): void {
+    const taken = this.#uncredited - this.#waiting - this.readableLength
+    if (taken < WINDOW_BYTES / 2 || this.#remoteEnded) return
+    this.#uncredited -= taken
+    this.#host.credit(this, taken)
+  }
+}

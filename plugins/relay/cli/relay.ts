@@ -1,0 +1,92 @@
+import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { systemClock } from '../../../kernel/index.js'
+import { relayLimits } from '../server/limits.js'
+import { startRelay } from '../server/relay.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Relay, RelayOptions } from '../server/relay.js'
+import type { RelayLimits } from '../server/limits.js'
+
+const USAGE = 2
+const FAILED = 1
+const PORT = 52420
+const MIB = 1024 * 1024
+
+export default {
+  async run (ctx, _args, options) {
+    const host = String(options['host'] ?? '127.0.0.1')
+    const tls = tlsOf(ctx, options)
+    const relay = await started(ctx, {
+      host, port: wholeNumber(ctx, options, 'port', PORT, 0, 65_535), ...tls === undefined ? {} : { tls },
+      proxied: options['behindProxy'] === true, limits: limitsOf(ctx, options),
+      clock: systemClock, random: randomBytes
+    })
+    const name = host.includes(':') ? `[${host}]` : host
+    const url = `${tls === undefined ? 'http' : 'https'}://${name}:${relay.port}`
+    if (ctx.out.json) ctx.out.value({ url, pid: process.pid })
+    else {
+      ctx.out.line(`relay at ${url}`)
+      ctx.err.line(`a node comes with:  svc config set relay.url ${url}  and a restart`)
+    }
+    await stopped(ctx)
+    await relay.close()
+  }
+} satisfies Verb
+
+async function started (ctx: VerbContext, options: RelayOptions): Promise<Relay> {
+  try {
+    return await startRelay(options)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const why = code === 'EADDRINUSE' ? 'something else listens there; choose another with --port' : message
+    throw ctx.fail(FAILED, `cannot listen at ${options.host} port ${options.port}: ${why}`)
+  }
+}
+
+/** Resolves when the process is told to stop. */
+async function stopped ({ signal }: VerbContext): Promise<void> {
+  await new Promise<void>((resolve) => {
+    for (const name of ['SIGTERM', 'SIGHUP'] as const) process.once(name, () => { resolve() })
+    signal.addEventListener('abort', () => { resolve() }, { once: true })
+    // What listens keeps the process; its timers alone would not.
+    if (signal.aborted) resolve()
+  })
+}
+
+function tlsOf (ctx: VerbContext, options: Record<string, unknown>): RelayOptions['tls'] {
+  const [key, cert] = [options['tlsKey'], options['tlsCert']]
+  if (key === undefined && cert === undefined) return undefined
+  if (key === undefined || cert === undefined) {
+    throw ctx.fail(USAGE, '--tls-key and --tls-cert belong together')
+  }
+  return { key: file(ctx, '--tls-key', String(key)), cert: file(ctx, '--tls-cert', String(cert)) }
+}
+
+function file (ctx: VerbContext, option: string, path: string): string {
+  try {
+    return readFileSync(resolve(ctx.io.cwd, path), 'utf8')
+  } catch (error) {
+    throw ctx.fail(USAGE, `${option}: ${(error as Error).message}`)
+  }
+}
+
+function limitsOf (ctx: VerbContext, options: Record<string, unknown>): RelayLimits {
+  const { connections, devicesPerRoute, bytesPerSecond } = relayLimits
+  return {
+    ...relayLimits,
+    connections: wholeNumber(ctx, options, 'connections', connections, 2, 1_000_000),
+    devicesPerRoute: wholeNumber(ctx, options, 'devices', devicesPerRoute, 1, 100_000),
+    bytesPerSecond: MIB * wholeNumber(ctx, options, 'rate', bytesPerSecond / MIB, 1, 100_000)
+  }
+}
+
+function wholeNumber (
+  ctx: VerbContext, options: Record<string, unknown>, name: string, usual: number, least: number, most: number
+): number {
+  if (options[name] === undefined) return usual
+  const number = Number(options[name])
+  if (Number.isInteger(number) && number >= least && number <= most) return number
+  const asked = String(options[name])
+  throw ctx.fail(USAGE, `--${name} ${asked}: expected a whole number from ${least} to ${most}`)
+}

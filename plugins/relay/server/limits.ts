@@ -1,0 +1,125 @@
+import type { Clock } from '../../../kernel/index.js'
+
+/** What a relay lends to whom. */
+export interface RelayLimits {
+  /** Connections in all. */
+  readonly connections: number
+  /** Connections of one address; loopback, where a proxy may stand in front, has none. */
+  readonly connectionsPerAddress: number
+  /** New connections of one address: at once, and a second in the long run. */
+  readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
+  /** Devices of one route, joined and waiting. */
+  readonly devicesPerRoute: number
+  /** Bytes a second and route, both ways together; as many may come at once. */
+  readonly bytesPerSecond: number
+  /** Bytes that wait for one connection, and for all of them, before the sender has to wait. */
+  readonly queuedBytes: number
+  readonly queuedBytesInAll: number
+  /** For the first message of a connection. */
+  readonly firstMs: number
+  /** For a node to come for a device; every refusal of a device takes as long as `refuseMs`. */
+  readonly joinMs: number
+  readonly refuseMs: number
+  /** Between two looks whether a connection lives; it must have answered since the last one. */
+  readonly pingMs: number
+  /** How long a connection may take nothing of what waits for it. */
+  readonly stallMs: number
+}
+
+const MIB = 1024 * 1024
+
+export const relayLimits: RelayLimits = {
+  connections: 4096,
+  connectionsPerAddress: 256,
+  newPerAddress: { burst: 120, perSecond: 20 },
+  devicesPerRoute: 64,
+  bytesPerSecond: 64 * MIB,
+  queuedBytes: MIB,
+  queuedBytesInAll: 256 * MIB,
+  firstMs: 5000,
+  joinMs: 5000,
+  refuseMs: 1000,
+  pingMs: 15_000,
+  stallMs: 60_000
+}
+
+/** A budget that fills by the second. What is taken beyond it has to be waited for. */
+export class Bucket {
+  readonly #clock: Pick<Clock, 'mono'>
+  readonly #burst: number
+  readonly #perSecond: number
+  #left: number
+  #atMs: number
+
+  constructor (clock: Pick<Clock, 'mono'>, burst: number, perSecond: number) {
+    this.#clock = clock
+    this.#burst = burst
+    this.#perSecond = perSecond
+    this.#left = burst
+    this.#atMs = clock.mono()
+  }
+
+  /** Takes so much; the milliseconds after which the budget is even again, 0 when it is. */
+  take (amount: number): number {
+    const now = this.#clock.mono()
+    this.#left = Math.min(this.#burst, this.#left + (now - this.#atMs) / 1000 * this.#perSecond) - amount
+    this.#atMs = now
+    return this.#left >= 0 ? 0 : Math.ceil(-this.#left / this.#perSecond * 1000)
+  }
+
+  /** Gives back what was taken in vain. */
+  give (amount: number): void { this.#left += amount }
+
+  /** Whether it is as good as new. */
+  get idle (): boolean {
+    return this.#left + (this.#clock.mono() - this.#atMs) / 1000 * this.#perSecond >= this.#burst
+  }
+}
+
+/** Who may connect now, by address. */
+export class Visitors {
+  readonly #limits: RelayLimits
+  readonly #clock: Pick<Clock, 'mono'>
+  readonly #known = new Map<string, { open: number, fresh: Bucket }>()
+  #open = 0
+
+  constructor (limits: RelayLimits, clock: Pick<Clock, 'mono'>) {
+    this.#limits = limits
+    this.#clock = clock
+  }
+
+  get open (): number { return this.#open }
+
+  /** What is called when the visitor leaves; undefined: there is no place. `free`: no limit of its own. */
+  enter (address: string, free: boolean): (() => void) | undefined {
+    const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
+    if (this.#open >= connections) return undefined
+    const visitor = this.#known.get(address) ?? { open: 0, fresh: new Bucket(this.#clock, burst, perSecond) }
+    if (!free) {
+      if (visitor.open >= connectionsPerAddress) return undefined
+      if (visitor.fresh.take(1) > 0) {
+        visitor.fresh.give(1)
+        return undefined
+      }
+    }
+    visitor.open++
+    this.#open++
+    this.#known.set(address, visitor)
+    let inside = true
+    return () => {
+      if (!inside) return
+      inside = false
+      visitor.open--
+      this.#open--
+      this.#forget()
+    }
+  }
+
+  /** Addresses that left nothing behind, so that the list is no longer than what is open and was lately. */
+  #forget (): void {
+    if (this.#known.size < 2 * this.#limits.connections) return
+    for (const [address, { open, fresh }] of this.#known) {
+      if (open === 0 && fresh.idle) this.#known.delete(address)
+    }
+  }
+}

@@ -1,0 +1,142 @@
+import { createServer as createPlain } from 'node:http'
+import { createServer as createTls } from 'node:https'
+import { once } from 'node:events'
+import { WebSocketServer } from 'ws'
+import { socketOptions } from '../channel/secure.js'
+import { paths } from '../wire.js'
+import { Visitors } from './limits.js'
+import { relayMetrics } from './metrics.js'
+import { Switchboard } from './switchboard.js'
+import type { IncomingMessage, RequestListener, Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { WebSocket } from 'ws'
+import type { Clock } from '../../../kernel/index.js'
+import type { RelayLimits } from './limits.js'
+
+export interface RelayOptions {
+  readonly host: string
+  /** 0 for any. */
+  readonly port: number
+  /** PEM; without it the relay speaks plain HTTP, and a proxy in front of it should not. */
+  readonly tls?: { readonly key: string, readonly cert: string }
+  /** The address of a client is the last one in X-Forwarded-For, which a proxy in front of it sets. */
+  readonly proxied?: boolean
+  readonly limits: RelayLimits
+  readonly clock: Clock
+  readonly random: (bytes: number) => Uint8Array
+}
+
+export interface Relay {
+  readonly port: number
+  readonly board: Switchboard
+  close (): Promise<void>
+}
+
+/** Longest head of a request, bytes, and how long it may take, ms. */
+const HEAD_BYTES = 8 * 1024
+const HEAD_MS = 10_000
+
+/**
+ * A relay: it brings devices together with nodes that have dialled out to it, and passes on messages that it
+ * cannot read. It keeps nothing on disk. Rejects when it cannot listen there.
+ */
+export async function startRelay (options: RelayOptions): Promise<Relay> {
+  const { clock, limits, random, tls } = options
+  const board = new Switchboard({ clock, limits, random })
+  const visitors = new Visitors(limits, clock)
+  const metrics = relayMetrics(board, () => visitors.open)
+  const answer: RequestListener = (request, response) => {
+    const local = isLoopback(addressOf(request, options))
+    if (request.method === 'GET' && request.url === '/healthz') response.end('{"ok":true}')
+    else if (request.method === 'GET' && request.url === '/metrics' && local) {
+      void metrics().then((text) => { response.end(text) })
+    } else response.writeHead(404).end()
+  }
+  const http = {
+    maxHeaderSize: HEAD_BYTES, headersTimeout: HEAD_MS, requestTimeout: HEAD_MS, keepAliveTimeout: HEAD_MS
+  }
+  const server: Server = tls === undefined
+    ? createPlain(http, answer)
+    : createTls({ ...http, ...tls }, answer)
+  server.maxConnections = limits.connections
+  const sockets = new WebSocketServer({
+    noServer: true, ...socketOptions,
+    // Known to ws, not yet to its types: many tiny fragments cost memory out of proportion.
+    ...{ maxFragments: 16, maxBufferedChunks: 256 }
+  })
+  server.on('upgrade', (request, socket, head) => {
+    upgrade({ request, socket, head }, { options, board, sockets, visitors })
+  })
+  const stopPings = keepAlive(sockets, options)
+  server.listen({ host: options.host, port: options.port })
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    board,
+    async close () {
+      stopPings()
+      for (const ws of sockets.clients) ws.terminate()
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    }
+  }
+}
+
+interface Asked { readonly request: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
+
+interface House {
+  readonly options: RelayOptions
+  readonly board: Switchboard
+  readonly sockets: WebSocketServer
+  readonly visitors: Visitors
+}
+
+function upgrade ({ request, socket, head }: Asked, { options, board, sockets, visitors }: House): void {
+  socket.on('error', () => {})
+  const kind = Object.values(paths).find((path) => path === request.url)
+  const address = addressOf(request, options)
+  const leave = kind === undefined ? undefined : visitors.enter(address, isLoopback(address))
+  if (leave === undefined) {
+    const status = kind === undefined ? '404 Not Found' : '429 Too Many Requests'
+    socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`,
+      () => { socket.destroy() })
+    return
+  }
+  socket.once('close', leave)
+  sockets.handleUpgrade(request, socket, head, (ws) => {
+    ws.on('error', () => {})
+    if (kind === paths.node) board.node(ws, request.headers.host ?? '')
+    else if (kind === paths.device) board.device(ws)
+    else board.accept(ws)
+  })
+}
+
+/** Closes what has not answered since the last look. What is not read at the moment cannot answer. */
+function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): () => void {
+  const asked = new WeakSet<WebSocket>()
+  return clock.every(limits.pingMs, () => {
+    for (const ws of sockets.clients) {
+      if (asked.has(ws) && !ws.isPaused) {
+        ws.terminate()
+        continue
+      }
+      if (asked.has(ws)) continue
+      asked.add(ws)
+      ws.once('pong', () => { asked.delete(ws) })
+      ws.ping()
+    }
+  })
+}
+
+/** Of the client itself, as far as it is known. */
+function addressOf (request: IncomingMessage, { proxied }: RelayOptions): string {
+  const own = request.socket.remoteAddress ?? ''
+  if (proxied !== true) return own
+  return String(request.headers['x-forwarded-for'] ?? own).split(',').at(-1)!.trim()
+}
+
+/** True for addresses that only this machine has. */
+const isLoopback = (address: string): boolean => /^(::ffff:)?127\.\d+\.\d+\.\d+$|^::1$/.test(address)

@@ -1,0 +1,82 @@
+import { createHash } from 'node:crypto'
+import { framed, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
+
+/**
+ * What relays, nodes and devices say to each other in clear: JSON texts, before the messages that a relay
+ * cannot read.
+ *
+ *     node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
+ *                                  relay: {device: ticket} for each device that asks
+ *     device -> relay, /v1/device  device: {route}, then its handshake
+ *     node -> relay, /v1/accept    node: {ticket}, then what comes from that device, and back
+ */
+export const paths = { node: '/v1/node', device: '/v1/device', accept: '/v1/accept' } as const
+
+/** The address of a relay's WebSocket, of its http(s) or ws(s) address. */
+export function socketUrl (url: string, path: string): URL {
+  const at = new URL(path, url)
+  at.protocol = at.protocol.replace(/^http/, 'ws')
+  return at
+}
+
+/** Close codes of a relay. */
+export const closes = {
+  /** It was said wrongly, or too late. */
+  wrong: 4400,
+  /** The signature is not that of the key, or was made for another relay. */
+  unproven: 4403,
+  /** No node is there for that route, or none has come for the device. */
+  nobody: 4404,
+  /** Another connection has claimed the route. */
+  replaced: 4409,
+  /** There are too many of them, or one takes too long to read. */
+  full: 4429
+} as const
+
+/** Bytes of a challenge and of a ticket. */
+export const SECRET_BYTES = 32
+
+/**
+ * The route of a node: base64url of a SHA-256 of its Ed25519 key (raw). It is 256 bits that only those can
+ * know who know the key.
+ */
+export function routeOf (publicKey: Uint8Array): string {
+  return createHash('sha256').update('svc relay route\n').update(publicKey).digest('base64url')
+}
+
+/** The purposes of a node's signatures here. */
+export const purposes = { claim: 'relay claim', route: 'relay route' } as const
+
+/** What a node signs to claim its route at the relay that it dialled by this host. */
+export const claimBytes = (host: string, challenge: string): Uint8Array =>
+  framed(host.toLowerCase(), challenge)
+
+/** What a node signs to say where it is met, and by which X25519 key. */
+export const routeBytes = (url: string, agreementKey: Uint8Array): Uint8Array => framed(url, agreementKey)
+
+/** The route that a claim proves; undefined when it proves none. */
+export function provenRoute (
+  claim: { readonly key: string, readonly signature: string }, message: Uint8Array
+): string | undefined {
+  const key = Buffer.from(claim.key, 'base64url')
+  const fits = key.length === KEY_BYTES &&
+    isSignedBy(key, purposeBytes(purposes.claim, message), Buffer.from(claim.signature, 'base64url'))
+  return fits ? routeOf(key) : undefined
+}
+
+/** A text of the protocol: an object of texts. Undefined for anything else, and for what is over 2 KiB. */
+export function readTexts<const K extends string> (
+  data: Uint8Array, binary: boolean, keys: readonly K[]
+): Record<K, string> | undefined {
+  if (binary || data.length > 2048) return undefined
+  try {
+    const value = JSON.parse(Buffer.from(data).toString()) as unknown
+    if (typeof value !== 'object' || value === null) return undefined
+    const fields = value as Record<string, unknown>
+    const fits = Object.keys(fields).length === keys.length && keys.every((key) =>
+      Object.hasOwn(fields, key) && typeof fields[key] === 'string')
+    return fits ? fields as Record<K, string> : undefined
+  } catch {
+    return undefined
+  }
+}
