@@ -1,6 +1,8 @@
 /** AAC-LC (FFmpeg's encoder in WebAssembly, in a thread of its own) as a stream of ADTS frames. */
+import type { Worker } from 'node:worker_threads'
 import { registerAacEncoder } from '@mediabunny/aac-encoder'
 import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget } from 'mediabunny'
+import { EngineError } from '../../../kernel/api/engine.js'
 import { clipped, type AudioEncoder, type Encoded } from './encoder.js'
 
 /** Rates that AAC has a number for, in Hz. */
@@ -13,6 +15,36 @@ const DELAY = 2
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 64_000 : 96_000
 
 let registered = false
+/** The last answer that began: one at a time does, so that each knows its own thread. */
+let begun: Promise<unknown> = Promise.resolve()
+
+/**
+ * Tells when the thread that `begin` makes ends without being asked to. The package does not tell whose the
+ * thread is, nor that it ended: what was asked of it is never answered.
+ */
+async function watched (begin: () => Promise<void>, died: (why: string) => void): Promise<void> {
+  const seen = (worker: Worker): void => {
+    let asked = false
+    const terminate = worker.terminate.bind(worker)
+    worker.terminate = async () => {
+      asked = true
+      return await terminate()
+    }
+    worker.once('error', (error) => { died((error as Error).message) })
+    worker.once('exit', (code) => { if (!asked) died(`exit code ${code}`) })
+  }
+  const before = begun
+  begun = (async () => {
+    await before.catch(() => {})
+    process.once('worker', seen)
+    try {
+      await begin()
+    } finally {
+      process.off('worker', seen)
+    }
+  })()
+  await begun
+}
 
 /** An encoder for one answer of a voice of `sampleRate` Hz, one of AAC_RATES. */
 export async function openAac (sampleRate: number): Promise<AudioEncoder> {
@@ -31,6 +63,10 @@ class AacStream implements AudioEncoder {
   private samples = 0
   private packets = 0
   private arrived = (): void => {}
+  /** Throws when the encoder's thread has died. */
+  private readonly death: Promise<never>
+  private died = (_why: string): void => {}
+  private dead = false
 
   constructor (sampleRate: number) {
     this.sampleRate = sampleRate
@@ -42,6 +78,15 @@ class AacStream implements AudioEncoder {
     })
     this.output = new Output({ format: new AdtsOutputFormat(), target: new StreamTarget(sink) })
     this.output.addAudioTrack(this.source)
+    this.death = new Promise((_resolve, reject) => {
+      this.died = (why) => {
+        this.dead = true
+        reject(new EngineError('provider_error', `the thread of the AAC encoder has ended (${why}): ask ` +
+        'again, or for another response_format'))
+      }
+    })
+    // It may come while nobody waits.
+    this.death.catch(() => {})
   }
 
   async start (): Promise<void> {
@@ -52,28 +97,37 @@ class AacStream implements AudioEncoder {
     if (samples.length > 0) await this.add(samples)
     // The encoder's thread answers later; sound would pile up there while this one makes more.
     while (this.packets < Math.floor(this.samples / FRAME) - DELAY) {
-      await new Promise<void>((resolve) => { this.arrived = resolve })
+      await this.alive(new Promise<void>((resolve) => { this.arrived = resolve }))
     }
     return this.drain()
   }
 
   async finish (): Promise<Encoded> {
     if (this.samples === 0) await this.add(new Float32Array(1))
-    await this.output.finalize()
+    await this.alive(this.output.finalize())
     return this.drain()
   }
 
   async close (): Promise<void> {
-    if (this.output.state !== 'finalized') await this.output.cancel()
+    if (this.output.state === 'finalized') return
+    const cancelled = this.output.cancel()
+    if (this.dead) cancelled.catch(() => {})
+    else await this.alive(cancelled)
   }
 
+  private async alive<T> (work: Promise<T>): Promise<T> { return await Promise.race([work, this.death]) }
+
   private async add (data: Float32Array): Promise<void> {
+    const first = this.samples === 0
     const timestamp = this.samples / this.sampleRate
     this.samples += data.length
     const sample = new AudioSample({
       data: clipped(data), format: 'f32', numberOfChannels: 1, sampleRate: this.sampleRate, timestamp
     })
-    await this.source.add(sample)
+    const add = async (): Promise<void> => { await this.alive(this.source.add(sample)) }
+    // The encoder and its thread are made for the first samples.
+    if (first) await watched(add, this.died)
+    else await add()
     sample.close()
   }
 

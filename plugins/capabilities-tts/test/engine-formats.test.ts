@@ -3,9 +3,10 @@ import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Worker } from 'node:worker_threads'
 import { createDecoder } from 'libopus-wasm'
 import t from 'tap'
-import { toInt16, type Encoding } from '../engine/encoder.js'
+import { createEncoder, toInt16, type Encoding } from '../engine/encoder.js'
 import { Resampler } from '../engine/resample.js'
 import { partsOf } from './engine-kit.js'
 
@@ -155,6 +156,28 @@ t.test('aac is whole ADTS frames, a piece at a time', async (t) => {
     t.ok(frames * 1024 >= rate + 1024 && frames * 1024 <= rate + 4096, `${frames} frames`)
     t.ok(parts.filter((part) => part.length > 0).length > parts.length / 2, 'not all at the end')
   }
+})
+
+t.test('an encoder whose thread dies ends the answer at once', { timeout: 20_000 }, async (t) => {
+  const rate = 16_000
+  const threads: Worker[] = []
+  const seen = (worker: Worker): void => { threads.push(worker) }
+  process.on('worker', seen)
+  const [dies, goesOn] = [await createEncoder('aac', rate), await createEncoder('aac', rate)]
+  await Promise.all([dies.encode(sweep(rate, rate)), goesOn.encode(sweep(rate, rate))])
+  process.off('worker', seen)
+  t.equal(threads.length, 2)
+  const died = { reason: 'provider_error', message: /AAC encoder .* ended/ }
+  const waiting = t.rejects(async () => await dies.encode(sweep(8 * rate, rate)), died)
+  // As when it is out of memory: nobody of this process asked for its end.
+  await Worker.prototype.terminate.call(threads[0])
+  await waiting
+  await t.rejects(async () => await dies.encode(sweep(rate, rate)), died)
+  await t.rejects(async () => await dies.finish(), died)
+  await dies.close?.()
+  const { bytes } = await goesOn.finish()
+  t.ok(bytes.length > 0, 'the other one knows nothing of it')
+  await goesOn.close?.()
 })
 
 t.test('a resampled sound is the sound at the other rate', (t) => {
