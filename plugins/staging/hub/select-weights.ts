@@ -83,6 +83,10 @@ function namesVariant (folder: string, variant: string): boolean {
   return folder.split('/').some((segment) => segment.toLowerCase() === variant.toLowerCase())
 }
 
+const noVariant = (kind: string, asked: string, names: string): HubError =>
+  new HubError('not_found', `the model has no ${kind} variant "${asked.slice(0, 40)}"; it has ${names}: ` +
+    'name one of them after a colon, as in `svc pull ORG/NAME:VARIANT`')
+
 function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefined): string {
   const known = [...new Set(graphs.map((graph) => graph.variant))]
   if (variant !== undefined) {
@@ -90,7 +94,7 @@ function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefin
     const suffix = [asked, ALIASES[asked]].find((name) => name !== undefined && known.includes(name))
     if (suffix !== undefined) return suffix
     const names = known.map((name) => name === '' ? 'fp32' : name).sort().join(', ')
-    throw new HubError('not_found', `the model has no ONNX variant "${asked.slice(0, 40)}"; it has ${names}`)
+    throw noVariant('ONNX', asked, names)
   }
   const bytes = (suffix: string): number => graphs.filter((graph) => graph.variant === suffix)
     .reduce((sum, graph) => sum + graph.bytes, 0)
@@ -128,8 +132,7 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
   }
   const asked = complete.find((model) => isVariant(model.name, variant ?? PREFERRED))
   if (asked === undefined && variant !== undefined) {
-    const known = `it has ${names()}`
-    throw new HubError('not_found', `the model has no GGUF variant "${variant.slice(0, 40)}"; ${known}`)
+    throw noVariant('GGUF', variant, names())
   }
   const chosen = asked ?? smallestOf(complete, ({ bytes }) => bytes)
   return new Set([...chosen.files, ...ggufCompanions(files).keys()])

@@ -127,7 +127,7 @@ t.test('the cache alone is a source, without a hub', async (t) => {
   const fails: [options: object, reason: string, says: RegExp][] = [
     [{ revision: 'v9' }, 'not_found', /no acme\/chat@v9; looked in .*`svc pull acme\/chat` asks the hub/],
     [{ revision: '../../x' }, 'not_found', /has no acme/],
-    [{ variant: 'Q5_0' }, 'not_found', /no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/]
+    [{ variant: 'Q5_0' }, 'not_found', /no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0: .*`svc pull ORG./]
   ]
   for (const [options, reason, error] of fails) {
     t.match(await done(store.start(ID, { source: 'cache', ...options })), { status: 'failed', reason, error })
