@@ -100,6 +100,8 @@ export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
   readonly #open = new Map<string, Map<string, Call>>()
+  /** Who waits for the end of single calls. */
+  readonly #watched = new Map<Call, () => void>()
   #idle: (() => void)[] = []
   #count = 0
 
@@ -173,6 +175,16 @@ export class CallTable {
     }
   }
 
+  /** Ends the calls that a plugin serves, each with an error of its own; resolves when all have ended. */
+  async endOf (owner: string, why: () => SvcError): Promise<void> {
+    const open = [...this.#open.values()].flatMap((calls) => [...calls.values()])
+      .filter(({ capability }) => capability.owner === owner && capability.remote === undefined)
+    await Promise.all(open.map((call) => new Promise<void>((resolve) => {
+      this.#watched.set(call, resolve)
+      call.fail(why())
+    })))
+  }
+
   /** Resolves when no call is open. */
   async idle (): Promise<void> {
     if (this.#count > 0) await new Promise<void>((resolve) => { this.#idle.push(resolve) })
@@ -180,6 +192,8 @@ export class CallTable {
 
   #forget (own: Map<string, Call>, call: Call): void {
     own.delete(call.callId)
+    this.#watched.get(call)?.()
+    this.#watched.delete(call)
     const { id } = call.origin.caller
     if (own.size === 0 && this.#open.get(id) === own) this.#open.delete(id)
     if (--this.#count > 0) return

@@ -34,18 +34,38 @@ export function readCard (folder: string): ModelCard {
   return parseCard(readFileSync(path, 'utf8'), path)
 }
 
-/** The engines and bundled models of a set of plugins; cards are read on first use. */
-export function createBundle (manifests: readonly Manifest[]): Bundle {
-  const engines = new Map<string, RegisteredEngine>()
-  const folders = new Map<string, string>()
-  const cards = new Map<string, BundledModel>()
+interface Shipped {
+  readonly of: readonly Manifest[]
+  readonly engines: Map<string, RegisteredEngine>
+  readonly folders: Map<string, string>
+  readonly cards: Map<string, BundledModel>
+}
+
+function shippedBy (manifests: readonly Manifest[]): Shipped {
+  const shipped: Shipped = { of: manifests, engines: new Map(), folders: new Map(), cards: new Map() }
   for (const m of manifests) {
     for (const [name, decl] of Object.entries(m.engines ?? {})) {
-      engines.set(name, { name, owner: m.name, decl })
+      shipped.engines.set(name, { name, owner: m.name, decl })
     }
-    for (const [id, { folder }] of Object.entries(m.models ?? {})) folders.set(id, fileURLToPath(folder))
+    for (const [id, { folder }] of Object.entries(m.models ?? {})) {
+      shipped.folders.set(id, fileURLToPath(folder))
+    }
+  }
+  return shipped
+}
+
+/**
+ * The engines and bundled models of the plugins that are on, of which there is another list after every
+ * change; cards are read on first use.
+ */
+export function createBundle (manifests: () => readonly Manifest[]): Bundle {
+  let last = shippedBy(manifests())
+  const now = (): Shipped => {
+    if (last.of !== manifests()) last = shippedBy(manifests())
+    return last
   }
   const model = (id: string): BundledModel | undefined => {
+    const { folders, cards } = now()
     const directory = folders.get(id)
     if (directory === undefined) return undefined
     const known = cards.get(id) ?? { card: readCard(directory), directory }
@@ -53,10 +73,10 @@ export function createBundle (manifests: readonly Manifest[]): Bundle {
     return known
   }
   return {
-    engine: (name) => engines.get(name),
-    engines: () => [...engines.values()],
+    engine: (name) => now().engines.get(name),
+    engines: () => [...now().engines.values()],
     model,
-    models: () => [...folders.keys()].flatMap((id) => {
+    models: () => [...now().folders.keys()].flatMap((id) => {
       // Who asks for that one is told why.
       try { return model(id)! } catch { return [] }
     })

@@ -2,7 +2,6 @@ import { createServer } from 'node:net'
 import { setRelayed } from './callers.js'
 import type { Server } from 'node:net'
 import type { IncomingMessage } from 'node:http'
-import type { FastifyInstance } from 'fastify'
 import type { Listeners } from '../api/services.js'
 import type { Served } from './origin.js'
 
@@ -26,7 +25,7 @@ export class MorePorts {
   }
 
   /** The service by which plugins open them; `host` is asked once the server itself listens. */
-  of (app: FastifyInstance, host: () => string): Listeners {
+  of (app: { readonly server: Server }, host: () => string): Listeners {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)

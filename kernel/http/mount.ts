@@ -4,6 +4,7 @@ import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
 import { Ending, hasLeft } from './ending.js'
+import { errorBody } from './error-body.js'
 import { jsonText } from './json.js'
 import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
@@ -16,6 +17,7 @@ import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter 
 import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
 import type { Follow } from './ending.js'
+import type { OpenWork, Unfinished } from './open-work.js'
 import type { ErrorTelling, HttpLimits } from './server.js'
 import type { Standing } from './standing.js'
 
@@ -33,8 +35,8 @@ export interface MountOptions {
   limits: HttpLimits
   /** True while the node lets open work end and takes no more. */
   draining: () => boolean
-  /** Aborts when the node stops for good. */
-  stopping: AbortSignal
+  /** The open requests of the route's owner. */
+  work: OpenWork
   /** Ends what is open together with its credential. */
   standing: Standing
   /** Says whether the arrival of requests is to be noted. */
@@ -44,6 +46,9 @@ export interface MountOptions {
   /** Tests only: an answer that is not as its route declares is a defect. */
   strict?: boolean
 }
+
+/** How long a reader may take to read that its stream is over, ms. */
+const TELL_MS = 2000
 
 /** Without a declared query no parameter is accepted: a misspelt one is an error, not ignored. */
 const NO_QUERY: JsonSchema = { type: 'object', additionalProperties: false }
@@ -166,7 +171,7 @@ function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => 
  * One request as its handler sees it, and its answer. A class, and synchronous where the handler is: closures
  * and promises for every request cost more than most handlers.
  */
-class Exchange implements RouteRequest {
+class Exchange implements RouteRequest, Unfinished {
   readonly params: RouteRequest['params']
   readonly query: RouteRequest['query']
   readonly body: RouteRequest['body']
@@ -183,6 +188,8 @@ class Exchange implements RouteRequest {
   readonly #streams: StreamCount
   /** The answer as a stream, once the handler has opened it. */
   #stream: StreamWriter | undefined
+  #events = false
+  #reject: ((error: SvcError) => void) | undefined
 
   constructor (
     route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions,
@@ -199,7 +206,7 @@ class Exchange implements RouteRequest {
     this.#route = route
     this.#options = options
     this.#follow = followOf(request, options.standing)
-    this.#ending = new Ending(reply, options.stopping, this.#follow)
+    this.#ending = new Ending(reply, options.work, this.#follow)
     this.#reply = reply
     this.#streams = streams
   }
@@ -226,6 +233,7 @@ class Exchange implements RouteRequest {
     })
     const headers = { ...this.#reply.getHeaders() as Record<string, string>, ...head.headers }
     const stallMs = head.stallMs ?? limits.streamStallMs
+    this.#events = head.contentType.startsWith('text/event-stream')
     this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
     if (this.#reply.request.method === 'HEAD') void this.#stream.end()
     return this.#stream
@@ -234,6 +242,8 @@ class Exchange implements RouteRequest {
   /** Runs the handler and answers; resolves when a handler that works on has been answered. */
   serve (): Promise<void> | undefined {
     try {
+      // One whose body was still on its way when the plugin stopped.
+      if (this.#options.work.signal.aborted) throw this.#options.work.ending!
       const result = this.#route.handler(this)
       if (isThenable(result) || this.#stream !== undefined) return this.#settle(Promise.resolve(result))
       sendResult(this.#route, this.#reply, result, this.#options)
@@ -244,25 +254,61 @@ class Exchange implements RouteRequest {
     return undefined
   }
 
-  async #settle (work: Promise<unknown>): Promise<void> {
-    const route = this.#route
+  abandon (error: SvcError): void {
+    this.#ending.abort(error)
+    this.#reject?.(error)
+  }
+
+  async #settle (handling: Promise<unknown>): Promise<void> {
+    const { work } = this.#options
+    work.enter(this)
     try {
-      const result = await (route.decl.stream === true
-        ? work
-        : withDeadline(work, route, this.#options, this.#ending))
-      if (this.#stream === undefined) sendResult(route, this.#reply, result, this.#options)
-      else if (!this.#stream.closed) await this.#stream.end()
+      const result = await this.#inTime(handling)
+      if (this.#stream === undefined) sendResult(this.#route, this.#reply, result, this.#options)
+      else if (!this.#stream.closed) await this.#endStream(this.#stream, work.ending)
     } catch (error) {
       this.#fail(error)
     } finally {
       this.#ending.done()
+      work.leave(this)
     }
+  }
+
+  /** The handler's result. A stream has no deadline; `abandon` ends the wait for either. */
+  async #inTime (handling: Promise<unknown>): Promise<unknown> {
+    const { decl: { stream, deadlineMs } } = this.#route
+    const { clock, limits } = this.#options
+    const ms = deadlineMs ?? limits.handlerTimeoutMs
+    return await new Promise((resolve, reject) => {
+      this.#reject = reject
+      const cancel = stream === true ? undefined : clock.after(ms, () => {
+        this.abandon(kernelError('timeout', `No answer within ${ms / 1000} seconds.`))
+      })
+      handling.then(resolve, reject).finally(cancel)
+    })
+  }
+
+  /**
+   * Ends a stream. Whoever follows events comes back after a clean end; what is over for good is told by a
+   * last event.
+   */
+  async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
+    if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
+    const body = errorBody(ending, this.requestId)
+    const told = this.#route.decl.failure?.(body, this.#reply.request.headers) ?? body
+    const cancel = this.#options.clock.after(TELL_MS, () => { stream.cut() })
+    void stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`).catch(() => {})
+    await stream.end()
+    cancel()
   }
 
   #fail (error: unknown): void {
     const svc = explain(error, this.#route, this.requestId, this.#options)
+    const { ending } = this.#options.work
     if (this.#stream === undefined) sendError(this.#reply, svc, this.requestId)
-    else this.#stream.cut()
+    else if (ending?.retryable === false && this.#events && !this.#stream.closed) {
+      void this.#endStream(this.#stream, ending)
+    } else this.#stream.cut()
   }
 }
 
@@ -296,20 +342,6 @@ function checkReply ({ decl }: MountedRoute, body: unknown): void {
   if (decl.reply === undefined) return
   const problem = schemaChecker(decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
   if (problem !== null) throw new Error(`the answer of ${decl.method} ${decl.url}: ${problem}`)
-}
-
-async function withDeadline (
-  work: Promise<unknown>, route: MountedRoute, options: MountOptions, ending: Ending
-): Promise<unknown> {
-  const ms = route.decl.deadlineMs ?? options.limits.handlerTimeoutMs
-  return await new Promise((resolve, reject) => {
-    const cancel = options.clock.after(ms, () => {
-      const late = kernelError('timeout', `No answer within ${ms / 1000} seconds.`)
-      ending.abort(late)
-      reject(late)
-    })
-    work.then(resolve, reject).finally(cancel)
-  })
 }
 
 /** Finds the methods of the routes that a path matches, for 405 answers. */

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { raceAbort } from '../api/clock.js'
-import type { FastifyInstance, FastifyRequest, InjectOptions } from 'fastify'
+import type { FastifyRequest, InjectOptions } from 'fastify'
 import type { Caller } from '../api/plugin.js'
+import type { Front } from './front.js'
 import type { OwnAnswer, OwnApi, OwnQuestion, OwnStream } from '../api/services.js'
 
 /** Carries the key of a request that this node makes of itself; nobody else can know the key. */
@@ -19,21 +20,21 @@ export class OwnRequests {
   }
 
   /** The service by which plugins make such requests. */
-  of (app: FastifyInstance): OwnApi {
+  of (app: Pick<Front, 'inject'>): OwnApi {
     return {
       ask: async (question) => await this.#ask(app, question),
       open: async (question) => await this.#open(app, question)
     }
   }
 
-  async #ask (app: FastifyInstance, question: OwnQuestion): Promise<OwnAnswer> {
+  async #ask (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnAnswer> {
     return await this.#inject(question, async (request) => {
       const answer = await raceAbort(app.inject(request), question.signal)
       return { status: answer.statusCode, text: answer.payload }
     })
   }
 
-  async #open (app: FastifyInstance, question: OwnQuestion): Promise<OwnStream> {
+  async #open (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnStream> {
     const { signal } = question
     return await this.#inject(question, async (request) => {
       // An aborted request goes on once its body is read: the response is what ends its work.

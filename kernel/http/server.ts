@@ -1,37 +1,31 @@
 import { randomUUID } from 'node:crypto'
+import { Server } from 'node:http'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify } from 'fastify'
 import fp from 'fastify-plugin'
-import type {
-  FastifyError, FastifyInstance, FastifyReply, FastifyRequest, FastifyServerOptions
-} from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { kernelError, SvcError } from '../api/errors.js'
 import { compileLater, compileStrict, compileText, issuesOf } from '../api/validate.js'
-import { isLoopback } from './access.js'
 import { credentialOf, header, hostOf, proxyList, remoteOf, targetOf } from './arrival.js'
 import { expectBody, readJsonOnly } from './body.js'
-import { answerBrokenRequest } from './broken.js'
 import { relayedDevice } from './callers.js'
-import { Door } from './door.js'
-import { answerHalfClosed } from './ending.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
 import { comesInClear } from './tls/in-clear.js'
-import { answerInClear, isTls, tlsOf } from './tls/port.js'
+import type { Door } from './door.js'
+import type { Front } from './front.js'
 import type { MorePorts } from './listeners.js'
 import type { OwnRequests } from './own-api.js'
-import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { KernelReason } from '../api/errors.js'
 import type { Arrival, Proof } from './access.js'
 import type { Rewrite } from './model-path.js'
 import type { Served } from './origin.js'
 import type { PageSources } from './pages.js'
-import type { ServerIdentity } from './tls/identity.js'
 
 /** Limits of the public listener; times in ms, sizes in bytes. */
 export interface HttpLimits {
@@ -49,20 +43,17 @@ export interface HttpLimits {
 /** How a route tells errors. */
 export type ErrorTelling = Pick<RouteDecl, 'failure' | 'idHeader'>
 
-export interface ServerOptions extends PageSources {
-  clock: Clock
+export interface TableOptions extends PageSources {
+  /** The server whose requests come here. */
+  front: Pick<Front, 'door' | 'begins'>
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
-  /** With it the server speaks TLS. */
-  identity?: ServerIdentity | undefined
   authenticate: (arrival: Arrival) => Proof
   /** Called with every request whose token could be read on its way here. */
   tokenInClear?: (caller: Caller, socket: Socket) => void
   /** What this node asks of itself. */
   own?: OwnRequests
-  /** Longest time a plugin may take to start, ms. */
-  startLimitMs?: number | undefined
   /** Methods of the routes that a path fits. */
   methodsAt: (path: string) => readonly string[]
   /** How errors are told at a path without a route. */
@@ -77,10 +68,6 @@ export interface ServerOptions extends PageSources {
 
 /** Longest path parameter; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
-const CONNECTION_CHECK_MS = 5000
-/** Longest time `start` of a plugin may take, ms: slow work belongs into the background. */
-export const START_LIMIT_MS = 8000
-const MAX_REQUESTS_PER_SOCKET = 1000
 
 /** Where the access hook puts the caller: a field of every request, made once for all of them. */
 const CALLER = 'svcCaller'
@@ -120,37 +107,25 @@ export function callerOf (request: FastifyRequest): Caller {
   return caller
 }
 
-/** The HTTP server with every limit, check and the one error body; routes are mounted later. */
-export function createServer (options: ServerOptions): FastifyInstance {
+/** A table of routes with every limit, check and the one error body; routes are mounted later. */
+export function createTable (options: TableOptions): FastifyInstance {
   const { limits } = options
-  const timing = {
-    headersTimeout: limits.headersTimeoutMs, connectionsCheckingInterval: CONNECTION_CHECK_MS
-  }
   const app = fastify({
     logger: false,
     genReqId: () => randomUUID(),
     trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
-    requestTimeout: limits.requestTimeoutMs,
-    connectionTimeout: limits.streamStallMs,
-    keepAliveTimeout: limits.keepAliveMs,
-    maxRequestsPerSocket: MAX_REQUESTS_PER_SOCKET,
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
-    forceCloseConnections: true,
     exposeHeadRoutes: false,
-    pluginTimeout: options.startLimitMs ?? START_LIMIT_MS,
+    // Connections are the front's: this one only stands for it, and never listens.
+    serverFactory: () => new Server(),
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'error',
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
-    ...options.identity === undefined
-      ? { http: timing }
-      : { https: { ...timing, ...tlsOf(options.identity) } },
-    frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) },
-    clientErrorHandler: answerBrokenRequest
-  } as FastifyServerOptions)
-  if (isTls(app.server)) answerInClear(app.server)
+    frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) }
+  })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
@@ -180,7 +155,7 @@ export function createServer (options: ServerOptions): FastifyInstance {
  * Host and origin, then what a page of another origin may read, then identity: in this order on every method
  * and on WebSocket upgrades. A page that may call can read a refusal of its token, too.
  */
-function addHooks (app: FastifyInstance, options: ServerOptions): void {
+function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
   app.decorateRequest(CALLER, null)
   app.decorateRequest(ELSEWHERE, false)
@@ -199,9 +174,9 @@ function addHooks (app: FastifyInstance, options: ServerOptions): void {
 }
 
 /** Where a request comes from. */
-function guardSource (app: FastifyInstance, options: ServerOptions): void {
+function guardSource (app: FastifyInstance, options: TableOptions): void {
   const hostKnown = rememberHost()
-  const begins = answerHalfClosed(app.server)
+  const { begins } = options.front
   // Not async: a promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw: { socket } } = request
@@ -243,8 +218,8 @@ function guardSource (app: FastifyInstance, options: ServerOptions): void {
 }
 
 /** Who a request comes from. */
-function identify (app: FastifyInstance, options: ServerOptions): void {
-  const door = openDoor(app, options.limits)
+function identify (app: FastifyInstance, options: TableOptions): void {
+  const { door } = options.front
   const isProxy = proxyList(options.trustProxy)
   app.addHook('onRequest', (request, _reply, done) => {
     if ((request as WithCaller)[CALLER] !== null) {
@@ -281,20 +256,6 @@ function rememberHost (): typeof hostAllowed {
     last = { header, served }
     return true
   }
-}
-
-/**
- * One foreign network that shows no credential gets twice the connections that are answered, so that the next
- * ones hear why they are refused, and at most half of the places.
- */
-function openDoor (app: FastifyInstance, limits: HttpLimits): Door {
-  const { connections, connectionsPerAddress } = limits
-  const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)
-  const door = new Door({ inAll: connections, perNetwork, free: isLoopback })
-  app.server.on('connection', (socket) => {
-    if (relayedDevice(socket) === undefined) door.enter(socket)
-  })
-  return door
 }
 
 /** Refuses requests without a credential from an address that holds too many connections. */
@@ -355,7 +316,7 @@ export function sendError (
 
 const pathOf = ({ url }: FastifyRequest): string => url.split('?')[0]!
 
-function notFound (options: ServerOptions, request: FastifyRequest): SvcError {
+function notFound (options: TableOptions, request: FastifyRequest): SvcError {
   const path = pathOf(request)
   const others = options.methodsAt(path)
   if (others.length > 0) {

@@ -5,7 +5,7 @@ import { formatPath, parsePath } from '../config/paths.js'
 import { openApi } from '../plugins/openapi.js'
 import { requireAuthority } from './access.js'
 import { collectBody } from './body.js'
-import type { RouteDecl, RouteRequest } from '../api/plugin.js'
+import type { Manifest, RouteDecl, RouteRequest } from '../api/plugin.js'
 import type { ClusterCore } from '../cluster/cluster.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { StateSource } from '../state/source.js'
@@ -163,7 +163,7 @@ export const systemRoutes = {
 
 /** What the system routes need of the kernel. */
 export type SystemParts =
-  Pick<Assembly, 'options' | 'config' | 'manifests' | 'routes' | 'bus' | 'readiness' | 'changes'> &
+  Pick<Assembly, 'options' | 'config' | 'present' | 'routes' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource }
 
 /** Most that is read of another node's answer to a restart. */
@@ -176,12 +176,18 @@ type Handlers = { [K in keyof typeof systemRoutes]: (request: RouteRequest) => u
 /** Handlers of the system routes. */
 export function systemHandlers (kernel: SystemParts): Handlers {
   const { nodeId, installId, version } = kernel.options.node
-  let document: Buffer | undefined
+  let document: { of: unknown, text: Buffer } | undefined
   return {
     healthz: () => ({ ok: true }),
     readyz: (request) => readyz(kernel, request),
     // The same bytes for everybody: an answer that nobody reads holds no copy.
-    openapi: () => document ??= Buffer.from(JSON.stringify(describe(kernel, version))),
+    openapi: () => {
+      const { manifests } = kernel.present
+      if (document?.of !== manifests) {
+        document = { of: manifests, text: Buffer.from(JSON.stringify(describe(kernel, version))) }
+      }
+      return document.text
+    },
     state: (request) => state(kernel, request),
     nodeId: () => nodeId,
     identity: () => ({
@@ -199,10 +205,10 @@ export function systemHandlers (kernel: SystemParts): Handlers {
 function pluginHandlers (
   kernel: SystemParts
 ): Pick<Handlers, 'config' | 'setConfig' | 'plugins' | 'switchPlugin'> {
-  const { options: { plugins, off, node: { nodeId } }, bus, config } = kernel
-  const all = [
-    ...plugins.map(({ manifest }) => ({ manifest, why: null })),
-    ...off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
+  const { options: { node: { nodeId } }, present, bus, config } = kernel
+  const all = (): { manifest: Manifest, why: string | null }[] => [
+    ...present.on.map(({ manifest }) => ({ manifest, why: null })),
+    ...present.off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
   ]
   const switched = (plugin: string, on: boolean): void => {
     bus.emit('kernel', on ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
@@ -220,13 +226,13 @@ function pluginHandlers (
       return written
     },
     plugins: () => ({
-      plugins: all.map(({ manifest: { name, version, summary }, why }) =>
+      plugins: all().map(({ manifest: { name, version, summary }, why }) =>
         ({ name, version, summary, enabled: why === null, why }))
     }),
     switchPlugin: (request) => {
       const { name } = request.params as { name: string }
       const { enabled } = request.body as { enabled: boolean }
-      if (!all.some(({ manifest }) => manifest.name === name)) {
+      if (!all().some(({ manifest }) => manifest.name === name)) {
         throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
       }
       // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
@@ -252,10 +258,10 @@ async function readyz ({ readiness, options }: SystemParts, request: RouteReques
 }
 
 /** The OpenAPI document of what is on; routes of disabled plugins are not part of the interface. */
-function describe ({ routes, manifests, options }: SystemParts, version: string): object {
-  const off = new Set(options.off.map((o) => o.plugin.manifest.name))
+function describe ({ routes, present, options }: SystemParts, version: string): object {
+  const off = new Set(present.off.map((o) => o.plugin.manifest.name))
   const scheme = options.served().secure ? 'https' : 'http'
-  return openApi(routes.filter(({ owner }) => !off.has(owner)), manifests, version, scheme)
+  return openApi(routes.filter(({ owner }) => !off.has(owner)), present.manifests, version, scheme)
 }
 
 async function state (kernel: SystemParts, request: RouteRequest): Promise<unknown> {

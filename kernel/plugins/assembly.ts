@@ -1,17 +1,16 @@
-import { setMaxListeners } from 'node:events'
 import { createCommands } from '../calls/commands.js'
 import { createCapabilities } from '../calls/index.js'
 import { createTraffic } from '../calls/traffic.js'
 import { CallerSchemes } from '../http/callers.js'
 import { createStreamCount } from '../http/mount.js'
+import { OpenWork } from '../http/open-work.js'
 import { Standing } from '../http/standing.js'
 import { createTracers } from '../observe/tracer.js'
 import { createChanges } from '../state/changes.js'
-import { errorsOf } from './catalogue.js'
 import { createBus } from './events.js'
 import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
-import type { ErrorTelling } from '../http/server.js'
+import { Present } from './present.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
@@ -22,7 +21,6 @@ import type { Network } from '../cluster/routes.js'
 import type { ConfigApi } from '../config/api.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { MountedRoute } from '../http/mount.js'
-import type { Rewrite } from '../http/model-path.js'
 import type { Served } from '../http/origin.js'
 import type { HttpLimits } from '../http/server.js'
 import type { ServerIdentity } from '../http/tls/identity.js'
@@ -30,6 +28,8 @@ import type { TokenStore } from '../http/tokens.js'
 import type { MachineReader } from '../machine/vitals.js'
 import type { StateView } from '../state/state.js'
 import type { Bus, BusEvent } from './events.js'
+import type { OffPlugin } from './present.js'
+import type { Running } from './running.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
 export interface KernelOptions {
@@ -44,7 +44,7 @@ export interface KernelOptions {
   /** Plugins to start, in start order. */
   plugins: readonly Plugin[]
   /** Plugins that are off: their routes answer `plugin_disabled`. */
-  off: readonly { plugin: Plugin, message: string }[]
+  off: readonly OffPlugin[]
   config: (plugin: string) => unknown
   settings: (key: string) => unknown
   /** Services from outside (tests: fakes), by id. */
@@ -90,24 +90,19 @@ export function assemble (options: KernelOptions) {
   const commands = createCommands((id, end) => cluster.openStream(id, end))
   const changes = createChanges()
   bus.on('*', changes.notify)
-  const manifests = options.plugins.map((p) => p.manifest)
-  const reasons = new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
+  const present = new Present(options.plugins, options.off)
   const tracers = createTracers()
   const capabilities = createCapabilities({
     clock, log, node, commands, limits: options.callLimits,
     cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
-    errorDecl: (reason) => reasons.get(reason), tracers,
+    errorDecl: (reason) => present.errorDecl(reason), tracers,
     onOutcome: (outcome) => { traffic.ended(outcome) }
   })
   const traffic = createTraffic(() => capabilities.invoker.queues())
   const schemes = options.schemes ?? new CallerSchemes()
   const standing = new Standing(clock, (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
-  const stopping = new AbortController()
-  // Every open call listens.
-  setMaxListeners(0, stopping.signal)
   return {
-    options, log, bus, health, commands, changes, manifests, capabilities, tracers, traffic, stopping,
-    schemes, standing,
+    options, log, bus, health, commands, changes, present, capabilities, tracers, traffic, schemes, standing,
     config: options.configApi(() => { health.raise('restart_needed', '') }),
     readiness: createReadiness(),
     /** Tags under `nodeCapabilities`. */
@@ -116,18 +111,15 @@ export function assemble (options: KernelOptions) {
     views: new Map<string, StateView>(),
     /** Services by id; plugins add theirs as they start. */
     services: new Map<string, unknown>(),
-    /** Every route that is mounted. */
+    /** Every route of the current table. */
     routes: [] as MountedRoute[],
-    started: [] as { plugin: Plugin, effects: () => string[] }[],
+    /** The plugins that run, in the order in which they were started. */
+    started: [] as Running[],
+    /** Open requests of the kernel's own routes. */
+    work: new OpenWork(),
     streams: createStreamCount(options.limits.streamsPerToken),
     /** On while open work may end and no new work is taken. */
-    drain: { on: false },
-    /** What is known of paths once all routes are mounted. */
-    paths: {
-      methodsAt: (_path: string): readonly string[] => [],
-      tellingAt: (_path: string): ErrorTelling => ({}),
-      rewrite: ((_method, url) => url) as Rewrite
-    }
+    drain: { on: false }
   }
 }
 

@@ -1,4 +1,3 @@
-import type { FastifyInstance } from 'fastify'
 import { SvcError, kernelErrorDecl } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import type { MountedRoute } from '../http/mount.js'
@@ -22,7 +21,6 @@ export interface LiveContext {
 
 /** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
 export interface Contributed {
-  live: LiveContext
   commands: [string, (args: unknown) => unknown][]
   routes: [string, MountedRoute['handler']][]
   invoke: [string, Handler][]
@@ -32,24 +30,16 @@ export interface Contributed {
 
 /** What `start` returned, before it is compared with the manifest. */
 type Returned = {
-  [K in Exclude<keyof Contributed, 'live'>]?: Record<string, Contributed[K][number][1]>
+  [K in keyof Contributed]?: Record<string, Contributed[K][number][1]>
 }
 
 /**
- * Starts a plugin in its own fastify instance; closing that undoes its effects. Throws what `start` throws,
- * and an Error when it returns something else than its manifest declares.
+ * Starts a plugin in its context. Throws what `start` throws, and an Error when it returns something else
+ * than its manifest declares.
  */
-export async function startOne (
-  plugin: Plugin, kernel: Assembly, scope: FastifyInstance
-): Promise<Contributed> {
-  const { manifest } = plugin
-  kernel.bus.declare(manifest.name, manifest.events ?? {})
-  kernel.health.declare(manifest.conflicts ?? {})
-  const live = createContext(plugin, kernel)
-  scope.addHook('onClose', async () => { await live.dispose() })
-  const given = (await plugin.start(live.ctx) ?? {}) as Returned
+export async function startOne ({ manifest, start }: Plugin, live: LiveContext): Promise<Contributed> {
+  const given = (await start(live.ctx) ?? {}) as Returned
   return {
-    live,
     commands: declared(manifest.commands, given.commands, 'command'),
     routes: declared(manifest.routes, given.routes, 'route'),
     invoke: declared(manifest.capabilities, given.invoke, 'capability'),
@@ -74,13 +64,24 @@ function declared<T> (
   })
 }
 
-/** Builds the context of one plugin. */
-function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
+/** Builds the context of one plugin and declares what it tells. */
+export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
   const { options, bus, health, changes, tags } = kernel
+  bus.declare(manifest.name, manifest.events ?? {})
+  health.declare(manifest.conflicts ?? {})
   const { cluster, clock } = options
   const effects: Effect[] = []
   const log = options.log(manifest.name)
-  const effect = (label: string, dispose: Effect['dispose']): void => { effects.push({ label, dispose }) }
+  const own = new Set<string>()
+  let over = false
+  const undo = async ({ label, dispose }: Effect): Promise<void> => {
+    try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
+  }
+  const effect = (label: string, dispose: Effect['dispose']): void => {
+    // Of a start that was given up and went on all the same.
+    if (over) void undo({ label, dispose })
+    else effects.push({ label, dispose })
+  }
   const ctx = {
     config: options.config(manifest.name),
     settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) =>
@@ -94,11 +95,15 @@ function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
       if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
       return (await cluster.commands.run(commandName(manifest.name, name), args, id)).result
     },
-    emit: (kind: string, payload: Record<string, unknown>) => { bus.emit(manifest.name, kind, payload) },
+    emit: (kind: string, payload: Record<string, unknown>) => {
+      if (!over) bus.emit(manifest.name, kind, payload)
+    },
     on (kind: string, fn: (payload: Record<string, unknown>) => void) {
       effect(`on ${kind}`, bus.on(kind, (event) => { fn(event.payload) }))
     },
-    raise: (code: string, observed: string) => { health.raise(ownConflict(manifest, code), observed) },
+    raise: (code: string, observed: string) => {
+      if (!over) health.raise(ownConflict(manifest, code), observed)
+    },
     clear: (code: string) => { health.clear(ownConflict(manifest, code)) },
     error: (reason: string, message?: string, details?: Record<string, unknown>) =>
       new SvcError(reason, ownError(manifest, reason), message, details),
@@ -108,8 +113,9 @@ function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
     },
     checker: schemaChecker,
     advertise (tag: string, on: boolean) {
-      if (on) tags.add(tag)
+      if (on && !over) tags.add(tag)
       else tags.delete(tag)
+      own.add(tag)
       changes.notify()
     },
     readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>) {
@@ -120,11 +126,12 @@ function createContext ({ manifest }: Plugin, kernel: Assembly): LiveContext {
     ctx: ctx as unknown as Context<never>,
     effects: () => effects.map((e) => e.label),
     async dispose () {
-      for (let next = effects.pop(); next !== undefined; next = effects.pop()) {
-        try { await next.dispose() } catch (error) {
-          log.error({ err: error, effect: next.label }, 'could not undo an effect')
-        }
-      }
+      for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
+      if (over) return
+      // What still runs of it is heard no more.
+      over = true
+      for (const code of Object.keys(manifest.conflicts ?? {})) health.clear(code)
+      for (const tag of own) tags.delete(tag)
     }
   }
 }

@@ -68,18 +68,18 @@ export function createStateSource (kernel: Assembly): StateSource {
 
 /** The names that manifests have in such a list; those of plugins that are off may be in earlier states. */
 export function namedBy (
-  { options: { plugins, off } }: Pick<Assembly, 'options'>, list: 'stateWhereabouts' | 'stateReadings'
+  { present: { on, off } }: Pick<Assembly, 'present'>, list: 'stateWhereabouts' | 'stateReadings'
 ): ReadonlySet<string> {
-  const plugged = [...plugins, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
+  const plugged = [...on, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
   const manifests: Manifest[] = [kernelManifest, ...plugged]
   return new Set(manifests.flatMap((manifest) => manifest[list] ?? []))
 }
 
 async function earlier (kernel: Assembly, moment: string, caller: Caller): Promise<unknown> {
-  const { options, services } = kernel
+  const { present, services } = kernel
   const history = services.get(StateHistoryService.id) as StateHistory | undefined
   if (history === undefined) {
-    const keeper = options.off.find(({ plugin }) =>
+    const keeper = present.off.find(({ plugin }) =>
       Object.values(plugin.manifest.provides ?? {}).some(({ id }) => id === StateHistoryService.id))
     const why = keeper?.message ?? 'No plugin that does it is there.'
     throw kernelError('plugin_disabled', `No earlier state is kept on this node. ${why}`,

@@ -11,7 +11,7 @@ t.test('one card that cannot be read takes no other model along', async (t) => {
   const folder = t.testdir({ ok: { 'card.yaml': fine }, bad: { 'card.yaml': 'modelId: [' } })
   const at = (name: string): { folder: string } =>
     ({ folder: pathToFileURL(`${join(folder, name)}/`).href })
-  const bundle = createBundle([{
+  const bundle = createBundle(() => [{
     name: 'acme', version: '1.0.0', kernel: '^1.0.0', summary: 'Models.',
     models: { 'test/ok': at('ok'), 'test/bad': at('bad') }
   } satisfies Manifest])

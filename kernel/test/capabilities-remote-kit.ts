@@ -1,6 +1,8 @@
-import { once, setMaxListeners } from 'node:events'
+import { once } from 'node:events'
 import http from 'node:http'
-import { createServer } from '../http/server.js'
+import { Front } from '../http/front.js'
+import { OpenWork } from '../http/open-work.js'
+import { createTable } from '../http/server.js'
 import { createStreamCount, mount } from '../http/mount.js'
 import { CALLER_HEADER, setMember, writeCaller } from '../http/passed-on.js'
 import { Standing } from '../http/standing.js'
@@ -121,17 +123,14 @@ async function serve (
   t: Teardown, node: Bench, member: string, sockets: Set<Socket>, stand: Pair['stand']
 ): Promise<number> {
   const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
-  const app = await createServer({
-    clock: node.clock, log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
+  const app = createTable({
+    front: new Front(LIMITS), log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
     rewrite: (_method, url) => url,
     served: () => ({ addresses: new Set(), port: 0, secure: false, allowedHosts: [], allowedOrigins: [] }),
     authenticate: () => { throw new Error('nobody else is served here') }
   })
-  const stopping = new AbortController()
-  setMaxListeners(0, stopping.signal)
-  const { signal } = stopping
   const mounting = {
-    clock: node.clock, log, limits: LIMITS, draining: () => false, stopping: signal,
+    clock: node.clock, log, limits: LIMITS, draining: () => false, work: new OpenWork(),
     standing: new Standing(node.clock, () => true)
   }
   for (const { name, decl, handler } of node.capabilities.routes()) {
@@ -141,7 +140,7 @@ async function serve (
   await app.ready()
   const listener = http.createServer((request, response) => {
     if (stand.is !== null) stand.is(request, response)
-    else app.server.emit('request', request, response)
+    else app.routing(request, response)
   })
   listener.on('connection', (socket) => {
     setMember(socket, member)

@@ -5,7 +5,8 @@ import type { Socket } from 'node:net'
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
 import { Door, networkOf } from '../http/door.js'
-import { createServer } from '../http/server.js'
+import { Front } from '../http/front.js'
+import { createTable } from '../http/server.js'
 import { readJoinToken } from '../cluster/identity/join-tokens.js'
 import { join } from '../cluster/identity/join.js'
 import { dial } from '../cluster/identity/tls.js'
@@ -142,14 +143,15 @@ t.test('requests that are reset, or say twice whom they are for', async (t) => {
 })
 
 t.test('strangers are waited for less', async (t) => {
-  const app = await createServer({
-    clock: systemClock, trustProxy: [], methodsAt: () => [], rewrite: (_method, url) => url,
+  const limits = {
+    connections: 16, connectionsPerAddress: 2, streamsPerToken: 9, headersTimeoutMs: 10_000,
+    requestTimeoutMs: 30_000, keepAliveMs: 60_000, handlerTimeoutMs: 60_000, bodyBytes: 1024,
+    streamStallMs: 20_000
+  }
+  const front = new Front(limits)
+  const app = createTable({
+    front, limits, trustProxy: [], methodsAt: () => [], rewrite: (_method, url) => url,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
-    limits: {
-      connections: 16, connectionsPerAddress: 2, streamsPerToken: 9, headersTimeoutMs: 10_000,
-      requestTimeoutMs: 30_000, keepAliveMs: 60_000, handlerTimeoutMs: 60_000, bodyBytes: 1024,
-      streamStallMs: 20_000
-    },
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 0, secure: false, allowedHosts: ['svc'], allowedOrigins: []
     }),
@@ -161,8 +163,10 @@ t.test('strangers are waited for less', async (t) => {
     waits.push(request.raw.socket.timeout)
     return {}
   })
-  t.teardown(() => app.close())
-  const { port } = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
+  await app.ready()
+  front.swap(app)
+  t.teardown(() => front.close())
+  const { port } = new URL(await front.listen({ port: 0, host: '127.0.0.1' }))
   const [first] = await crowd(t, Number(port), 1) as [Socket]
   const heard = async (socket: Socket, text: string): Promise<string> => {
     const parts: string[] = []

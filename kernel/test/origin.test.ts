@@ -1,8 +1,9 @@
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
+import { Front } from '../http/front.js'
 import { createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'
-import { callerOf, createServer } from '../http/server.js'
+import { callerOf, createTable } from '../http/server.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { resolveConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
@@ -93,8 +94,9 @@ t.test('whose page an origin is', (t) => {
 t.test('who comes through a trusted proxy is never local, whatever it says', async (t) => {
   const { config } = resolveConfig(readConfigText('', null), { owners: [], env: {} })
   const tokens = { check: () => undefined } as unknown as TokenStore
-  const app = await createServer({
-    clock: systemClock, log: { error: () => {} } as unknown as Logger, ...limitsOf(config.kernel),
+  const { limits } = limitsOf(config.kernel)
+  const app = createTable({
+    front: new Front(limits), log: { error: () => {} } as unknown as Logger, limits,
     trustProxy: ['127.0.0.1', '10.0.0.0/8', 'fd00::/8'],
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
+import type { LightMyRequestResponse } from 'fastify'
 import { newNodeId } from '../cluster/identity/node-id.js'
 import { arrange } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
@@ -23,6 +23,7 @@ import type { Clock } from '../api/clock.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
 import type { KernelOptions } from '../plugins/assembly.js'
+import type { Front } from '../http/front.js'
 import type { Kernel } from '../plugins/kernel.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
@@ -74,7 +75,8 @@ export interface StartOptions {
 
 /** A plugin running alone on a real kernel. */
 export interface Rig {
-  app: FastifyInstance
+  /** The node's HTTP server. */
+  app: Front
   kernel: Kernel
   /** Makes a request without a socket. */
   inject (

@@ -11,7 +11,7 @@ const MODEL = 'svc/guide'
 
 /** A process that has loaded the model that ships. */
 async function start (t: TestContext): Promise<RealRunner> {
-  const { card, directory } = createBundle([manifest]).model(MODEL)!
+  const { card, directory } = createBundle(() => [manifest]).model(MODEL)!
   const real = await startReal(t, { card, directory })
   await real.ready()
   return real

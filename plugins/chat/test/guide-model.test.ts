@@ -11,7 +11,7 @@ import { ask, quietEnv } from './engine-kit.js'
 import { declarations } from './guide-kit.js'
 
 const MEGABYTE = 2 ** 20
-const { card, directory } = createBundle([manifest]).model('svc/guide')!
+const { card, directory } = createBundle(() => [manifest]).model('svc/guide')!
 const session = await engine.load({ card, directory, backend: 'cpu', threads: 1, options: {} }, quietEnv())
 t.teardown(async () => { await session.close?.() })
 const answersOf = new Map(allSheets(writtenSheets(), declaredSheets(declarations))

@@ -184,7 +184,6 @@ function connector (
     near.on('close', () => { far.destroy() })
     far.on('close', () => { near.destroy() })
     setMember(far, ASKER.installId)
-    await rig.app.ready()
     ;(stand.is === null ? rig.app.server : instead).emit('connection', far)
     const text = typeof body === 'string' ? body : JSON.stringify(body)
     if (signal !== undefined) setMaxListeners(0, signal)

@@ -1,0 +1,59 @@
+import avvio from 'avvio'
+import { createContext } from './context.js'
+import { parseNeed } from './graph.js'
+import { run } from './running.js'
+import type { Plugin } from '../api/plugin.js'
+import type { Assembly } from './assembly.js'
+import type { LiveContext } from './context.js'
+
+/** Longest time `start` of a plugin may take, ms: slow work belongs into the background. */
+const START_LIMIT_MS = 8000
+
+/** What came of starting some plugins. */
+export interface Started {
+  /** One sentence for each that failed. */
+  readonly problems: readonly string[]
+  /** Undoes their effects, the last one first. Safe to call twice. */
+  close (): Promise<void>
+}
+
+/**
+ * Starts plugins one after the other, in the order given; avvio ends one that takes too long and closes all
+ * in reverse. After a failure those that do not need the failed plugin still start. Of one that failed
+ * nothing is left, and what has started is in `kernel.started`.
+ */
+export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly): Promise<Started> {
+  const limitMs = kernel.options.startLimitMs ?? START_LIMIT_MS
+  const problems: string[] = []
+  const failed = new Set<string>()
+  const line = avvio(null, { autostart: false, timeout: limitMs })
+  for (const plugin of plugins) {
+    const { name, requires = [] } = plugin.manifest
+    let live: LiveContext | undefined
+    line.use(async () => {
+      if (requires.some((need) => failed.has(parseNeed(need).name))) {
+        failed.add(name)
+        return
+      }
+      live = createContext(plugin, kernel)
+      const running = await run(plugin, live, kernel)
+      // Its time was over before it came to an end.
+      if (failed.has(name)) return await running.dispose()
+      kernel.started.push(running)
+      line.onClose((_, done) => { void running.dispose().then(() => { done() }) })
+    }).after((error: Error | null | undefined) => {
+      if (error === null || error === undefined) return
+      failed.add(name)
+      problems.push(`plugin "${name}" failed to start: ${startFailure(error, limitMs)}`)
+      void live?.dispose()
+    })
+  }
+  line.start()
+  await line.ready()
+  return { problems, close: async () => { await new Promise((resolve) => { line.close(resolve) }) } }
+}
+
+function startFailure (error: Error, limitMs: number): string {
+  if ((error as { code?: string }).code !== 'AVV_ERR_PLUGIN_EXEC_TIMEOUT') return error.message
+  return `start() took over ${limitMs / 1000} seconds; move slow work into the background`
+}

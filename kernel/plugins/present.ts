@@ -1,0 +1,40 @@
+import { errorsOf } from './catalogue.js'
+import type { ErrorDecl, Manifest, Plugin } from '../api/plugin.js'
+
+/** A plugin that is off, and why. */
+export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
+
+/** Which plugins are on and off now. Each list is replaced whole, so that a reader sees one moment. */
+export class Present {
+  #on: readonly Plugin[]
+  #off: readonly OffPlugin[]
+  #manifests: readonly Manifest[]
+  #errors: ReadonlyMap<string, ErrorDecl>
+
+  constructor (on: readonly Plugin[], off: readonly OffPlugin[]) {
+    this.#on = on
+    this.#off = off
+    this.#manifests = on.map(({ manifest }) => manifest)
+    this.#errors = errorDecls(this.#manifests)
+  }
+
+  get on (): readonly Plugin[] { return this.#on }
+  get off (): readonly OffPlugin[] { return this.#off }
+
+  /** Of the plugins that are on; another list after every change. */
+  get manifests (): readonly Manifest[] { return this.#manifests }
+
+  /** What the kernel or a plugin that is on declares of an error reason. */
+  errorDecl (reason: string): ErrorDecl | undefined { return this.#errors.get(reason) }
+
+  change (on: readonly Plugin[], off: readonly OffPlugin[]): void {
+    this.#on = on
+    this.#off = off
+    this.#manifests = on.map(({ manifest }) => manifest)
+    this.#errors = errorDecls(this.#manifests)
+  }
+}
+
+function errorDecls (manifests: readonly Manifest[]): Map<string, ErrorDecl> {
+  return new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
+}

@@ -1,0 +1,86 @@
+import { kernelError } from '../api/errors.js'
+import { schemaChecker } from '../api/validate.js'
+import { OpenWork } from '../http/open-work.js'
+import { commandName, startOne } from './context.js'
+import type { Plugin } from '../api/plugin.js'
+import type { SvcError } from '../api/errors.js'
+import type { MountedRoute } from '../http/mount.js'
+import type { Assembly } from './assembly.js'
+import type { Contributed, LiveContext } from './context.js'
+
+/** A plugin that has started, with everything it gave in its place. */
+export interface Running {
+  readonly plugin: Plugin
+  /** Its routes; they are not on the server yet. */
+  readonly routes: readonly MountedRoute[]
+  /** Its requests that are still open. */
+  readonly work: OpenWork
+  /** Labels of what its start has done. */
+  effects (): string[]
+  /** Takes out all it gave and undoes its effects. Safe to call twice. */
+  dispose (): Promise<void>
+}
+
+/** How long requests and calls of a plugin that is stopped may take to end by themselves, ms. */
+const END_MS = 1000
+
+/** Starts a plugin and puts what it gives in its place; nothing is left of one that fails. Throws why. */
+export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly): Promise<Running> {
+  const { manifest } = plugin
+  const undo: (() => void)[] = []
+  const dispose = async (): Promise<void> => {
+    for (let next = undo.pop(); next !== undefined; next = undo.pop()) next()
+    await live.dispose()
+  }
+  try {
+    const given = await startOne(plugin, live)
+    put(plugin, given, kernel, undo)
+    const routes = given.routes.map(([name, handler]) =>
+      ({ owner: manifest.name, name, decl: manifest.routes![name]!, handler }))
+    return { plugin, routes, work: new OpenWork(), effects: live.effects, dispose }
+  } catch (error) {
+    await dispose()
+    throw error
+  }
+}
+
+function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: (() => void)[]): void {
+  const { options, services, views, capabilities } = kernel
+  for (const [name, handler] of given.commands) {
+    const full = commandName(manifest.name, name)
+    const problemOf = schemaChecker(manifest.commands![name]!.args)
+    // The node that asked may run another version, or lie.
+    undo.push(options.cluster.commands.handle(full, (args) => {
+      const problem = problemOf(args)
+      if (problem === null) return handler(args)
+      throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
+    }))
+  }
+  for (const [name, handler] of given.invoke) {
+    undo.push(capabilities.register(manifest.name, manifest.capabilities![name]!, handler))
+  }
+  for (const [key, service] of given.services) {
+    const { id } = manifest.provides![key]!
+    if (options.services.has(id)) continue
+    services.set(id, service)
+    undo.push(() => { services.delete(id) })
+  }
+  for (const [key, view] of given.state) {
+    views.set(key, view)
+    undo.push(() => { views.delete(key) })
+  }
+}
+
+/**
+ * Stops a plugin whose routes are off the server already: what is open ends, once, with a typed error; then
+ * its effects are undone. `why` makes an error for each.
+ */
+export async function stopOne (running: Running, kernel: Assembly, why: () => SvcError): Promise<void> {
+  const { clock } = kernel.options
+  const { calls } = kernel.capabilities.invoker
+  running.work.stop(why)
+  await Promise.all([
+    running.work.ended(clock, END_MS), calls.endOf(running.plugin.manifest.name, why)
+  ])
+  await running.dispose()
+}

@@ -1,0 +1,95 @@
+import { kernelError } from '../api/errors.js'
+import { apisOf, pageOf } from '../cluster/members/pages.js'
+import { modelPaths } from '../http/model-path.js'
+import { methodFinder, mount, mountSocket, tellingFinder, withoutSchemas } from '../http/mount.js'
+import { createTable } from '../http/server.js'
+import { socketScope } from '../http/sockets.js'
+import type { FastifyInstance } from 'fastify'
+import type { RouteDecl } from '../api/plugin.js'
+import type { Front } from '../http/front.js'
+import type { MorePorts } from '../http/listeners.js'
+import type { MountedRoute, MountOptions, SocketRoute } from '../http/mount.js'
+import type { OpenWork } from '../http/open-work.js'
+import type { OwnRequests } from '../http/own-api.js'
+import type { TableOptions } from '../http/server.js'
+import type { Assembly } from './assembly.js'
+
+/** What every table of a kernel is made of. */
+export interface TableParts {
+  readonly kernel: Assembly
+  readonly front: Front
+  readonly own: OwnRequests
+  readonly ports: MorePorts
+  readonly authenticate: TableOptions['authenticate']
+  readonly tokenInClear: NonNullable<TableOptions['tokenInClear']>
+  /** The kernel's own routes and WebSockets. */
+  readonly routes: readonly MountedRoute[]
+  readonly sockets: readonly SocketRoute[]
+}
+
+/**
+ * Puts the routes of the kernel, of the plugins that run and of those that are off on a new table, which gets
+ * all requests from now on. What the one before has begun it ends. Throws where two routes are the same.
+ */
+export async function showRoutes (parts: TableParts): Promise<void> {
+  const { kernel, front } = parts
+  const { started, work } = kernel
+  const groups: [OpenWork, readonly MountedRoute[]][] = [
+    [work, [...parts.routes, ...disabledRoutes(parts)]],
+    ...started.map((running) => [running.work, running.routes] as [OpenWork, readonly MountedRoute[]])
+  ]
+  const sockets = parts.sockets.map(({ name, decl }) => ({ owner: 'kernel', name, decl, handler: none }))
+  const routes = [...groups.flatMap(([, group]) => group), ...sockets]
+  const app = makeTable(parts, routes.map(({ decl }) => decl))
+  for (const [open, group] of groups) {
+    const how = mountOptions(kernel, open)
+    for (const route of group) mount(app, route, how, kernel.streams)
+  }
+  socketScope(app, (scope) => {
+    for (const socket of parts.sockets) {
+      mountSocket(scope, socket, mountOptions(kernel, work), kernel.streams)
+    }
+  })
+  await app.ready()
+  front.swap(app)
+  kernel.routes.splice(0, kernel.routes.length, ...routes)
+}
+
+const none = (): never => { throw kernelError('not_found') }
+
+function makeTable (
+  { kernel, front, own, ports, authenticate, tokenInClear }: TableParts, decls: readonly RouteDecl[]
+): FastifyInstance {
+  const { options, log, traffic } = kernel
+  return createTable({
+    front, log, limits: options.limits, trustProxy: options.trustProxy, served: options.served,
+    pageOf: (origin) => pageOf(origin, apisOf(options)), authenticate, tokenInClear, own, ports,
+    methodsAt: methodFinder(decls), tellingAt: tellingFinder(decls), rewrite: modelPaths(decls),
+    answered: traffic.answered
+  })
+}
+
+/** What a streamed answer that was cut off counts as: its own status went out before that. */
+const CUT_STATUS = 499
+
+function mountOptions (kernel: Assembly, work: OpenWork): MountOptions {
+  const { options, traffic, drain } = kernel
+  return {
+    clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
+    draining: () => drain.on, work, standing: kernel.standing, tracers: kernel.tracers,
+    cut: (owner) => { traffic.answered(owner, CUT_STATUS) }
+  }
+}
+
+/** Routes of plugins that are off answer with the line that brings them back. */
+function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
+  const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
+  const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))
+  return present.off.flatMap(({ plugin: { manifest }, message }) =>
+    Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
+      owner: manifest.name,
+      name,
+      decl: withoutSchemas(route),
+      handler: () => { throw kernelError('plugin_disabled', message, { plugin: manifest.name }) }
+    }))).filter((route) => !taken.has(at(route)))
+}
