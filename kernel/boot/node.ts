@@ -115,6 +115,11 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     home: options.home, clock: systemClock, known: () => setup.authorities,
     operator: operatorToken(options.home), others: (id) => schemes.stands(id)
   })
+  const reload = async (): Promise<Setup> => {
+    const now = await loadPlugins(options)
+    for (const authority of now.authorities) setup.authorities.add(authority)
+    return now
+  }
   const links = await NodeLinks.open({
     stands: tokens.stands,
     node, settings: keys.cluster, vitals: machine.vitals,
@@ -126,7 +131,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, machine, tokens, schemes, served, tls }
+  const made = { node, log, address, restart, links, machine, tokens, schemes, served, tls, reload }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -171,6 +176,7 @@ interface Made {
   schemes: CallerSchemes
   served: () => Served
   tls: ApiTls | undefined
+  reload: KernelOptions['reload']
 }
 
 function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelOptions {
@@ -199,6 +205,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     schemes: made.schemes,
     local: new Set(keys.access.local),
     restart: made.restart.ask,
+    reload: made.reload,
     strict: false,
     warnings: setup.warnings,
     configApi: (onChange) => createConfigApi({

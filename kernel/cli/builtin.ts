@@ -127,14 +127,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
   },
   'plugin enable': {
     heading: 'Set it up',
-    summary: 'switch a plugin on in svc.yaml, from the next restart',
+    summary: 'switch a plugin on, at once where a node runs',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).enable })
   },
   'plugin disable': {
     heading: 'Set it up',
-    summary: 'switch a plugin off in svc.yaml, from the next restart',
+    summary: 'switch a plugin off, at once where a node runs',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to change']],
     load: async () => ({ default: (await import('./verbs/plugins.js')).disable })

@@ -5,13 +5,14 @@ import { kernelError } from '../api/errors.js'
 import { requireAuthority } from '../http/access.js'
 import { changeFile } from './edit.js'
 import { saveConfigFile } from './file.js'
+import { InForce } from './in-force.js'
 import { kernelKeys } from './kernel-keys.js'
-import { cleanCopy, formatPath, getIn, isTree, parsePath, setIn } from './paths.js'
+import { formatPath, getIn, isTree, parsePath } from './paths.js'
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
 import type { Env } from './env.js'
 import type { ConfigOwner } from './known.js'
-import type { Path, Tree } from './paths.js'
+import type { Path } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 /** A change as a client asks for it: values by dotted path, null to remove. */
@@ -31,6 +32,16 @@ export interface ConfigApi {
    * caller may not change that or would grant more than it has itself (nothing is written).
    */
   write (change: ConfigChange, caller: Caller): { revision: string, restart_needed: boolean }
+  /** As `write`, whatever the revision; `undo` puts the text back, unless it has changed once more. */
+  change (set: ConfigChange['set'], caller: Caller): { revision: string, changed: boolean, undo (): void }
+  /** What the file says at a path. */
+  value (path: Path): unknown
+  /** What is at and below these paths is in force from now on, as the file and `config` have it. */
+  took (paths: readonly string[], config: ResolvedConfig): void
+  /** What plugins declare that were not there when the node started. */
+  know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
+  /** Whether the file says anything that is not in force. */
+  pending (): boolean
   /** Writes a setting that is in force already: no restart is needed for it. Throws as `write`. */
   keep (path: string, value: unknown, caller: Caller): void
 }
@@ -51,58 +62,55 @@ export interface ConfigApiOptions {
 /** Reading and changing svc.yaml over the API. */
 export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const text = (): string => existsSync(options.path) ? readFileSync(options.path, 'utf8') : ''
-  const inForce = cleanCopy(options.written) as Tree
-  const kept = new Map<string, unknown>()
-  const write = ({ revision, set }: ConfigChange, caller: Caller, changed: () => void): string => {
+  const saved = (): unknown => readConfigText(text(), null).value
+  const inForce = new InForce(options.config, options.written)
+  let { owners, authorities } = options
+  type Saved = { revision: string, undo?: () => void }
+  const write = ({ revision, set }: ConfigChange, caller: Caller): Saved => {
     const before = text()
     if (revisionOf(before) !== revision) {
       throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
         { revision: revisionOf(before) })
     }
-    const { owners, authorities, env } = options
-    const after = changeFile(options.path, before, Object.entries(set).map(([path, value]) =>
-      [options.config.writtenAt(path), value === null ? undefined : value]), { owners, authorities, env })
+    const { path, env } = options
+    const after = changeFile(path, before, Object.entries(set).map(([key, value]) =>
+      [inForce.at(key).writtenAt(key), value === null ? undefined : value]), { owners, authorities, env })
     if ('issues' in after) throw refused(after.issues)
     authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
-    if (after.text !== before) {
-      saveConfigFile(options.path, after.text)
-      changed()
+    if (after.text === before) return { revision }
+    saveConfigFile(path, after.text)
+    return {
+      revision: revisionOf(after.text),
+      undo () { if (text() === after.text) saveConfigFile(path, before) }
     }
-    return after.text
   }
   return {
     read: () => {
-      const now = text()
-      const { config } = options
-      const schemas = config.schemas()
-      const shown: { path: string }[] = config.entries().filter(({ path }) => !kept.has(path))
-      for (const [path, value] of kept) shown.push({ path, ...{ value, origin: 'file' } })
-      const written = readConfigText(now, null).value
-      // Written, and not in force before this node starts anew.
-      const restart = (path: string): { restart?: true } => {
-        const at = parsePath(config.writtenAt(path))!
-        return isDeepStrictEqual(getIn(written, at), getIn(inForce, at)) ? {} : { restart: true }
-      }
-      const entries = shown.map((entry) =>
-        ({ ...entry, ...restart(entry.path), schema: schemas.get(entry.path) ?? null }))
-      const known = new Set(shown.map(({ path }) => path))
-      // The module of a plugin is not set over HTTP.
-      const unset = [...schemas].filter(([path, { format }]) => !known.has(path) && format !== 'module')
-        .map(([path, schema]) => ({ path, ...restart(path), schema }))
+      const written = saved()
       return {
-        revision: revisionOf(now), file: options.path, entries, unset,
-        restart_needed: !isDeepStrictEqual(written, inForce)
+        revision: revisionOf(text()), file: options.path, ...inForce.list(written),
+        restart_needed: !inForce.says(written)
       }
     },
     write (change, caller) {
-      let changed = false
-      const after = write(change, caller, () => { changed = true; options.onChange() })
-      return { revision: revisionOf(after), restart_needed: changed }
+      const { revision, undo } = write(change, caller)
+      if (undo !== undefined) options.onChange()
+      return { revision, restart_needed: undo !== undefined }
     },
+    change (set, caller) {
+      const { revision, undo } = write({ revision: revisionOf(text()), set }, caller)
+      return { revision, changed: undo !== undefined, undo: undo ?? (() => {}) }
+    },
+    value: (path) => getIn(saved(), path),
+    took (paths, config) { inForce.take(paths, config, saved()) },
+    know (more, granted) {
+      owners = more
+      authorities = granted
+    },
+    pending: () => !inForce.says(saved()),
     keep (path, value, caller) {
-      write({ revision: revisionOf(text()), set: { [path]: value } }, caller, () => {})
-      setIn(inForce, parsePath(options.config.writtenAt(path))!, value)
-      kept.set(path, value)
+      write({ revision: revisionOf(text()), set: { [path]: value } }, caller)
+      inForce.keep(path, value)
     }
   }
 }

@@ -1,13 +1,14 @@
 import os from 'node:os'
 import type { Readable } from 'node:stream'
 import { kernelError, SvcError } from '../api/errors.js'
-import { formatPath, parsePath } from '../config/paths.js'
+import { parsePath } from '../config/paths.js'
 import { openApi } from '../plugins/openapi.js'
 import { requireAuthority } from './access.js'
 import { collectBody } from './body.js'
 import type { Manifest, RouteDecl, RouteRequest } from '../api/plugin.js'
 import type { ClusterCore } from '../cluster/cluster.js'
 import type { Assembly } from '../plugins/assembly.js'
+import type { PluginSwitch } from '../plugins/switch.js'
 import type { StateSource } from '../state/source.js'
 import type { ConfigChange } from '../config/api.js'
 
@@ -150,21 +151,24 @@ export const systemRoutes = {
   },
   switchPlugin: {
     method: 'POST', url: '/v1/plugins/:name', authority: 'plugin:manage',
-    summary: 'Switches a plugin on or off in svc.yaml; takes effect at the next restart.',
+    summary: 'Switches a plugin on or off in svc.yaml, and at once where `why` does not say why not.',
     params: { type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 128 } } },
     body: {
       type: 'object', additionalProperties: false, required: ['enabled'],
       properties: { enabled: { type: 'boolean' } }
     },
-    reply: written,
-    errors: ['not_found', 'config_changed']
+    reply: object({
+      revision: text, restart_needed: { type: 'boolean' }, in_effect: { type: 'boolean' },
+      why: { type: ['string', 'null'], description: 'what keeps it from taking effect at once' }
+    }),
+    errors: ['not_found', 'config_changed', 'plugin_failed']
   }
 } as const satisfies Record<string, RouteDecl>
 
 /** What the system routes need of the kernel. */
 export type SystemParts =
   Pick<Assembly, 'options' | 'config' | 'present' | 'routes' | 'bus' | 'readiness' | 'changes'> &
-  { readonly state: StateSource }
+  { readonly state: StateSource, readonly switches: PluginSwitch }
 
 /** Most that is read of another node's answer to a restart. */
 const ANSWER_BYTES = 64 * 1024
@@ -229,17 +233,10 @@ function pluginHandlers (
       plugins: all().map(({ manifest: { name, version, summary }, why }) =>
         ({ name, version, summary, enabled: why === null, why }))
     }),
-    switchPlugin: (request) => {
+    switchPlugin: async (request) => {
       const { name } = request.params as { name: string }
       const { enabled } = request.body as { enabled: boolean }
-      if (!all().some(({ manifest }) => manifest.name === name)) {
-        throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
-      }
-      // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
-      const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
-      const written = config.write({ revision: config.read().revision, set }, request.caller)
-      if (written.restart_needed) switched(name, enabled)
-      return written
+      return await kernel.switches.turn(name, enabled, request.caller)
     }
   }
 }

@@ -19,6 +19,7 @@ import type { ClusterCore } from '../cluster/cluster.js'
 import type { Gossip } from '../cluster/gossip.js'
 import type { Network } from '../cluster/routes.js'
 import type { ConfigApi } from '../config/api.js'
+import type { ResolvedConfig } from '../config/resolve.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Served } from '../http/origin.js'
@@ -30,6 +31,7 @@ import type { StateView } from '../state/state.js'
 import type { Bus, BusEvent } from './events.js'
 import type { OffPlugin } from './present.js'
 import type { Running } from './running.js'
+import type { Loaded } from './switch.js'
 
 /** Everything a kernel is made of; a node and the test kit fill it differently. */
 export interface KernelOptions {
@@ -67,6 +69,8 @@ export interface KernelOptions {
   restart: () => boolean
   /** Reading and changing svc.yaml; `changed` is called after a change. */
   configApi: (changed: () => void) => ConfigApi
+  /** Reads svc.yaml and the plugins that it names once more. Throws BootError with all that is wrong. */
+  reload: () => Promise<Loaded>
   /** Warnings of this boot. */
   warnings: readonly string[]
   /** Told every event, from the first on. */
@@ -115,6 +119,8 @@ export function assemble (options: KernelOptions) {
     routes: [] as MountedRoute[],
     /** The plugins that run, in the order in which they were started. */
     started: [] as Running[],
+    /** The settings of plugins that were started later than the node. */
+    adopted: new Map<string, ResolvedConfig>(),
     /** Open requests of the kernel's own routes. */
     work: new OpenWork(),
     streams: createStreamCount(options.limits.streamsPerToken),

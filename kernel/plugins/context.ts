@@ -5,7 +5,7 @@ import type { Handler } from '../calls/registry.js'
 import type {
   Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Section, SectionDecl
 } from '../api/plugin.js'
-import type { Assembly } from './assembly.js'
+import type { Assembly, KernelOptions } from './assembly.js'
 import type { StateView } from '../state/state.js'
 
 interface Effect { label: string, dispose: () => void | Promise<void> }
@@ -72,6 +72,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const { cluster, clock } = options
   const effects: Effect[] = []
   const log = options.log(manifest.name)
+  const settings = kernel.adopted.get(manifest.name)
   const own = new Set<string>()
   let over = false
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
@@ -83,9 +84,8 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     else effects.push({ label, dispose })
   }
   const ctx = {
-    config: options.config(manifest.name),
-    settings: Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) =>
-      [key, options.settings(key)])),
+    config: settings?.plugin(manifest.name) ?? options.config(manifest.name),
+    settings: ownSettings(manifest, settings ?? options),
     deps: dependencies(manifest, kernel.services),
     log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
@@ -130,7 +130,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
       if (over) return
       // What still runs of it is heard no more.
       over = true
-      for (const code of Object.keys(manifest.conflicts ?? {})) health.clear(code)
+      for (const code in manifest.conflicts) health.clear(code)
       for (const tag of own) tags.delete(tag)
     }
   }
@@ -157,6 +157,12 @@ function dependencies (manifest: Manifest, services: Assembly['services']): Reco
   }
   for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = services.get(ref.id)
   return deps
+}
+
+function ownSettings (
+  manifest: Manifest, { settings }: Pick<KernelOptions, 'settings'>
+): Record<string, unknown> {
+  return Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key, settings(key)]))
 }
 
 /** A section, whose changes are changes of the state. */

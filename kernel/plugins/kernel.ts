@@ -22,6 +22,7 @@ import { createStateSource, namedBy } from '../state/source.js'
 import { assemble } from './assembly.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { startPlugins } from './lifecycle.js'
+import { PluginSwitch } from './switch.js'
 import { showRoutes } from './table.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
@@ -31,6 +32,7 @@ import type { StateSource } from '../state/source.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { Started } from './lifecycle.js'
 import type { Present } from './present.js'
+import type { TableParts } from './table.js'
 
 /** A booted kernel. */
 export interface Kernel {
@@ -66,16 +68,23 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const stop = async (): Promise<void> => {
     sync.close()
     await front.close()
+    for (const running of kernel.started.splice(booted).reverse()) await running.dispose()
     await plugins?.close()
   }
   let plugins: Started | undefined
+  /** Plugins that have started with the node; further ones came later. */
+  let booted = 0
   try {
     plugins = await startPlugins(options.plugins, kernel)
     if (plugins.problems.length > 0) throw new BootError(plugins.problems)
-    await showRoutes({
+    booted = kernel.started.length
+    const switches = new PluginSwitch(kernel, async () => { await showRoutes(table) })
+    const table: TableParts = {
       kernel, front, own, ports, tokenInClear: warnOnce(parts),
-      authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }), ...ownRoutes(kernel, sync)
-    })
+      authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }),
+      ...ownRoutes({ ...kernel, switches }, sync)
+    }
+    await showRoutes(table)
     kernel.bus.open()
     const quiet = kernel.state.publish()
     return {
@@ -163,7 +172,9 @@ function syncOf (kernel: Booting): Sync {
 }
 
 /** The kernel's own routes and WebSockets. */
-function ownRoutes (kernel: Booting, sync: Sync): { routes: MountedRoute[], sockets: SocketRoute[] } {
+function ownRoutes (
+  kernel: Booting & { switches: PluginSwitch }, sync: Sync
+): { routes: MountedRoute[], sockets: SocketRoute[] } {
   const handlers: Record<string, unknown> =
     { ...systemHandlers(kernel), ...clusterHandlers(kernel.options) }
   const routes = Object.entries<RouteDecl>({ ...systemRoutes, ...clusterRoutes }).map(([name, decl]) =>

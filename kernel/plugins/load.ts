@@ -24,7 +24,7 @@ export interface Setup {
   order: readonly Plugin[]
   off: readonly { plugin: Plugin, message: string }[]
   /** Every authority there is. */
-  authorities: ReadonlySet<string>
+  authorities: Set<string>
   warnings: readonly string[]
 }
 
@@ -80,7 +80,7 @@ export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest
 }
 
 const disabledMessage = (name: string): string =>
-  `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` and a restart bring it back.`
+  `The plugin "${name}" is disabled; \`svc plugin enable ${name}\` brings it back.`
 
 const lines = (problems: Parameters<typeof formatProblems>[0], folder: string): string[] =>
   formatProblems(problems, folder).split('\n').filter((line) => line !== '')

@@ -162,7 +162,9 @@ function kernelOptions (
     configApi: () => ({
       read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
       write: () => ({ revision: '', restart_needed: true }),
-      keep: () => {}
-    })
+      change: () => ({ revision: '', changed: false, undo: () => {} }),
+      value: () => undefined, took: () => {}, know: () => {}, pending: () => false, keep: () => {}
+    }),
+    reload: async () => { throw new Error('no svc.yaml here') }
   }
 }

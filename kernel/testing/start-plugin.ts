@@ -14,6 +14,7 @@ import { LogRingService } from '../api/services.js'
 import { BootError } from '../api/errors.js'
 import { formatProblems } from '../config/problems.js'
 import { resolveConfig } from '../config/resolve.js'
+import { parsePath } from '../config/paths.js'
 import { readConfigText } from '../config/text.js'
 import { limitsOf } from '../plugins/assembly.js'
 import { ownerOf } from '../plugins/installation.js'
@@ -189,14 +190,45 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     tokens: memoryTokens(),
     local: new Set(options.allow ?? known),
     restart: () => true,
-    configApi: () => ({
-      read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
-      write: () => ({ revision: '', restart_needed: true }),
-      keep: () => {}
-    }),
+    ...switchable(plugin, options, config),
     warnings: [],
     strict: options.strict ?? true,
     startLimitMs: options.startLimitMs
+  }
+}
+
+/** A svc.yaml of which only the switches of plugins can be changed. */
+function switchable (
+  plugin: Plugin, options: StartOptions, config: ResolvedConfig
+): Pick<KernelOptions, 'configApi' | 'reload'> {
+  const manifest = standalone(plugin.manifest)
+  const plugins = [...options.plugins ?? [], { ...plugin, manifest }, ...options.off ?? []]
+  const disabled = new Set((options.off ?? []).map((one) => one.manifest.name))
+  const turn = (name: string, on: boolean): void => { if (on) disabled.delete(name); else disabled.add(name) }
+  return {
+    reload: async () => {
+      const { order, down } = arrange({ manifests: plugins.map((one) => one.manifest), disabled })
+      const named = (name: string): Plugin => plugins.find((one) => one.manifest.name === name)!
+      const reasons = [...[...disabled].map((name) => [name, `The plugin "${name}" is disabled.`] as const),
+        ...down.map(({ plugin: name, message }) => [name, message] as const)]
+      return {
+        order: order.map(named), off: reasons.map(([name, message]) => ({ plugin: named(name), message })),
+        config, owners: [], authorities: new Set()
+      }
+    },
+    configApi: () => ({
+      read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
+      write: () => ({ revision: '', restart_needed: true }),
+      change (set) {
+        const [[path, value]] = Object.entries(set) as [[string, unknown]]
+        const [, name] = parsePath(path)!
+        const was = !disabled.has(name!)
+        turn(name!, value !== false)
+        return { revision: '', changed: was !== !disabled.has(name!), undo: () => { turn(name!, was) } }
+      },
+      value: ([, name]) => disabled.has(name!) ? false : undefined,
+      took: () => {}, know: () => {}, pending: () => false, keep: () => {}
+    })
   }
 }
 

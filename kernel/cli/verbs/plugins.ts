@@ -2,7 +2,8 @@ import { describe } from '../../config/values.js'
 import { parseNeed } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
-import { arranged, changeSetting, disabledIn, findPlugin, installationOf, restartHint } from '../installed.js'
+import { arranged, disabledIn, findPlugin, installationOf } from '../installed.js'
+import { switched, tellEffect } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
 import type { Out, Verb } from '../verb.js'
 
@@ -39,16 +40,17 @@ export const enable: Verb = {
     const { order, down } = arranged(installation, off)
     const comes = order.filter((one) => !before.includes(one) && one !== name)
     const still = down.find((d) => d.plugin === name)?.message ?? null
-    const file = changeSetting(ctx, installation, `plugins.${name!}.enabled`, true)
+    const { file, ...effect } = await switched(ctx, installation, name!, true, options['config'])
     if (ctx.out.json) {
-      ctx.out.value({ plugins: [{ name, enabled: true, file, comesBack: comes, stillOff: still }] })
+      const plugin = { name, enabled: true, file, comesBack: comes, stillOff: still, ...effect }
+      ctx.out.value({ plugins: [plugin] })
       return
     }
     for (const line of asksFor(manifest)) ctx.out.line(line)
-    ctx.out.line(`${name!} is enabled in ${file}.`)
+    ctx.out.line(`${name!} is enabled in ${file}${effect.inEffect ? ', and running' : ''}.`)
     if (still !== null) ctx.out.line(`It stays off for now: ${still}`)
     if (comes.length > 0) ctx.out.line(`With it comes back: ${comes.join(', ')}.`)
-    for (const line of restartHint(ctx)) ctx.out.line(line)
+    tellEffect(ctx, effect)
   }
 }
 
@@ -71,14 +73,14 @@ export const disable: Verb = {
     const before = arranged(installation, off).order
     const { order } = arranged(installation, off.add(name!))
     const goes = before.filter((one) => !order.includes(one) && one !== name)
-    const file = changeSetting(ctx, installation, `plugins.${name!}.enabled`, false)
+    const { file, ...effect } = await switched(ctx, installation, name!, false, options['config'])
     if (ctx.out.json) {
-      ctx.out.value({ plugins: [{ name, enabled: false, file, goesDown: goes }] })
+      ctx.out.value({ plugins: [{ name, enabled: false, file, goesDown: goes, ...effect }] })
       return
     }
-    ctx.out.line(`${name!} is disabled in ${file}.`)
+    ctx.out.line(`${name!} is disabled in ${file}${effect.inEffect ? ', and stopped' : ''}.`)
     if (goes.length > 0) ctx.out.line(`With it goes down: ${goes.join(', ')} (they require it).`)
-    for (const line of restartHint(ctx)) ctx.out.line(line)
+    tellEffect(ctx, effect)
   }
 }
 

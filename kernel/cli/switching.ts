@@ -1,0 +1,45 @@
+import { ownHome } from './client.js'
+import { changeSetting, restartHint } from './installed.js'
+import type { Installation } from '../plugins/installation.js'
+import type { Switched } from '../plugins/switch.js'
+import type { VerbContext } from './verb.js'
+
+/** How far a switch of a plugin has come. */
+export interface Effect {
+  /** The node of this home does what was asked. */
+  inEffect: boolean
+  /** Why it does not yet; null where no node runs on this home. */
+  why: string | null
+}
+
+/** Whether a node runs on this home that reads the svc.yaml in question. */
+export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): boolean {
+  return configFlag === undefined && ownHome(home, client.url) === home
+}
+
+/**
+ * Switches a plugin: the node of this home does it where one runs, else the file is changed. Throws CliError,
+ * by the answer of the node or as `changeSetting` does; nothing is changed then.
+ */
+export async function switched (
+  ctx: VerbContext, installation: Installation, name: string, enabled: boolean, configFlag: unknown
+): Promise<Effect & { file: string }> {
+  if (!nodeRuns(ctx, configFlag)) {
+    const file = changeSetting(ctx, installation, `plugins.${name}.enabled`, enabled)
+    return { file, inEffect: false, why: null }
+  }
+  const { in_effect: inEffect, why } = await turn(ctx, name, enabled)
+  return { file: installation.file ?? `${ctx.home}/svc.yaml`, inEffect, why }
+}
+
+/** Asks the node of this home to switch a plugin that svc.yaml names. Throws CliError by its answer. */
+export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Switched> {
+  return await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
+}
+
+/** Tells what is still to be done for a switch to take effect. */
+export function tellEffect (ctx: VerbContext, { inEffect, why }: Effect): void {
+  if (inEffect) return
+  if (why !== null) ctx.out.line(why)
+  for (const line of restartHint(ctx)) ctx.out.line(line)
+}

@@ -1,0 +1,66 @@
+import { isDeepStrictEqual } from 'node:util'
+import { cleanCopy, deleteIn, getIn, isUnder, parsePath, setIn } from './paths.js'
+import type { Path, Tree } from './paths.js'
+import type { ResolvedConfig } from './resolve.js'
+
+/** What of svc.yaml is in force: what it said when the node started, and what was taken over since. */
+export class InForce {
+  readonly #first: ResolvedConfig
+  readonly #tree: Tree
+  /** Settings of plugins that were started later, the newest last. */
+  readonly #taken: { readonly under: Path, readonly config: ResolvedConfig }[] = []
+  /** Single values that a plugin has put into force by itself. */
+  readonly #kept = new Map<string, unknown>()
+
+  constructor (config: ResolvedConfig, written: unknown) {
+    this.#first = config
+    this.#tree = cleanCopy(written) as Tree
+  }
+
+  /** The settings that apply at a path. */
+  at (path: string): ResolvedConfig {
+    const parts = parsePath(path) ?? []
+    return this.#taken.findLast(({ under }) => isUnder(parts, under))?.config ?? this.#first
+  }
+
+  /** Takes over what the file says at and below these paths, as `config` has it. */
+  take (paths: readonly string[], config: ResolvedConfig, written: unknown): void {
+    for (const path of paths) {
+      const place = parsePath(config.writtenAt(path))!
+      const value = getIn(written, place)
+      if (value === undefined) deleteIn(this.#tree, place)
+      else setIn(this.#tree, place, cleanCopy(value))
+      this.#taken.push({ under: parsePath(path)!, config })
+    }
+  }
+
+  keep (path: string, value: unknown): void {
+    setIn(this.#tree, parsePath(this.at(path).writtenAt(path))!, value)
+    this.#kept.set(path, value)
+  }
+
+  /** Whether a file says the same. */
+  says (written: unknown): boolean { return isDeepStrictEqual(written, this.#tree) }
+
+  /** Every setting with its schema, and those without a value; `restart` where the file says otherwise. */
+  list (written: unknown): { entries: unknown[], unset: unknown[] } {
+    const configs = [...new Set([this.#first, ...this.#taken.map(({ config }) => config)])]
+    const schemas = new Map(configs.flatMap((config) => [...config.schemas()]
+      .filter(([path]) => this.at(path) === config)))
+    const shown: { path: string }[] = configs.flatMap((config) => config.entries()
+      .filter(({ path }) => this.at(path) === config && !this.#kept.has(path)))
+    for (const [path, value] of this.#kept) shown.push({ path, ...{ value, origin: 'file' } })
+    const restart = (path: string): { restart?: true } => {
+      const place = parsePath(this.at(path).writtenAt(path))!
+      return isDeepStrictEqual(getIn(written, place), getIn(this.#tree, place)) ? {} : { restart: true }
+    }
+    const known = new Set(shown.map(({ path }) => path))
+    return {
+      entries: shown.map((entry) =>
+        ({ ...entry, ...restart(entry.path), schema: schemas.get(entry.path) ?? null })),
+      // The module of a plugin is not set over HTTP.
+      unset: [...schemas].filter(([path, { format }]) => !known.has(path) && format !== 'module')
+        .map(([path, schema]) => ({ path, ...restart(path), schema }))
+    }
+  }
+}

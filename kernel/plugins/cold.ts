@@ -1,0 +1,73 @@
+import { BundleService } from '../api/services.js'
+import { parseNeed } from './graph.js'
+import type { Manifest, ServiceRef } from '../api/plugin.js'
+
+/** A plugin that is to start, to stop, or to be replaced while the node runs. */
+export interface Move {
+  readonly name: string
+  /** Its manifest as it runs, and as it is to run. */
+  readonly from: Manifest | undefined
+  readonly to: Manifest | undefined
+  /** The other plugins that run. */
+  readonly others: readonly Manifest[]
+  /** Names of the plugins that svc.yaml lets run, before the change and after it. */
+  readonly before: readonly string[]
+  readonly after: readonly string[]
+  /** Names in /state that this node has known since its start. */
+  readonly named: ReadonlySet<string>
+}
+
+/** Why a change can only be made by a restart, as the end of a sentence; null when it needs none. Pure. */
+export function coldReason (move: Move): string | null {
+  const { name, from, to, before, after } = move
+  const along = [...new Set([...before, ...after])]
+    .filter((one) => one !== name && before.includes(one) !== after.includes(one))
+  if (along.length > 0) return `it switches ${along.map(quoted).join(', ')} with it`
+  const stop = from === undefined ? null : stopReason(from, move)
+  return stop ?? (to === undefined ? null : startReason(to, move))
+}
+
+const quoted = (name: string): string => `"${name}"`
+
+function stopReason (from: Manifest, move: Move): string | null {
+  for (const other of move.others) {
+    if (requires(other, from.name)) return `"${other.name}" requires it`
+    const used = shared(from, { ...other.consumes, ...other.consumesOptional })
+    if (used !== undefined) return `"${other.name}" uses its service "${used}"`
+  }
+  return engineReason(from, move)
+}
+
+function startReason (to: Manifest, move: Move): string | null {
+  const { others, named } = move
+  const missing = (to.requires ?? []).map((need) => parseNeed(need).name)
+    .find((need) => !others.some((other) => other.name === need))
+  if (missing !== undefined) return `it requires "${missing}", which does not run yet`
+  for (const other of others) {
+    const wanted = shared(to, other.consumesOptional ?? {})
+    if (wanted !== undefined) return `"${other.name}" would use its service "${wanted}"`
+  }
+  const key = [...to.stateWhereabouts ?? [], ...to.stateReadings ?? []].find((one) => !named.has(one))
+  if (key !== undefined) return `it says how "${key}" of /state is shown, which is read at the start`
+  return engineReason(to, move)
+}
+
+/** Engines are looked at by whoever runs models when it starts. */
+function engineReason ({ engines = {} }: Manifest, { others }: Move): string | null {
+  const [engine] = Object.keys(engines)
+  const reader = others.find(({ consumes }) =>
+    Object.values(consumes ?? {}).some(({ id }) => id === BundleService.id))
+  if (engine === undefined || reader === undefined) return null
+  return `"${reader.name}" looks for engines such as its "${engine}" when it starts`
+}
+
+const requires = (manifest: Manifest, name: string): boolean =>
+  (manifest.requires ?? []).some((need) => parseNeed(need).name === name)
+
+/** The id of a service that a plugin provides and that is wanted. */
+function shared (
+  manifest: Manifest, wanted: Readonly<Record<string, ServiceRef<unknown>>>
+): string | undefined {
+  const ids = new Set(Object.values(wanted).map(({ id }) => id))
+  return Object.values(manifest.provides ?? {}).map(({ id }) => id).find((id) => ids.has(id))
+}
