@@ -2,6 +2,7 @@ import access from './access/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
 import chat from './chat/index.js'
 import dashboard from './dashboard/index.js'
+import devices from './devices/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
 import logs from './logs/index.js'
@@ -16,6 +17,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard, mcp, relay
+  access, devices, relay, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog,
+  logs, steward, dashboard, mcp
 ]

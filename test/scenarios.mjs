@@ -23,6 +23,7 @@ export const scenarios = {
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
   'kernel/test/cluster-control-growth.test.ts',
+  'plugins/devices/test/growth.test.ts',
   'plugins/runners/test/process-deadlines.test.ts',
   'plugins/runners/test/process-faults.test.ts',
   'plugins/staging/test/files-many.test.ts',

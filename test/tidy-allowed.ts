@@ -29,6 +29,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/waiting.ts': 'the command line waits in real time',
     'plugins/staging/index.ts': 'the entry: chance goes on as an argument',
     'plugins/access/cli/create.ts': 'the command line: when a token is to end',
+    'plugins/devices/cli/pair.ts': 'the command line: when a grant is to end',
     'plugins/access/cli/ls.ts': 'the command line: which tokens have ended',
     'plugins/runners/process/activity.ts': runner,
     'plugins/runners/process/host.ts': runner,
@@ -43,6 +44,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/http/access.ts': '"relay" is also a way in which a request comes',
     'kernel/http/passed-on.ts': '"relay" is also a way in which a request comes',
     'kernel/boot/home.ts': '"logs" is also a folder of the home',
+    'kernel/signing/device.ts': '"devices" is also a folder of a home',
     'kernel/config/kernel-keys.ts': '"access" is also a key of svc.yaml',
     'kernel/config/resolve.ts': '"access" is also a key of svc.yaml'
   },

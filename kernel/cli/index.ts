@@ -9,7 +9,7 @@ export { converse } from './repl.js'
 export type { Conversation } from './repl.js'
 export { readPipe } from './pipe.js'
 export {
-  isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, showSpan, showTime
+  expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, showSpan, showTime
 } from './text.js'
 export { nearest } from '../config/nearest.js'
 export { followEvents, patiently, realPace } from './waiting.js'

@@ -1,0 +1,43 @@
+import { createHash } from 'node:crypto'
+import { newToken, wellFormed } from '../../kernel/index.js'
+import type { Clock } from '../../kernel/index.js'
+
+/** How long a bearer is good, s. */
+export const BEARER_SECONDS = 600
+/** Of one device at this node; a further one ends the oldest. */
+const MOST_BEARERS = 16
+
+interface Held { readonly deviceId: string, readonly endsMs: number }
+
+const hashOf = (token: string): string => createHash('sha256').update(token).digest('base64')
+
+/** Short bearers of devices: good at this node only, in memory only, and only as their hashes. */
+export class Bearers {
+  readonly #clock: Clock
+  /** By hash, the oldest first. Its 256 secret bits make looking it up by hash safe. */
+  readonly #held = new Map<string, Held>()
+
+  constructor (clock: Clock) { this.#clock = clock }
+
+  issue (deviceId: string): string {
+    this.forget()
+    const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)
+    for (const [hash] of own.slice(0, Math.max(0, own.length - MOST_BEARERS + 1))) this.#held.delete(hash)
+    const token = newToken('dev')
+    this.#held.set(hashOf(token), { deviceId, endsMs: this.#clock.mono() + BEARER_SECONDS * 1000 })
+    return token
+  }
+
+  /** The device that a bearer belongs to; undefined for an unknown or ended one. */
+  deviceOf (token: string): string | undefined {
+    if (!wellFormed(token)) return undefined
+    const held = this.#held.get(hashOf(token))
+    return held === undefined || held.endsMs <= this.#clock.mono() ? undefined : held.deviceId
+  }
+
+  /** Drops those that have ended. */
+  forget (): void {
+    const now = this.#clock.mono()
+    for (const [hash, { endsMs }] of this.#held) if (endsMs <= now) this.#held.delete(hash)
+  }
+}

@@ -1,0 +1,37 @@
+import { hostname } from 'node:os'
+import { createClient, plain, realPace } from '../../../kernel/cli/index.js'
+import { saveDevice } from '../../../kernel/index.js'
+import { pairDevice, PairingError } from '../client.js'
+import { describe } from './describe.js'
+import type { Verb } from '../../../kernel/cli/index.js'
+import type { AskNode } from '../client.js'
+
+export default {
+  async run (ctx, [address], options) {
+    const { err, home, out, signal } = ctx
+    const name = (options['name'] as string | undefined) ?? hostname()
+    const client = createClient({ url: address!, token: undefined, signal })
+    const ask: AskNode = async <T>(path: string, body?: object) =>
+      await client.json<T>(path, body === undefined ? {} : { method: 'POST', body })
+    const show = (digits: string, nodeName: string): void => {
+      err.line(`Compare with what node ${plain(nodeName)} shows: ${err.paint('bold', digits)}`)
+      err.line('Confirm there if the digits are the same. If they differ, somebody sits between: say no.')
+    }
+    const pause = async (ms: number): Promise<void> => {
+      await realPace.pause(ms, signal)
+      if (signal.aborted) throw ctx.fail(130, 'interrupted')
+    }
+    const device = await pairDevice({ ask, url: client.url, name, show, pause }).catch((error: unknown) => {
+      throw error instanceof PairingError ? ctx.fail(1, error.message) : error
+    })
+    saveDevice(home, device)
+    const { grant } = device
+    if (out.json) {
+      const { deviceId, authorities, viaRelay, expires } = grant
+      out.value({ deviceId, name: grant.name, authorities, viaRelay, expires, url: client.url })
+      return
+    }
+    out.line(describe({ ...grant, lastUsedDay: null, state: 'active' }))
+    err.line(`svc --url ${client.url} status (and every other verb) now signs its requests with this key`)
+  }
+} satisfies Verb

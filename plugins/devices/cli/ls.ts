@@ -1,0 +1,18 @@
+import { plain } from '../../../kernel/cli/index.js'
+import type { Verb } from '../../../kernel/cli/index.js'
+import type { DeviceView } from '../handlers.js'
+
+export default {
+  async run ({ client, out }) {
+    const answer = await client.json<{ devices: DeviceView[] }>('/v1/devices')
+    if (out.json) {
+      out.value(answer)
+      return
+    }
+    const headers = ['ID', 'NAME', 'AUTHORITIES', 'VIA RELAY', 'EXPIRES', 'LAST USED', 'STATE']
+    out.table(headers, answer.devices.map((d) => [
+      d.deviceId, plain(d.name), d.authorities.join(','), d.viaRelay.join(','), d.expires.slice(0, 16),
+      d.lastUsedDay ?? 'never', d.state
+    ]))
+  }
+} satisfies Verb

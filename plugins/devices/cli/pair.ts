@@ -1,0 +1,73 @@
+import { confirm, createClient, expiryOf, plain, realPace } from '../../../kernel/cli/index.js'
+import { describe } from './describe.js'
+import type { Client, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { DeviceView } from '../handlers.js'
+
+const LOOK_MS = 500
+const CLOSE_MS = 2000
+
+interface Waiting { attempt: string, deviceId: string, name: string, digits: string }
+interface View { open: boolean, ends: string | null, triesLeft: number, device: Waiting | null }
+
+export default {
+  async run (ctx, _args, options) {
+    const { client, err, signal } = ctx
+    const { ends } = await client.json<View>('/v1/devices/pairing',
+      { method: 'POST', body: choiceOf(ctx, options) })
+    err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the device open ` +
+      `${client.url}/#/devices, or run: svc device pair ${client.url}`)
+    try {
+      for (;;) {
+        const view = await client.json<View>('/v1/devices/pairing')
+        if (!view.open) throw ctx.fail(1, 'no device was paired within the time; run `svc pair` again')
+        if (view.device !== null && await decide(ctx, view.device)) return
+        await realPace.pause(LOOK_MS, signal)
+        if (signal.aborted) throw ctx.fail(130, 'interrupted')
+      }
+    } finally {
+      // Nobody is to get in once the operator has left.
+      if (signal.aborted) await close(client)
+    }
+  }
+} satisfies Verb
+
+/** Asks the operator; whether the device was let in. */
+async function decide (ctx: VerbContext, { attempt, digits, name }: Waiting): Promise<boolean> {
+  const { client, err, out } = ctx
+  err.line(`"${plain(name)}" wants to be paired. Its six digits must be ${err.paint('bold', digits)}.`)
+  if (!await confirm(ctx, 'Does the device show the same digits?')) {
+    await client.json('/v1/devices/pairing/refuse', { method: 'POST', body: { attempt } })
+    err.line('refused; another device may try while the pairing is open')
+    return false
+  }
+  const made = await client.json<DeviceView>('/v1/devices/pairing/confirm',
+    { method: 'POST', body: { attempt, digits } })
+  if (out.json) out.value(made)
+  else out.line(describe(made))
+  return true
+}
+
+/** The client of the verb ends with Ctrl-C, so another one says goodbye. */
+async function close ({ url, token }: Pick<Client, 'url' | 'token'>): Promise<void> {
+  const last = createClient({ url, token, signal: AbortSignal.timeout(CLOSE_MS) })
+  await last.json('/v1/devices/pairing', { method: 'DELETE' }).catch(() => {})
+}
+
+/** What the options say about the device; fields that were not given are left out. */
+function choiceOf (ctx: VerbContext, options: Record<string, unknown>): Record<string, unknown> {
+  const expires = options['expires'] as string | undefined
+  const offline = options['maxOffline'] as string | undefined
+  const at = expires === undefined ? null : expiryOf(expires, Date.now())
+  if (expires !== undefined && at === null) {
+    throw ctx.fail(2, `--expires ${expires}: expected a span such as 90d or a date such as 2027-01-31`)
+  }
+  const span = offline === undefined ? null : expiryOf(offline, 0)
+  if (offline !== undefined && span === null) {
+    throw ctx.fail(2, `--max-offline ${offline}: expected a span such as 24h or 7d`)
+  }
+  const given: [string, unknown][] = [
+    ['name', options['name']], ['authorities', options['authorities']], ['viaRelay', options['viaRelay']],
+    ['expires', at], ['maxOfflineSeconds', span === null ? null : Date.parse(span) / 1000]
+  ]
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined && value !== null))
+}

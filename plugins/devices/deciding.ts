@@ -1,0 +1,141 @@
+import { GRANT, grantBytes, kernelError, requireAuthority } from '../../kernel/index.js'
+import { LONGEST_MS } from './grants.js'
+import type { Caller, Grant, KnownNode, SvcError } from '../../kernel/index.js'
+import type { DeviceBook } from './book.js'
+import type { DevicesContext } from './manifest.js'
+import type { Pairing, Wish } from './pairing.js'
+
+const DAY_MS = 86_400_000
+const USUAL_DAYS = 90
+const USUAL_OFFLINE_SECONDS = 86_400
+const USUAL = ['read', 'invoke'] as const
+
+/** What an operator says about a device; what is left out is as usual. */
+export type Choice = Partial<{
+  name: string, authorities: readonly string[], viaRelay: readonly string[], expires: string,
+  maxOfflineSeconds: number
+}>
+
+export interface DecidingParts {
+  book: DeviceBook
+  pairing: Pairing
+  /** Takes over what the document says. */
+  hear: () => void
+  /** The nodes of the cluster as a device has to know them. */
+  nodes: () => KnownNode[]
+}
+
+const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
+
+const issue = (path: string, message: string): SvcError =>
+  kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
+
+/** What an operator decides about devices. */
+export class Deciding {
+  readonly #ctx: DevicesContext
+  readonly #parts: DecidingParts
+
+  constructor (ctx: DevicesContext, parts: DecidingParts) {
+    this.#ctx = ctx
+    this.#parts = parts
+  }
+
+  /** A choice made whole. Throws `invalid_request`, and `missing_grant` for what the caller has not. */
+  wish (choice: Choice, caller: Caller, base?: Wish): Omit<Wish, 'by'> {
+    const authorities = choice.authorities ?? base?.authorities ?? USUAL
+    const left = choice.viaRelay ?? (choice.authorities === undefined ? base?.viaRelay : undefined)
+    const viaRelay = left ?? USUAL.filter((authority) => authorities.includes(authority))
+    for (const authority of authorities) {
+      if (!this.#isKnown(authority)) {
+        throw issue('authorities', `has "${authority}", which is no authority`)
+      }
+      requireAuthority(caller, authority)
+    }
+    const more = viaRelay.find((authority) => !authorities.includes(authority))
+    if (more !== undefined) throw issue('viaRelay', `has "${more}", which is not among authorities`)
+    return {
+      name: choice.name ?? base?.name ?? null, authorities, viaRelay,
+      expires: this.#end(choice.expires ?? base?.expires, caller),
+      maxOfflineSeconds: choice.maxOfflineSeconds ?? base?.maxOfflineSeconds ?? USUAL_OFFLINE_SECONDS
+    }
+  }
+
+  /** The digits were compared: makes the grant and has the cluster take it. Returns the device's id. */
+  async confirm (attempt: string, digits: string, choice: Choice, caller: Caller): Promise<string> {
+    const { book, hear, nodes, pairing } = this.#parts
+    const seen = pairing.view().device
+    if (seen?.attempt === attempt && seen.digits !== digits) {
+      throw this.#ctx.error('pairing_failed',
+        `The digits of this device are not ${digits}; nothing was granted.`)
+    }
+    const { device, deviceId, wish: base } = pairing.confirm(attempt)
+    try {
+      const { name, ...rest } = this.wish(choice, caller, base)
+      const grant = this.#signed({
+        deviceId, name: name ?? device.name, key: text(device.key), agreementKey: text(device.agreementKey),
+        ...rest, by: caller.id
+      })
+      await this.#ctx.command('grantDevice', { grant: grant as never })
+      book.merge([{ grant, revoked: null }])
+      hear()
+      const { authorities, viaRelay, expires } = grant
+      this.#ctx.emit('DevicePaired', {
+        deviceId, name: grant.name, authorities: [...authorities], viaRelay: [...viaRelay], expires,
+        by: caller.id
+      })
+      pairing.done(attempt, { grant, nodes: nodes() })
+      return deviceId
+    } catch (error) {
+      pairing.again(attempt)
+      throw error
+    }
+  }
+
+  /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */
+  async revoke (id: string, caller: Caller): Promise<void> {
+    const { book, hear } = this.#parts
+    const grant = book.grant(id)
+    if (grant === undefined) {
+      if (book.revoked(id) !== undefined) return
+      throw this.#ctx.error('device_not_found', `There is no device ${id}.`)
+    }
+    const { name, expires } = grant
+    const at = new Date(this.#ctx.clock.now()).toISOString()
+    const revoked = { deviceId: id, name, expires, by: caller.id, at }
+    // From now on it ends here, whatever becomes of the rest; a later session hears of it.
+    book.merge([{ grant: null, revoked }])
+    this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by: caller.id })
+    await this.#ctx.command('revokeDevice', { revoked })
+    hear()
+  }
+
+  #isKnown (authority: string): boolean {
+    return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
+  }
+
+  /** When a grant ends: what a device gives ends no later than that device. */
+  #end (asked: string | undefined, caller: Caller): string {
+    const now = this.#ctx.clock.now()
+    const makerEnds = this.#parts.book.grant(caller.id)?.expires
+    const usual = new Date(now + USUAL_DAYS * DAY_MS).toISOString()
+    const unasked = makerEnds !== undefined && makerEnds < usual ? makerEnds : usual
+    const expires = asked === undefined ? unasked : new Date(asked).toISOString()
+    if (Date.parse(expires) <= now) throw issue('expires', `is ${expires}; it must lie in the future`)
+    if (Date.parse(expires) > now + LONGEST_MS) {
+      throw issue('expires', `is ${expires}; at most ${LONGEST_MS / DAY_MS} days from now may be`)
+    }
+    if (makerEnds !== undefined && expires > makerEnds) {
+      throw issue('expires', `is ${expires}, after the device that gives it (${makerEnds})`)
+    }
+    return expires
+  }
+
+  #signed (grant: Omit<Grant, 'created' | 'nodeKey' | 'nodeAgreementKey' | 'signature'>): Grant {
+    const { clock, deps: { identity } } = this.#ctx
+    const unsigned = {
+      ...grant, created: new Date(clock.now()).toISOString(),
+      nodeKey: text(identity.publicKey), nodeAgreementKey: text(identity.agreementKey)
+    }
+    return { ...unsigned, signature: text(identity.sign(GRANT, grantBytes(unsigned))) }
+  }
+}

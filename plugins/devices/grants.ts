@@ -1,0 +1,92 @@
+import {
+  deviceIdOf, GRANT, grantBytes, isSignedBy, KEY_BYTES, purposeBytes, sha256
+} from '../../kernel/index.js'
+import type { Grant } from '../../kernel/index.js'
+
+/** A revoked device: all that is kept of it, until its grant would have ended anyway. Times are ISO-8601. */
+export interface Revocation {
+  readonly deviceId: string
+  readonly name: string
+  readonly at: string
+  readonly by: string
+  readonly expires: string
+}
+
+/** What is known of a device: its grant, or that it was revoked, which wins for good. */
+export interface Entry { readonly grant: Grant | null, readonly revoked: Revocation | null }
+
+/** A grant ends at most so long after it was made, ms. */
+export const LONGEST_MS = 400 * 86_400_000
+/** What has ended is kept so long all the same, since clocks differ, ms. */
+const KEPT_MS = 2 * 86_400_000
+/** Devices with a grant that has not ended; and all that is kept, with the revoked ones. */
+export const MOST_DEVICES = 1000
+export const MOST_ENTRIES = 10_000
+
+const text = { type: 'string', minLength: 1, maxLength: 100 } as const
+const time = { type: 'string', format: 'date-time', maxLength: 40 } as const
+const deviceId = { type: 'string', pattern: '^[a-z2-7]{52}$' } as const
+const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
+const authorities = {
+  type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 64 }
+} as const
+
+export const grantSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: [
+    'deviceId', 'name', 'key', 'agreementKey', 'authorities', 'viaRelay', 'created', 'expires',
+    'maxOfflineSeconds', 'by', 'nodeKey', 'nodeAgreementKey', 'signature'
+  ],
+  properties: {
+    deviceId, name: text, key, agreementKey: key, authorities, viaRelay: authorities, created: time,
+    expires: time, maxOfflineSeconds: { type: 'integer', minimum: 0 }, by: text, nodeKey: key,
+    nodeAgreementKey: key, signature: { type: 'string', pattern: '^[\\w-]{86}$' }
+  }
+} as const
+
+export const revocationSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['deviceId', 'name', 'at', 'by', 'expires'],
+  properties: { deviceId, name: text, at: time, by: text, expires: time }
+} as const
+
+export const entrySchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['grant', 'revoked'],
+  properties: {
+    grant: { anyOf: [{ type: 'null' }, grantSchema] },
+    revoked: { anyOf: [{ type: 'null' }, revocationSchema] }
+  }
+} as const
+
+const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
+
+/**
+ * Whether a grant is what it says: its id is that of its key, and the node it names has signed it. Whether
+ * that node belongs to the cluster is asked whenever the grant is used, since it may be removed.
+ */
+export function isGenuine (grant: Grant): boolean {
+  const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
+  return own.byteLength === KEY_BYTES && deviceIdOf(sha256(own)) === grant.deviceId &&
+    isSignedBy(node, purposeBytes(GRANT, grantBytes(grant)), bytes(grant.signature))
+}
+
+/** Of two things that are known of a device the one that counts: a revocation, else the newer grant. */
+export function joined (a: Entry | undefined, b: Entry): Entry {
+  if (a === undefined) return b
+  const revoked = a.revoked === null || b.revoked === null
+    ? a.revoked ?? b.revoked
+    : a.revoked.at <= b.revoked.at ? a.revoked : b.revoked
+  if (revoked !== null) return a.revoked === revoked ? a : { grant: null, revoked }
+  return b.grant !== null && (a.grant === null || b.grant.created > a.grant.created) ? b : a
+}
+
+export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
+
+/** When an entry says nothing any more, whatever clock is asked. */
+export function isOver ({ grant, revoked }: Entry, nowMs: number): boolean {
+  return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
+}

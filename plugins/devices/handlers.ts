@@ -1,0 +1,154 @@
+import { kernelError, requireAuthority, SIGNED } from '../../kernel/index.js'
+import { BEARER_SECONDS } from './bearers.js'
+import { Deciding } from './deciding.js'
+import { isDeviceId } from './scheme.js'
+import type { Grant, KnownNode, RouteRequest } from '../../kernel/index.js'
+import type { Bearers } from './bearers.js'
+import type { DeviceBook } from './book.js'
+import type { Revocation } from './grants.js'
+import type { DevicesContext } from './manifest.js'
+import type { Pairing, WindowView } from './pairing.js'
+import type { routes } from './routes.js'
+import type { DeviceStanding } from './standing.js'
+
+export interface Parts {
+  bearers: Bearers
+  book: DeviceBook
+  pairing: Pairing
+  standing: DeviceStanding
+  /** Takes over what the document says. */
+  hear: () => void
+}
+
+type Request<K extends keyof typeof routes> = RouteRequest<(typeof routes)[K]>
+const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
+const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
+
+/** A device as it is shown. */
+export interface DeviceView {
+  readonly deviceId: string
+  readonly name: string
+  readonly authorities: readonly string[]
+  readonly viaRelay: readonly string[]
+  readonly created: string | null
+  readonly expires: string
+  readonly maxOfflineSeconds: number | null
+  readonly by: string
+  readonly lastUsedDay: string | null
+  readonly state: 'active' | 'expired' | 'revoked' | 'node_removed' | 'unheard'
+}
+
+export function createHandlers (ctx: DevicesContext, parts: Parts) {
+  const { bearers, book, pairing } = parts
+  const views = createViews(ctx, parts)
+  const deciding = new Deciding(ctx, { ...parts, nodes: () => knownNodes(ctx) })
+  return {
+    list: () => ({ devices: views.all() }),
+    show: ({ params: { id } }: Request<'show'>) => views.one(id),
+    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => {
+      if (caller.id !== id) requireAuthority(caller, 'operator')
+      await deciding.revoke(id, caller)
+      return { id, revoked: true as const }
+    },
+    self: ({ caller }: Request<'self'>) => {
+      const grant = book.grant(caller.id)
+      if (grant === undefined) throw ctx.error('device_not_found', 'Only a paired device can ask this.')
+      return { grant, nodeId: ctx.node.nodeId, nodes: knownNodes(ctx) }
+    },
+    session: ({ caller, headers }: Request<'session'>) => {
+      const signed = (headers['authorization'] ?? '').toLowerCase().startsWith(`${SIGNED.toLowerCase()} `)
+      if (!signed || !isDeviceId(caller.id)) {
+        throw kernelError('unauthenticated', 'Only a request that a paired device has signed gets a bearer.')
+      }
+      return {
+        token: bearers.issue(caller.id), expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId
+      }
+    },
+    open: ({ body, caller }: Request<'open'>) => {
+      const view = pairing.open({ ...deciding.wish(body, caller), by: caller.id })
+      ctx.emit('DevicePairingOpened', { by: caller.id, ends: view.ends! })
+      return shown(view)
+    },
+    view: () => shown(pairing.view()),
+    close: () => {
+      pairing.close()
+      return shown(pairing.view())
+    },
+    confirm: async ({ body: { attempt, digits, ...choice }, caller }: Request<'confirm'>) =>
+      views.one(await deciding.confirm(attempt, digits, choice, caller)),
+    refuse: ({ body: { attempt }, caller }: Request<'refuse'>) => {
+      const name = pairing.view().device?.name ?? ''
+      if (!pairing.refuse(attempt)) throw ctx.error('pairing_closed', 'No device waits for that answer.')
+      ctx.emit('DeviceRefused', { name, by: caller.id })
+      return shown(pairing.view())
+    },
+    begin: ({ body: { commit } }: Request<'begin'>) => {
+      const { attempt, node } = pairing.begin(bytes(commit))
+      const half = {
+        key: text(node.key), agreementKey: text(node.agreementKey), ephemeral: text(node.ephemeral),
+        nonce: text(node.nonce)
+      }
+      return { attempt, node: half, nodeId: ctx.node.nodeId, name: ctx.node.name }
+    },
+    reveal: ({ params: { attempt }, body }: Request<'reveal'>) => {
+      const { name, proof } = body
+      const device = {
+        name, key: bytes(body.key), agreementKey: bytes(body.agreementKey), ephemeral: bytes(body.ephemeral),
+        nonce: bytes(body.nonce)
+      }
+      return { signature: text(pairing.reveal(attempt, device, bytes(proof))) }
+    },
+    outcome: ({ params: { attempt } }: Request<'outcome'>) => {
+      const { state, answer } = pairing.outcome(attempt)
+      return { state, answer: answer?.text ?? null, mac: answer?.mac ?? null }
+    }
+  }
+}
+
+function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
+  return {
+    open, ends, triesLeft, authorities: wish?.authorities ?? null, viaRelay: wish?.viaRelay ?? null,
+    expires: wish?.expires ?? null, device
+  }
+}
+
+/** The nodes of the cluster as a device has to know them. */
+function knownNodes ({ deps: { cluster, identity } }: DevicesContext): KnownNode[] {
+  const fingerprints = identity.fingerprints()
+  return cluster.nodes().flatMap(({ installId, name, apiUrl }) => {
+    const fingerprint = fingerprints.get(installId)
+    return fingerprint === undefined ? [] : [{ installId, name, url: apiUrl, fingerprint }]
+  })
+}
+
+function createViews (ctx: DevicesContext, { book, standing }: Parts) {
+  const lastUsed = (deviceId: string): string | null => {
+    const days = [...ctx.sections.deviceUse.entries()].filter(({ key }) => key === deviceId)
+      .map(({ value }) => value)
+    return [book.usedDay(deviceId), ...days].filter((day) => day !== null).sort().at(-1) ?? null
+  }
+  const ofGrant = (grant: Grant): DeviceView => {
+    const { deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by } = grant
+    const found = standing.of(deviceId)
+    return {
+      deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by,
+      lastUsedDay: lastUsed(deviceId),
+      state: typeof found !== 'string' || found === 'unknown' ? 'active' : found
+    }
+  }
+  const ofRevoked = ({ deviceId, name, expires, by }: Revocation): DeviceView => ({
+    deviceId, name, authorities: [], viaRelay: [], created: null, expires, maxOfflineSeconds: null, by,
+    lastUsedDay: lastUsed(deviceId), state: 'revoked'
+  })
+  const all = (): DeviceView[] => book.entries().map(({ grant, revoked }) =>
+    revoked === null ? ofGrant(grant!) : ofRevoked(revoked))
+    .sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+  return {
+    all,
+    one (id: string): DeviceView {
+      const found = all().find(({ deviceId }) => deviceId === id)
+      if (found === undefined) throw ctx.error('device_not_found', `There is no device ${id}.`)
+      return found
+    }
+  }
+}

@@ -1,0 +1,68 @@
+import { definePlugin } from '../../kernel/index.js'
+import { Bearers } from './bearers.js'
+import { DeviceBook } from './book.js'
+import { deviceCommands } from './cluster.js'
+import { entrySchema } from './grants.js'
+import { createHandlers } from './handlers.js'
+import { manifest } from './manifest.js'
+import { Pairing } from './pairing.js'
+import { DeviceScheme } from './scheme.js'
+import { DeviceStanding, LOOK_MS } from './standing.js'
+import { createSync } from './sync.js'
+import type { Entry } from './grants.js'
+import type { Section } from '../../kernel/index.js'
+
+/** How often what has ended is forgotten, ms. */
+const COLLECT_MS = 3_600_000
+
+export default definePlugin(manifest, (ctx) => {
+  const { clock, log, node, deps: { callers, cluster, identity, session } } = ctx
+  const section = ctx.sections.devices as unknown as Section<Entry>
+  const book = new DeviceBook({ home: node.home, clock, log, problem: ctx.checker(entrySchema) })
+  const standing = new DeviceStanding({
+    book, clock, identity,
+    hears: () => {
+      const nodes = cluster.nodes()
+      return session.masterNodeId !== null && nodes.filter(({ live }) => live).length * 2 >= nodes.length
+    }
+  })
+  const bearers = new Bearers(clock)
+  const pairing = new Pairing({ clock, identity, error: ctx.error })
+  const noteUse = (deviceId: string): void => {
+    const day = new Date(clock.now()).toISOString().slice(0, 10)
+    if (book.noteUse(deviceId, day)) ctx.sections.deviceUse.put(deviceId, day)
+  }
+  const scheme = new DeviceScheme({
+    clock, nodeId: node.nodeId, identity, standing, bearers, used: noteUse, error: ctx.error
+  })
+  ctx.effect('credentials of devices', callers.register(scheme))
+  const sync = createSync({
+    section, book, log, clock, masterKnown: () => session.masterNodeId !== null,
+    keep: async (entries) => { await ctx.command('keepDevices', { entries: entries as never }) }
+  })
+  ctx.effect('devices of the document', section.observe(sync.hear))
+  const look = (): void => {
+    standing.look()
+    sync.tell()
+  }
+  ctx.effect('devices of a new session', session.onChange(look))
+  ctx.every('touch with the cluster', LOOK_MS, () => {
+    look()
+    scheme.tidy()
+    bearers.forget()
+  })
+  ctx.every('devices that have ended', COLLECT_MS, () => {
+    book.collect()
+    sync.collect(session.isMaster)
+  })
+  sync.hear()
+  look()
+  for (const { grant } of book.entries()) {
+    const day = grant === null ? null : book.usedDay(grant.deviceId)
+    if (grant !== null && day !== null) ctx.sections.deviceUse.put(grant.deviceId, day)
+  }
+  return {
+    routes: createHandlers(ctx, { bearers, book, pairing, standing, hear: sync.hear }),
+    commands: deviceCommands({ section, clock, error: ctx.error })
+  }
+})

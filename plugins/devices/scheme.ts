@@ -1,0 +1,156 @@
+import { verify } from 'node:crypto'
+import {
+  CORRECTION, correctionBytes, DEVICE_BEARER, kernelError, publicKeyOf, readCredential, requestText, SIGNED
+} from '../../kernel/index.js'
+import { MOST_NONCES, Nonces } from './nonces.js'
+import type { KeyObject } from 'node:crypto'
+import type {
+  Arrival, CallerScheme, Clock, Grant, Identity, Proof, SignedCredential, SvcError
+} from '../../kernel/index.js'
+import type { Bearers } from './bearers.js'
+import type { DeviceStanding, Ended } from './standing.js'
+
+/** Wrong signatures of one device and address within a minute before they are not looked at any more. */
+const MOST_WRONG = 10
+const WRONG_MS = 60_000
+const MOST_WATCHED = 10_000
+
+const SAYS: Readonly<Record<Exclude<Ended, 'unknown'>, string>> = {
+  revoked: 'This device was revoked.',
+  expired: 'The grant of this device has expired.',
+  node_removed: 'The node that let this device in was removed from the cluster.',
+  unheard: 'This node has not heard from its cluster for longer than the device\'s grant allows.'
+}
+
+export interface SchemeOptions {
+  clock: Clock
+  /** Of this start of the node. */
+  nodeId: string
+  identity: Pick<Identity, 'publicKey' | 'sign'>
+  standing: Pick<DeviceStanding, 'of'>
+  bearers: Pick<Bearers, 'deviceOf'>
+  /** Told whenever a device has shown that it is there. */
+  used: (deviceId: string) => void
+  error: (
+    reason: 'signature_refused' | 'device_ended', message: string, details: Record<string, unknown>
+  ) => SvcError
+}
+
+/** Devices as callers: signed requests and short bearers. */
+export class DeviceScheme implements CallerScheme {
+  readonly word = SIGNED
+  readonly bearer = DEVICE_BEARER
+  readonly #options: SchemeOptions
+  readonly #nonces = new Nonces()
+  /** Keys as node:crypto has them, by their text: making one costs as much as half a check. */
+  readonly #keys = new Map<string, KeyObject>()
+  /** Monotonic times of wrong signatures, by device and address. */
+  readonly #wrong = new Map<string, number[]>()
+
+  constructor (options: SchemeOptions) { this.#options = options }
+
+  check (arrival: Arrival, credential: string): Proof | undefined {
+    return credential.startsWith(DEVICE_BEARER)
+      ? this.#byBearer(arrival, credential)
+      : this.#bySignature(arrival, credential)
+  }
+
+  stands (callerId: string): boolean | undefined {
+    const found = this.#options.standing.of(callerId)
+    return found === 'unknown' ? isDeviceId(callerId) ? false : undefined : typeof found !== 'string'
+  }
+
+  /** Forgets what can be forgotten; called from time to time. */
+  tidy (): void {
+    this.#nonces.forget(this.#options.clock.now())
+    const now = this.#options.clock.mono()
+    for (const [who, times] of this.#wrong) if (now - times.at(-1)! >= WRONG_MS) this.#wrong.delete(who)
+    if (this.#keys.size > MOST_WATCHED) this.#keys.clear()
+  }
+
+  #byBearer (arrival: Arrival, token: string): Proof | undefined {
+    const deviceId = this.#options.bearers.deviceOf(token)
+    if (deviceId === undefined || !fits(arrival, deviceId)) return undefined
+    const grant = this.#standing(deviceId)
+    if (grant === undefined) return undefined
+    this.#options.used(deviceId)
+    return { caller: callerOf(grant, arrival) }
+  }
+
+  #bySignature (arrival: Arrival, credential: string): Proof | undefined {
+    const { clock, nodeId, used } = this.#options
+    const shown = readCredential(credential)
+    if (shown === undefined || !fits(arrival, shown.device)) return undefined
+    const { body, device, nonce, ts } = shown
+    const grant = this.#standing(device)
+    if (grant === undefined) return undefined
+    const now = clock.now()
+    if (!this.#nonces.inWindow(ts, now)) {
+      throw this.#refused(shown, `its time is ${Math.abs(ts - now) / 1000} s from this node's`)
+    }
+    if (this.#nonces.has(device, ts, nonce)) throw this.#refused(shown, 'its nonce was used before')
+    const who = `${device} ${arrival.remoteAddress}`
+    this.#refuseFlood(who)
+    const { method, target } = arrival
+    const text = requestText({ method, nodeId, target, body, ts, nonce })
+    const signature = Buffer.from(shown.signature, 'base64url')
+    if (!verify(null, Buffer.from(text), this.#keyOf(grant), signature)) {
+      this.#wrong.set(who, [...this.#wrong.get(who) ?? [], clock.mono()].slice(-MOST_WRONG))
+      if (this.#wrong.size > MOST_WATCHED) this.#wrong.delete(this.#wrong.keys().next().value!)
+      throw this.#refused(shown, 'it is not over this request to this node')
+    }
+    if (!this.#nonces.add(device, ts, nonce, now)) {
+      throw kernelError('overloaded', `A device may sign ${MOST_NONCES} requests within a minute; ` +
+        'more go with a bearer: POST /v1/devices/session.', { retryAfterSeconds: 10 })
+    }
+    used(device)
+    return { caller: callerOf(grant, arrival), bodySha256: Buffer.from(body, 'base64url') }
+  }
+
+  /** The grant of a device that counts. Undefined for a stranger; throws `device_ended`. */
+  #standing (deviceId: string): Grant | undefined {
+    const found = this.#options.standing.of(deviceId)
+    if (typeof found !== 'string') return found
+    if (found === 'unknown') return undefined
+    throw this.#options.error('device_ended', SAYS[found], { why: found })
+  }
+
+  /** Says to a device that it knows which id and time it has, so that an honest one tries once more. */
+  #refused ({ nonce }: SignedCredential, why: string): SvcError {
+    const { clock, error, identity, nodeId } = this.#options
+    const correction = { nodeId, timeMs: clock.now(), nonce }
+    const signature = identity.sign(CORRECTION, correctionBytes(correction))
+    return error('signature_refused', `The signature of this request is refused: ${why}.`, {
+      ...correction,
+      nodeKey: Buffer.from(identity.publicKey).toString('base64url'),
+      signature: Buffer.from(signature).toString('base64url')
+    })
+  }
+
+  #refuseFlood (who: string): void {
+    const now = this.#options.clock.mono()
+    const recent = (this.#wrong.get(who) ?? []).filter((at) => now - at < WRONG_MS)
+    if (recent.length < MOST_WRONG) return
+    throw kernelError('overloaded', 'Too many wrong signatures of this device from this address.',
+      { retryAfterSeconds: 60 })
+  }
+
+  #keyOf ({ key }: Grant): KeyObject {
+    const known = this.#keys.get(key)
+    if (known !== undefined) return known
+    const made = publicKeyOf('Ed25519', Buffer.from(key, 'base64url'))
+    this.#keys.set(key, made)
+    return made
+  }
+}
+
+export const isDeviceId = (id: string): boolean => /^[a-z2-7]{52}$/.test(id)
+
+/** Over a relay only the device that the handshake authenticated counts. */
+const fits = ({ device }: Arrival, deviceId: string): boolean => device === null || device === deviceId
+
+function callerOf ({ authorities, deviceId, viaRelay }: Grant, { device }: Arrival): Proof['caller'] {
+  if (device === null) return { id: deviceId, mode: 'paired', authorities: new Set(authorities) }
+  const left = authorities.filter((authority) => viaRelay.includes(authority))
+  return { id: deviceId, mode: 'relay', authorities: new Set(left) }
+}

@@ -1,0 +1,67 @@
+import type { Clock, Grant, Identity } from '../../kernel/index.js'
+import type { DeviceBook } from './book.js'
+
+/** Why a device does not count now. */
+export type Ended = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
+
+/** How often a node looks whether it is in touch with its cluster, and how often it notes that, ms. */
+export const LOOK_MS = 10_000
+const NOTE_MS = 600_000
+/** A device may have been let in by another one, and so on: so far is followed. */
+const MOST_MAKERS = 8
+
+export interface StandingOptions {
+  book: DeviceBook
+  clock: Clock
+  identity: Pick<Identity, 'memberWith'>
+  /** Whether this node hears its cluster: a master is known, and at least half of the members are there. */
+  hears: () => boolean
+}
+
+/** Which devices count at this node, now. */
+export class DeviceStanding {
+  readonly #options: StandingOptions
+  /** Monotonic; what was before this start is in the book, in wall time. */
+  #heardMs: number | undefined
+  #notedMs: number | undefined
+  readonly #startedMs: number
+
+  constructor (options: StandingOptions) {
+    this.#options = options
+    this.#startedMs = options.clock.mono()
+  }
+
+  /** Called from time to time, and when the session changes. */
+  look (): void {
+    const { book, clock, hears } = this.#options
+    if (!hears()) return
+    this.#heardMs = clock.mono()
+    if (this.#notedMs !== undefined && this.#heardMs - this.#notedMs < NOTE_MS) return
+    this.#notedMs = this.#heardMs
+    book.noteTouch()
+  }
+
+  /** How long this node has heard nothing of its cluster, ms: over restarts too. */
+  get apartMs (): number {
+    const { book, clock } = this.#options
+    if (this.#heardMs !== undefined) return clock.mono() - this.#heardMs
+    const before = book.inTouchMs
+    // Where nothing was noted the home is new, and its time begins with this start.
+    return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
+  }
+
+  /** The grant of a device that counts, or why it does not. */
+  of (deviceId: string, makers = 0): Grant | Ended {
+    const { book, clock, identity } = this.#options
+    if (book.revoked(deviceId) !== undefined) return 'revoked'
+    const grant = book.grant(deviceId)
+    if (grant === undefined) return 'unknown'
+    if (Date.parse(grant.expires) <= clock.now()) return 'expired'
+    if (identity.memberWith(Buffer.from(grant.nodeKey, 'base64url')) === undefined) return 'node_removed'
+    if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
+    // What a device has let in ends with it.
+    const byDevice = book.grant(grant.by) !== undefined || book.revoked(grant.by) !== undefined
+    const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
+    return ends ? 'revoked' : grant
+  }
+}

@@ -1,0 +1,54 @@
+import { untold } from './cluster.js'
+import { isOver } from './grants.js'
+import type { Clock, Logger, Section } from '../../kernel/index.js'
+import type { DeviceBook } from './book.js'
+import type { Entry } from './grants.js'
+
+export interface SyncOptions {
+  section: Section<Entry>
+  book: DeviceBook
+  clock: Clock
+  log: Logger
+  masterKnown: () => boolean
+  /** Has the master take over entries that the document lacks. */
+  keep: (entries: readonly Entry[]) => Promise<void>
+}
+
+/** Between a node's own book and the cluster's document: what either knows, the other is to know. */
+export interface Sync {
+  /** Takes over what the document says. */
+  hear: () => void
+  /** Tells the master what the document lacks, in the background. */
+  tell: () => void
+  /** The master has what is over taken out of the document. */
+  collect: (isMaster: boolean) => void
+}
+
+export function createSync ({ section, book, clock, log, masterKnown, keep }: SyncOptions): Sync {
+  let telling = false
+  const inDocument = (): Map<string, Entry> =>
+    new Map([...section.entries()].map(({ key, value }) => [key, value]))
+  const tell = async (): Promise<void> => {
+    if (telling || !masterKnown()) return
+    const known = inDocument()
+    const parts = untold(book.entries(), (id) => known.get(id))
+    telling = true
+    try {
+      for (const part of parts) await keep(part)
+    } catch (err) {
+      // Without a master it is told again: with the next session, and every ten seconds.
+      log.debug({ err }, 'what this node knows of devices could not be told to the cluster yet')
+    } finally {
+      telling = false
+    }
+  }
+  return {
+    hear: () => { book.merge(inDocument().values()) },
+    tell: () => { void tell() },
+    collect (isMaster) {
+      const over = isMaster && [...section.entries()].some(({ value }) => isOver(value, clock.now()))
+      if (!over) return
+      keep([]).catch((err: unknown) => { log.debug({ err }, 'devices that ended are kept for now') })
+    }
+  }
+}

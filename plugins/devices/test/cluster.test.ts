@@ -1,0 +1,147 @@
+import t from 'tap'
+import {
+  deviceKeysOf, fingerprintOfRaw, newKeyPair, RequestSigner
+} from '../../../kernel/index.js'
+import { createIdentity } from '../../../kernel/cluster/identity/identity.js'
+import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
+import { kernelsOn } from '../../../kernel/test/cluster-core-rig.js'
+import { pairDevice } from '../client.js'
+import devices from '../index.js'
+import type { DeviceFile, Identity } from '../../../kernel/index.js'
+import type { CoreCluster, CoreNode } from '../../../kernel/test/cluster-core-kit.js'
+import type { NodeRig } from '../../../kernel/test/cluster-core-rig.js'
+
+type Owner = Parameters<typeof coreCluster>[0]
+
+/** Three nodes with the plugin; the members' keys are real, unlike those of the kit. */
+async function three (t: Owner, quorum: 1 | 2): Promise<{ c: CoreCluster, rigs: NodeRig[] }> {
+  const c = await coreCluster(t, { nodes: 3, quorum })
+  const keys = new Map(c.nodes.map((node) => [node.installId, newKeyPair('Ed25519')]))
+  const identityOf = ({ installId, members }: CoreNode): Identity => {
+    const { privateKey } = keys.get(installId)!
+    const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+    const owners = new Map([...keys].map(([id, { publicKey }]) => [publicKey.toString('hex'), id]))
+    return {
+      ...createIdentity({ privateKeyPem }, members),
+      memberWith: (key) => owners.get(Buffer.from(key).toString('hex')),
+      fingerprints: () => new Map([...keys].map(([id, { publicKey }]) => [id, fingerprintOfRaw(publicKey)]))
+    }
+  }
+  const rigs = await kernelsOn(t, c, { plugins: [devices], own: (node) => ({ identity: identityOf(node) }) })
+  return { c, rigs }
+}
+
+const pause = async (): Promise<void> => { await new Promise((resolve) => setImmediate(resolve)) }
+
+async function json<T> (rig: NodeRig, method: string, url: string, payload?: object): Promise<T> {
+  const answer = await rig.ask(method, url, payload)
+  if (answer.statusCode !== 200) throw new Error(answer.body)
+  return answer.json<T>()
+}
+
+/** Pairs a device at a node and has the cluster hold it. */
+async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise<DeviceFile> {
+  await json(rig, 'POST', '/v1/devices/pairing', choice)
+  let show = (_digits: string): void => {}
+  const shown = new Promise<string>((resolve) => { show = resolve })
+  const made = pairDevice({
+    ask: async (path, body) => await json(rig, body === undefined ? 'GET' : 'POST', path, body),
+    url: `http://${rig.node.name}`, name: 'phone', pause, show: (digits) => { show(digits) }
+  })
+  const digits = await shown
+  const { device } = await json<{ device: { attempt: string } }>(rig, 'GET', '/v1/devices/pairing')
+  await c.settled(json(rig, 'POST', '/v1/devices/pairing/confirm', { attempt: device.attempt, digits }))
+  return await made
+}
+
+/** What a node answers to a signed request of a device; a correction is followed. */
+async function use (c: CoreCluster, rig: NodeRig, device: DeviceFile): Promise<number> {
+  const signer = new RequestSigner({
+    keys: deviceKeysOf(device), seen: undefined, now: c.clock.now,
+    fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
+  })
+  const once = async () => {
+    const authorization = signer.authorization('GET', '/state', undefined)
+    return await rig.ask('GET', '/state', undefined, { authorization })
+  }
+  const first = await once()
+  const { error } = first.json<{ error?: { details: unknown } }>()
+  return signer.correct(error?.details) ? (await once()).statusCode : first.statusCode
+}
+
+const everywhere = async (c: CoreCluster, rigs: readonly NodeRig[], device: DeviceFile): Promise<number[]> =>
+  await Promise.all(rigs.map(async (rig) => await use(c, rig, device)))
+
+t.test('a device paired at one node is known at all, and revoked at all, after a restart too', async (t) => {
+  const { c, rigs } = await three(t, 2)
+  const device = await pair(c, rigs[1]!)
+  await c.run(200)
+  t.same(await everywhere(c, rigs, device), [200, 200, 200])
+  t.equal(device.nodes.length, 3)
+  c.kill(rigs[2]!.node)
+  await c.run(200)
+  const again = await rigs[2]!.restart()
+  await c.agreed()
+  t.same(await everywhere(c, [rigs[0]!, rigs[1]!, again], device), [200, 200, 200])
+  await c.settled(json(rigs[0]!, 'DELETE', `/v1/devices/${device.deviceId}`))
+  await c.run(200)
+  t.same(await everywhere(c, [rigs[0]!, rigs[1]!, again], device), [401, 401, 401])
+})
+
+t.test('a node that was cut off during a revocation hears of it when it is back', async (t) => {
+  const { c, rigs } = await three(t, 2)
+  const master = await c.agreed()
+  const [lone, other] = c.others(master)
+  const rigOf = (node: CoreNode): NodeRig => rigs.find((rig) => rig.node === node)!
+  const device = await pair(c, rigOf(master), { maxOfflineSeconds: 3600 })
+  await c.run(200)
+  c.cut([lone!], [master, other!])
+  await c.run(30_000)
+  await c.settled(json(rigOf(other!), 'DELETE', `/v1/devices/${device.deviceId}`))
+  t.same(await everywhere(c, [rigOf(master), rigOf(other!)], device), [401, 401])
+  t.equal(await use(c, rigOf(lone!), device), 200, 'it cannot know')
+  c.heal()
+  await c.agreed()
+  await c.run(200)
+  t.equal(await use(c, rigOf(lone!), device), 401)
+})
+
+t.test('a node that is cut off longer than a grant allows refuses the device', async (t) => {
+  const { c, rigs } = await three(t, 1)
+  const master = await c.agreed()
+  const [lone, other] = c.others(master)
+  const at = rigs.find((rig) => rig.node === lone)!
+  const device = await pair(c, at, { maxOfflineSeconds: 60 })
+  await c.run(200)
+  c.cut([lone!], [master, other!])
+  await c.run(50_000)
+  t.equal(await use(c, at, device), 200)
+  await c.run(40_000)
+  t.ok(lone!.core.session.isMaster, 'it decides alone, and is apart all the same')
+  t.equal(await use(c, at, device), 401)
+  const { devices: list } = await json<{ devices: { state: string }[] }>(at, 'GET', '/v1/devices')
+  t.equal(list[0]?.state, 'unheard')
+  c.heal()
+  await c.agreed()
+  await c.run(15_000)
+  t.equal(await use(c, at, device), 200)
+})
+
+t.test('what a part decided whose session gave way is not lost', async (t) => {
+  const { c, rigs } = await three(t, 1)
+  const [a, b] = [rigs[0]!, rigs[1]!]
+  const revoked = await pair(c, a)
+  await c.run(200)
+  c.cut([c.at(0)], [c.at(1), c.at(2)])
+  await c.run(40_000)
+  t.ok(c.at(0).core.session.isMaster, 'it decides alone')
+  // Each part revokes, and lets in, something of its own.
+  await c.settled(json(a, 'DELETE', `/v1/devices/${revoked.deviceId}`))
+  const [one, other] = [await pair(c, a), await pair(c, b)]
+  c.heal()
+  await c.agreed()
+  await c.run(25_000)
+  t.same(await everywhere(c, rigs, revoked), [401, 401, 401])
+  t.same(await everywhere(c, rigs, one), [200, 200, 200])
+  t.same(await everywhere(c, rigs, other), [200, 200, 200])
+})

@@ -1,0 +1,26 @@
+import t from 'tap'
+import { newKeyPair } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { deviceCommands } from '../cluster.js'
+import { DAY_MS, grantOf, memorySection, refuse, revocationOf } from './grants-kit.js'
+
+t.test('10,000 grants ever made, 100 devices at a time: what is kept does not grow', async (t) => {
+  const clock = manualClock()
+  const section = memorySection()
+  const { grantDevice, revokeDevice } = deviceCommands({ section, clock, error: refuse })
+  // More than are kept at a time; making 10,000 keys would take most of the test.
+  const keys = Array.from({ length: 400 }, () => newKeyPair('Ed25519').publicKey)
+  let largest = 0
+  let half = 0
+  for (let made = 1; made <= 10_000; made++) {
+    const grant = grantOf(clock, 1, keys[made % keys.length])
+    grantDevice({ grant })
+    if (made % 3 === 0) revokeDevice({ revoked: revocationOf(grant, clock.now()) })
+    // A hundred in the day that each is good for.
+    await clock.advance(DAY_MS / 100)
+    largest = Math.max(largest, section.size)
+    if (made === 5000) half = section.bytes
+  }
+  t.ok(largest <= 301, `${largest} entries: those of one day and of the two after`)
+  t.ok(section.bytes <= half * 1.1, `${section.bytes} bytes, ${half} half way`)
+})

@@ -1,0 +1,287 @@
+import { once } from 'node:events'
+import { get } from 'node:http'
+import t from 'tap'
+import WebSocket from 'ws'
+import { definePlugin, ListenerService, readCredential } from '../../../kernel/index.js'
+import { duplexPair } from '../../../kernel/test/duplex-pair.js'
+import { MOST_NONCES, Nonces } from '../nonces.js'
+import { schemeIn } from './fuzz-kit.js'
+import { ask, beginPairing, pair, signerOf, start, URL_HERE } from './devices-kit.js'
+import type { IncomingMessage } from 'node:http'
+import type { DeviceFile, RequestSigner } from '../../../kernel/index.js'
+import type { Rig } from '../../../kernel/testing/index.js'
+
+const probe = definePlugin({
+  name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Says who asks.',
+  routes: {
+    who: { method: 'GET', url: '/who', summary: 's', authority: 'read', query: { type: 'object' } },
+    take: { method: 'POST', url: '/take', summary: 's', authority: 'invoke', body: { type: 'object' } },
+    run: { method: 'POST', url: '/run', summary: 's', authority: 'operator' },
+    follow: { method: 'GET', url: '/follow', summary: 's', authority: 'read', stream: true }
+  }
+}, () => ({
+  routes: {
+    who: ({ caller: { id, mode, authorities } }) => ({ id, mode, authorities: [...authorities] }),
+    take: ({ body }) => ({ took: body }),
+    run: () => ({}),
+    follow: async (request) => {
+      await request.open({ contentType: 'text/event-stream' }).write(': hello\n\n')
+      await new Promise(() => {})
+    }
+  }
+}))
+
+const running = async (t: Parameters<typeof start>[0]): Promise<Rig> => await start(t, { plugins: [probe] })
+
+interface Sent { method?: string, url: string, payload?: string, authorization: string, address?: string }
+
+async function send (rig: Rig, { method = 'GET', url, payload, authorization }: Sent) {
+  const type = payload === undefined ? {} : { 'content-type': 'application/json' }
+  const answer = await rig.inject({
+    method, url, headers: { authorization, ...type }, ...payload === undefined ? {} : { payload }
+  })
+  const body = answer.json() as { error?: { reason: string, details: Record<string, unknown> } }
+  return { status: answer.statusCode, reason: body.error?.reason, details: body.error?.details, body }
+}
+
+const sign = (signer: RequestSigner, url: string, method = 'GET', payload?: string): Sent => ({
+  method, url, ...payload === undefined ? {} : { payload },
+  authorization: signer.authorization(method, url, payload === undefined ? undefined : Buffer.from(payload))
+})
+
+t.test('a signed request counts once, here, now and as it was signed', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  const signer = signerOf(rig, device)
+  const first = sign(signer, '/who?x=1')
+  t.match(await send(rig, first),
+    { status: 200, body: { id: device.deviceId, mode: 'paired', authorities: ['read', 'invoke'] } })
+  const post = sign(signer, '/take', 'POST', '{"n":1}')
+  t.match(await send(rig, post), { status: 200, body: { took: { n: 1 } } })
+  const fresh = (): Sent => sign(signer, '/take', 'POST', '{"n":1}')
+  const other = signerOf(rig, { ...device, seen: { [URL_HERE]: { nodeId: 'another', aheadMs: 0 } } })
+  const rows: [title: string, sent: Sent, reason: string][] = [
+    ['replayed', first, 'signature_refused'],
+    ['replayed with a body', post, 'signature_refused'],
+    ['another path', { ...sign(signer, '/who?x=1'), url: '/who?x=2' }, 'signature_refused'],
+    ['another method', { ...sign(signer, '/take'), method: 'POST', payload: '{}' }, 'signature_refused'],
+    ['another body', { ...fresh(), payload: '{"n":2}' }, 'unauthenticated'],
+    ['no body', { method: 'POST', url: '/take', authorization: fresh().authorization }, 'unauthenticated'],
+    ['to another node', sign(other, '/who'), 'signature_refused'],
+    ['90 s ahead', sign(signerOf(rig, device, 90_000), '/who'), 'signature_refused'],
+    ['90 s behind', sign(signerOf(rig, device, -90_000), '/who'), 'signature_refused'],
+    ['mangled', { url: '/who', authorization: `${sign(signer, '/who').authorization}x` }, 'unauthenticated']
+  ]
+  for (const [title, sent, reason] of rows) {
+    t.match(await send(rig, sent), { status: 401, reason }, title)
+  }
+  t.match(await send(rig, sign(signer, '/run', 'POST')), { status: 403, reason: 'missing_grant' })
+  for (const ahead of [50_000, -50_000]) {
+    t.equal((await send(rig, sign(signerOf(rig, device, ahead), '/who'))).status, 200, `${ahead} ms`)
+  }
+  t.match(await ask(rig, 'GET', `/v1/devices/${device.deviceId}`), { lastUsedDay: '2026-01-01' })
+})
+
+t.test('an honest device whose clock is off corrects itself, and so after a restart', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  for (const [title, seen, ahead] of [
+    ['fast', device.seen[URL_HERE]!, 11 * 60_000], ['slow', device.seen[URL_HERE]!, -11 * 60_000],
+    ['another start', { nodeId: 'before', aheadMs: 0 }, 0]
+  ] as const) {
+    const signer = signerOf(rig, { ...device, seen: { [URL_HERE]: seen } }, ahead)
+    const refused = await send(rig, sign(signer, '/who'))
+    t.match(refused, { status: 401, reason: 'signature_refused' }, title)
+    t.ok(signer.correct(refused.details), title)
+    t.equal((await send(rig, sign(signer, '/who'))).status, 200, title)
+  }
+})
+
+t.test('too many wrong signatures of a device from one address are not looked at', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  const wrong = { ...sign(signerOf(rig, device), '/who'), url: '/who?other' }
+  const seen: unknown[] = []
+  for (let i = 0; i < 11; i++) seen.push((await send(rig, wrong)).reason)
+  t.same([...new Set(seen)], ['signature_refused', 'overloaded'])
+  await rig.clock.advance(60_000)
+  t.equal((await send(rig, sign(signerOf(rig, device), '/who'))).status, 200)
+})
+
+t.test('nonces are refused rather than forgotten, whatever the clock does', (t) => {
+  const nonces = new Nonces()
+  const now = 1_000_000_000
+  for (let i = 0; i < MOST_NONCES; i++) nonces.add('a', now + i % 3, String(i), now)
+  t.notOk(nonces.add('a', now, 'more', now), 'there is no room')
+  t.ok(nonces.add('b', now, 'more', now), 'for another device there is')
+  t.ok(nonces.has('a', now, '0'))
+  t.notOk(nonces.has('a', now, 'more'))
+  t.notOk(nonces.has('b', now, '0'))
+  t.ok(nonces.add('a', now + 75_000, 'more', now + 75_000), 'there is room again')
+  t.equal(nonces.size, 1)
+  t.notOk(nonces.inWindow(now, now), 'what was forgotten is too old, also where the clock is set back')
+  t.ok(nonces.inWindow(now + 70_000, now + 75_000))
+  t.end()
+})
+
+t.test('a bearer is the device\'s, for ten minutes, and takes no signature to come by another', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  const session = await send(rig, sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
+  const { token } = session.body as unknown as { token: string }
+  t.match(token, /^svc_dev_/)
+  const authorization = `Bearer ${token}`
+  t.match(await send(rig, { url: '/who', authorization }), { status: 200, body: { id: device.deviceId } })
+  const again = { method: 'POST', url: '/v1/devices/session', payload: '{}', authorization }
+  t.equal((await send(rig, again)).status, 401, 'a bearer begets none')
+  t.match(await send(rig, { url: '/v1/devices/self', authorization }),
+    { status: 200, body: { grant: { deviceId: device.deviceId } } })
+  await rig.clock.advance(600_000)
+  t.equal((await send(rig, { url: '/who', authorization })).status, 401)
+  const anonymous = await rig.inject({ method: 'POST', url: '/v1/devices/session', payload: {} })
+  t.equal(anonymous.statusCode, 401)
+})
+
+const headersOf = (signer: RequestSigner, path: string): { authorization: string } =>
+  ({ authorization: signer.authorization('GET', path, undefined) })
+
+/** A stream and a WebSocket of a device, each with whether it is open. */
+async function openBoth (url: string, signer: RequestSigner) {
+  const stream = { open: true }
+  const call = get(`${url}/follow`, { headers: headersOf(signer, '/follow') })
+  const [response] = await once(call, 'response') as [IncomingMessage]
+  response.on('error', () => {}).on('close', () => { stream.open = false }).resume()
+  const path = '/v1/capabilities/session'
+  const ws = new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers: headersOf(signer, path) })
+  await once(ws, 'open')
+  return { stream, ws, status: response.statusCode }
+}
+
+async function untilTrue (holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setImmediate(resolve))
+}
+
+t.test('what a device has open ends when it is revoked, and when its grant ends', async (t) => {
+  const rig = await running(t)
+  const url = await rig.listen()
+  const [revoked, expiring] = [
+    await pair(rig), await pair(rig, { expires: new Date(rig.clock.now() + 60_000).toISOString() })
+  ]
+  const ends: [device: DeviceFile, end: () => Promise<void>, reason: string][] = [
+    [revoked, async () => { await ask(rig, 'DELETE', `/v1/devices/${revoked.deviceId}`) }, 'revoked'],
+    [expiring, async () => { await rig.clock.advance(60_000) }, 'expired']
+  ]
+  for (const [device, end, why] of ends) {
+    const signer = signerOf(rig, device)
+    const { stream, ws, status } = await openBoth(url, signer)
+    t.equal(status, 200)
+    const closed = once(ws, 'close')
+    await end()
+    await rig.clock.advance(2500)
+    t.equal((await closed)[0], 4401, why)
+    await untilTrue(() => !stream.open)
+    const later = await fetch(`${url}/who`, { headers: headersOf(signer, '/who') })
+    t.equal(later.status, 401)
+    t.match(await later.json(), { error: { reason: 'device_ended', details: { why } } })
+  }
+  t.ok(rig.events.some(({ kind, payload }) => kind === 'DeviceRevoked' && payload['name'] === 'phone'))
+  const { devices } = await ask<{ devices: { state: string }[] }>(rig, 'GET', '/v1/devices')
+  t.same(devices.map((d) => d.state).sort(), ['expired', 'revoked'])
+})
+
+t.test('a device revokes itself, and no other without operator', async (t) => {
+  const rig = await running(t)
+  const [one, other] = [await pair(rig), await pair(rig)]
+  const signer = signerOf(rig, one)
+  const remove = async ({ deviceId }: DeviceFile) =>
+    await send(rig, sign(signer, `/v1/devices/${deviceId}`, 'DELETE'))
+  t.match(await remove(other), { status: 403, reason: 'missing_grant' })
+  t.match(await remove(one), { status: 200, body: { revoked: true } })
+  t.match(await remove(one), { status: 401, reason: 'device_ended' })
+  t.equal((await send(rig, sign(signerOf(rig, other), '/who'))).status, 200)
+  const nobody = ask(rig, 'DELETE', `/v1/devices/${'a'.repeat(52)}`)
+  await t.rejects(nobody, { reason: 'device_not_found' } as never)
+})
+
+t.test('what a device lets in ends with it, and no later', async (t) => {
+  const rig = await running(t)
+  const maker = await pair(rig, { authorities: ['operator', 'read'], viaRelay: ['read'] })
+  const signer = signerOf(rig, maker)
+  const asMaker = async (url: string, body: object) =>
+    await send(rig, sign(signer, url, 'POST', JSON.stringify(body)))
+  const late = new Date(rig.clock.now() + 91 * 86_400_000).toISOString()
+  t.match(await asMaker('/v1/devices/pairing', { authorities: ['read'], expires: late }), { status: 400 })
+  t.match(await asMaker('/v1/devices/pairing', { authorities: ['invoke'] }), { status: 403 })
+  t.match(await asMaker('/v1/devices/pairing', { authorities: ['read'] }), { status: 200 })
+  const { attempt, device, digits } = await beginPairing(rig)
+  t.match(await asMaker('/v1/devices/pairing/confirm', { attempt, digits }),
+    { status: 200, body: { by: maker.deviceId } })
+  const made = signerOf(rig, await device)
+  t.equal((await send(rig, sign(made, '/who'))).status, 200)
+  await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
+  t.match(await send(rig, sign(made, '/who')), { status: 401, reason: 'device_ended' })
+})
+
+t.test('through a relay a device has what its grant leaves to relays', async (t) => {
+  const rig = await running(t)
+  const [device, other] = [await pair(rig, { authorities: ['read', 'invoke', 'operator'] }), await pair(rig)]
+  const over = async (from: DeviceFile, sent: Sent) => {
+    const [here, there] = duplexPair()
+    rig.service(ListenerService).accept(there, { device: from.deviceId })
+    const answer = new Promise<IncomingMessage>((resolve, reject) => {
+      get(`http://any${sent.url}`, {
+        method: sent.method ?? 'GET', headers: { authorization: sent.authorization },
+        createConnection: () => here
+      }, resolve).on('error', reject)
+    })
+    const { statusCode } = await answer
+    here.destroy()
+    return statusCode
+  }
+  t.equal(await over(device, sign(signerOf(rig, device), '/who')), 200)
+  t.equal(await over(device, sign(signerOf(rig, device), '/run', 'POST')), 403, 'operator is not implied')
+  t.equal((await send(rig, sign(signerOf(rig, device), '/run', 'POST'))).status, 200, 'directly it has it')
+  t.equal(await over(other, sign(signerOf(rig, device), '/who')), 401, 'another device at the other end')
+  const session = await send(rig, sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
+  const { token } = session.body as never
+  t.equal(await over(device, { url: '/who', authorization: `Bearer ${String(token)}` }), 200)
+  t.equal(await over(other, { url: '/who', authorization: `Bearer ${String(token)}` }), 401)
+})
+
+t.test('20,000 mangled headers and messages: no crash, no grant, nobody gets in', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  const good = sign(signerOf(rig, device), '/who').authorization
+  let seed = 1
+  const random = (below: number): number => {
+    seed = (seed * 1_103_515_245 + 12_345) & 0x7fffffff
+    return seed % below
+  }
+  const mangled = (text: string): string => {
+    const at = random(text.length)
+    const odd = String.fromCharCode(33 + random(94))
+    const kind = random(4)
+    if (kind === 0) return text.slice(0, at)
+    if (kind === 1) return text.slice(0, at) + odd + text.slice(at + 1)
+    return kind === 2 ? text.slice(0, at) + odd + text.slice(at) : text.slice(0, at) + text.slice(at + 1)
+  }
+  const check = schemeIn(device, rig.clock)
+  let through = 0
+  for (let i = 0; i < 19_000; i++) {
+    const text = mangled(good.slice(5))
+    try { if (check(text) !== undefined && text !== good.slice(5)) through++ } catch { /* a typed refusal */ }
+    readCredential(text)
+  }
+  t.equal(through, 0)
+  await ask(rig, 'POST', '/v1/devices/pairing', {})
+  const body = JSON.stringify({ key: 'B'.repeat(43), agreementKey: 'C'.repeat(43), ephemeral: 'D'.repeat(43),
+    nonce: 'E'.repeat(22), name: 'x', proof: 'F'.repeat(86) })
+  for (let i = 0; i < 1000; i++) {
+    const url = i % 2 === 0 ? '/v1/devices/pair' : `/v1/devices/pair/${'A'.repeat(22)}`
+    const payload = mangled(i % 2 === 0 ? `{"commit":"${'A'.repeat(43)}"}` : body)
+    const headers = { 'content-type': 'application/json' }
+    const answer = await rig.inject({ method: 'POST', url, payload, headers })
+    if (answer.statusCode >= 500) t.fail(`${url} ${payload}: ${answer.body}`)
+  }
+  t.equal((await ask<{ devices: unknown[] }>(rig, 'GET', '/v1/devices')).devices.length, 1)
+})
