@@ -1,5 +1,6 @@
 import { createServer } from 'node:net'
 import { setRelayed } from './callers.js'
+import { plainEvent } from './tls/port.js'
 import type { Server } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { Listeners } from '../api/services.js'
@@ -29,7 +30,8 @@ export class MorePorts {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)
-        app.server.emit('connection', connection)
+        // What is inside of it is plain, whatever the port speaks.
+        app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
         const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {

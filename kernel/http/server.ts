@@ -15,7 +15,7 @@ import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
-import { comesInClear } from './tls/in-clear.js'
+import { tokenInClear } from './tls/in-clear.js'
 import type { Door } from './door.js'
 import type { Front } from './front.js'
 import type { MorePorts } from './listeners.js'
@@ -237,8 +237,8 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
     ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'
-    const shown = authorization !== undefined && !proxied && device === null
-    if (shown && comesInClear(socket)) options.tokenInClear?.(caller, socket)
+    const shown = !proxied && device === null
+    if (shown && tokenInClear(authorization, socket)) options.tokenInClear?.(caller, socket)
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
     if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
     else door.prove(socket)

@@ -1,17 +1,18 @@
 import { readFileSync } from 'node:fs'
 import { createServer as createHttp } from 'node:http'
 import { createServer, request } from 'node:https'
-import { connect } from 'node:net'
+import { connect, createServer as createTcp } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import t from 'tap'
 import { ownIdentity } from '../http/tls/own.js'
 import { pinOf } from '../http/tls/pin.js'
 import { answerInClear, isTls, plainEvent, showIdentity, tlsOf } from '../http/tls/port.js'
 import { tempHome } from './cluster-identity-kit.js'
+import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Test } from 'tap'
 
-interface Rig { port: number, ca: string, seen: string[], show: () => string }
+interface Rig { port: number, server: Server, ca: string, seen: string[], show: () => string }
 
 /** A server that speaks TLS and tells what it was asked for. */
 async function start (t: Test): Promise<Rig> {
@@ -26,7 +27,7 @@ async function start (t: Test): Promise<Rig> {
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { server.close(); server.closeAllConnections() })
   return {
-    seen, port: (server.address() as AddressInfo).port, ca: readFileSync(source.authority!, 'utf8'),
+    seen, server, port: (server.address() as AddressInfo).port, ca: readFileSync(source.authority!, 'utf8'),
     show: () => {
       const other = ownIdentity({
         home: tempHome(t), installId: 'j', names: () => ['localhost'], now: Date.now
@@ -113,6 +114,15 @@ t.test('another identity is shown from the next connection on', async (t) => {
   socket.destroy()
   const plain = createHttp()
   t.same([isTls(plain), plainEvent(plain)], [false, 'connection'])
+})
+
+t.test('a connection that is plain by the way it came is served as one', async (t) => {
+  const { server } = await start(t)
+  const way = createTcp((socket) => { server.emit(plainEvent(server), socket) })
+  await new Promise<void>((resolve) => { way.listen(0, '127.0.0.1', resolve) })
+  t.teardown(() => { way.close() })
+  const { port } = way.address() as AddressInfo
+  t.match(await inClear(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'), /secret/)
 })
 
 t.test('TLS before 1.2 is refused', async (t) => {
