@@ -15,7 +15,7 @@ import { notYet, retryFor } from './waiting.js'
 import { verbHeadings } from '../api/plugin.js'
 import type { Plugin } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
-import type { Client } from './client.js'
+import type { Client, ClientOptions } from './client.js'
 import type { Io } from './output.js'
 import type { Progress, Verb, VerbContext } from './verb.js'
 
@@ -235,20 +235,23 @@ export function createContext (
   const home = resolve(io.cwd, option('home', 'SVC_HOME') ?? `${homedir()}/.svc`)
   const out = createOut(io, given['json'] === true)
   let made: Client | undefined
-  const client = (): Client => {
-    const url = option('url', 'SVC_URL') ?? runningUrl(home)
-    const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
-    return made ??= createClient({
-      url, signal, token,
-      signing: token === undefined ? signerAt(home, url, systemClock.now) : undefined,
+  const clientFor = (options: Omit<ClientOptions, 'trust' | 'signal'> & { signal?: AbortSignal }): Client =>
+    createClient({
+      signal, ...options,
       trust: {
-        home, own: ownFingerprint(home, url), given: option('fingerprint', 'SVC_FINGERPRINT'),
+        home, own: ownFingerprint(home, options.url), given: option('fingerprint', 'SVC_FINGERPRINT'),
         ask: canAsk(context) ? (question) => confirm(context, question) : undefined
       }
     })
+  const client = (): Client => {
+    const url = option('url', 'SVC_URL') ?? runningUrl(home)
+    const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
+    const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
+    return made ??= clientFor({ url, token, signing })
   }
   const context: VerbContext = {
     get client () { return client() },
+    clientFor,
     out,
     err: createProgress(io),
     home,

@@ -1,5 +1,5 @@
 import type { Plugin } from '../api/plugin.js'
-import type { Client } from './client.js'
+import type { Client, ClientOptions } from './client.js'
 import type { Declared } from './declared.js'
 import type { CliError, ExitCode } from './errors.js'
 import type { Frame } from './invoke.js'
@@ -47,6 +47,8 @@ export interface Invocation {
 export interface VerbContext {
   /** The node's HTTP API, at the address and with the credential of this run. */
   readonly client: Client
+  /** Another client, which trusts as `client` does; without a token it has no credential. */
+  clientFor (options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal'>>): Client
   readonly out: Out
   readonly err: Progress
   /** Absolute path of the home directory. */

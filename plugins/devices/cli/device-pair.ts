@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { createClient, plain, realPace } from '../../../kernel/cli/index.js'
+import { plain, realPace } from '../../../kernel/cli/index.js'
 import { saveDevice } from '../../../kernel/index.js'
 import { pairDevice, PairingError } from '../client.js'
 import { describe } from './describe.js'
@@ -10,7 +10,7 @@ export default {
   async run (ctx, [address], options) {
     const { err, home, out, signal } = ctx
     const name = (options['name'] as string | undefined) ?? hostname()
-    const client = createClient({ url: address!, token: undefined, signal })
+    const client = ctx.clientFor({ url: address!, token: undefined })
     const ask: AskNode = async <T>(path: string, body?: object) =>
       await client.json<T>(path, body === undefined ? {} : { method: 'POST', body })
     const show = (digits: string, nodeName: string): void => {

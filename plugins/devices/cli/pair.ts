@@ -1,6 +1,6 @@
-import { confirm, createClient, expiryOf, plain, realPace } from '../../../kernel/cli/index.js'
+import { confirm, expiryOf, plain, realPace } from '../../../kernel/cli/index.js'
 import { describe } from './describe.js'
-import type { Client, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { DeviceView } from '../handlers.js'
 
 const LOOK_MS = 500
@@ -26,7 +26,7 @@ export default {
       }
     } finally {
       // Nobody is to get in once the operator has left.
-      if (signal.aborted) await close(client)
+      if (signal.aborted) await close(ctx)
     }
   }
 } satisfies Verb
@@ -48,8 +48,8 @@ async function decide (ctx: VerbContext, { attempt, digits, name }: Waiting): Pr
 }
 
 /** The client of the verb ends with Ctrl-C, so another one says goodbye. */
-async function close ({ url, token }: Pick<Client, 'url' | 'token'>): Promise<void> {
-  const last = createClient({ url, token, signal: AbortSignal.timeout(CLOSE_MS) })
+async function close ({ client: { url, token }, clientFor }: VerbContext): Promise<void> {
+  const last = clientFor({ url, token, signal: AbortSignal.timeout(CLOSE_MS) })
   await last.json('/v1/devices/pairing', { method: 'DELETE' }).catch(() => {})
 }
 
