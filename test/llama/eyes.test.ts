@@ -134,3 +134,13 @@ t.test('through a node, from svc pull on', { skip: skipMade, timeout: 120_000 },
   t.match(refusal(await ask(node, '/v1/chat/completions', { body: remote })),
     { reason: 'invalid_request', param: 'messages.0.content.0.image_url', message: /as a data: URL/ })
 })
+
+t.test('one of two neighbouring images that the slot remembers', { skip: skipMade }, async (t) => {
+  const { session } = await loaded(t, colourModel(t), { max_batch: 1 })
+  const blue = image(picture('blue'))
+  const last = async (...content: object[]) => (await answerOf(session, 'chat', {
+    messages: [{ role: 'user', content }], max_tokens: 5, params: { temperature: 0 }
+  })).text
+  t.equal(await last(blue, blue, text), 'It is blue.')
+  t.equal(await last(blue), 'It is blue.', 'the end of the first image is where they differ')
+})

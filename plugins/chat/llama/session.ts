@@ -20,6 +20,7 @@ const END_MS = 1_000
 /** Texts in one call. */
 const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
+const BETWEEN_IMAGES = /got exception: Chunk not found/
 
 /** What a session is made of. */
 export interface SessionParts {
@@ -130,11 +131,25 @@ export class LlamaSession implements EngineSession {
     { path, bodies, tops, Reader }: Asked, index: number, signal: AbortSignal
   ): AsyncGenerator<Piece> {
     const own = new Reader(index, tops)
-    const events = this.client.events({ path, body: bodies[index] as Fields, signal })
-    for await (const event of events) yield * own.read(event)
+    for await (const event of this.events(path, bodies[index] as Fields, signal)) yield * own.read(event)
     const rest = own.end(await this.parts.server.peakBytes())
     if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
     yield * rest
+  }
+
+  /**
+   * The events of an answer. Where a prompt and the one before it in the same slot are the same up to the end
+   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
+   * remembers it answers.
+   */
+  private async * events (path: string, body: Fields, signal: AbortSignal): AsyncGenerator<Fields> {
+    try {
+      yield * this.client.events({ path, body, signal })
+      return
+    } catch (error) {
+      if (!BETWEEN_IMAGES.test((error as Error).message)) throw error
+    }
+    yield * this.client.events({ path, body: { ...body, cache_prompt: false }, signal })
   }
 
   private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {

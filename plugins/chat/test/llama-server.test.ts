@@ -47,6 +47,12 @@ t.test('a chat streams text, counts and rates', async (t) => {
   t.match((await ask(session, 'chat', talk('cut'))).done, { finish_reason: 'length' })
 })
 
+t.test('what the server remembers between two images is asked for without that', async (t) => {
+  const asked = bodies('/v1/chat/completions').length
+  t.equal((await ask(session, 'chat', talk('between'))).text, 'a b c')
+  t.match(bodies('/v1/chat/completions').slice(asked), [{ cache_prompt: true }, { cache_prompt: false }])
+})
+
 t.test('a traced answer tells the wait, the work on the prompt and each token', async (t) => {
   let now = 0
   const trace = new SpanRecorder(() => ++now)
