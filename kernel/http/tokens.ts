@@ -21,7 +21,8 @@ function base62 (bytes: Uint8Array, width: number): string {
   return out.padStart(width, '0')
 }
 
-function checksum (body: string): string {
+/** The last part of a token, for all that comes before. */
+export function checksum (body: string): string {
   const sum = Buffer.alloc(4)
   sum.writeUInt32BE(crc(body))
   return base62(sum, 6)

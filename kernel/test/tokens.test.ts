@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { homeFile, prepareHome } from '../boot/home.js'
-import { openTokens } from '../http/tokens.js'
+import { checksum, openTokens, wellFormed } from '../http/tokens.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { manualClock } from '../testing/index.js'
 import type { Caller } from '../api/plugin.js'
@@ -70,6 +70,29 @@ t.test('a revoked token takes along what was made with it, after a restart too',
     t.same(['operator', 'local', other.caller.id, third.caller.id, 'app_gone'].map(now.stands),
       [true, true, true, false, false])
   }
+})
+
+t.test('a stored hash finds one token and none that is like it', async (t) => {
+  const { home, reopen } = rig(t)
+  const tokens = reopen()
+  const { token, caller } = await make(tokens, OPERATOR, ['read'])
+  t.equal(tokens.check(token)?.id, caller.id)
+  for (let at = 'svc_app_'.length; at < token.lastIndexOf('_'); at++) {
+    const letter = token[at] === 'a' ? 'b' : 'a'
+    const near = token.slice(0, at) + letter + token.slice(at + 1)
+    t.equal(tokens.check(near), undefined, 'the checksum does not fit')
+    const body = near.slice(0, near.lastIndexOf('_'))
+    const fitting = `${body}_${checksum(body)}`
+    t.equal(wellFormed(fitting), true)
+    t.equal(tokens.check(fitting), undefined, 'and where it does, the hash is another')
+  }
+  // Who has the file has no token: the hash itself is none, nor is one made of it.
+  const text = readFileSync(join(home, homeFile.tokens), 'utf8')
+  t.notOk(text.includes(token.slice('svc_app_'.length, 30)))
+  const hash = /[0-9a-f]{64}/.exec(text)![0]
+  for (const claim of [hash, `svc_app_${hash}`]) t.equal(tokens.check(claim), undefined)
+  writeFileSync(join(home, homeFile.tokens), text.replace(hash, hash.slice(0, 40)))
+  t.equal(reopen().check(token), undefined, 'a hash that was cut is nobody\'s')
 })
 
 t.test('tokens of a file that does not say who made them are the operator\'s', async (t) => {

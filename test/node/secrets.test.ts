@@ -4,8 +4,10 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { WebSocket } from 'ws'
+import { readJoinToken } from '../../kernel/cluster/identity/join-tokens.js'
 import { ask, call } from './http.js'
 import { faultsConfig, figure, folder, startNode, svc, until } from './kit.js'
+import { cmdline, descendants } from './proc.js'
 import { harmless, routesOf, SESSION, tokenWith } from './routes.js'
 import type { AddressInfo } from 'node:net'
 
@@ -30,8 +32,10 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
       { autoplace: ['test/ok', 'svc/voice-en'] }) })
   const prompt = 'canaryprompt1234567890'
   const app = await tokenWith(node, ['read', 'invoke'])
+  const { token } = (await ask(node, '/cluster/join-tokens', { body: { local: true } })).json as
+    { token: string }
   const secrets = { prompt, app, operator: node.token, key: 'canarykey0987654321',
-    typo: `${app.slice(0, -2)}xx` }
+    typo: `${app.slice(0, -2)}xx`, join: token, joinSecret: readJoinToken(token, 0).secret }
   const wrong = await svc(['status', '--home', node.home, '--token', secrets.typo])
   t.equal(wrong.status, 5)
   t.notMatch(wrong.stderr + wrong.stdout, new RegExp(secrets.typo),
@@ -72,6 +76,9 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
   const said = await svc(['say', prompt, '-o', join(folder(t), 'x.mp3'), '--home', node.home, '--token', app])
   t.equal(said.status, 0)
   await until('log lines at the receiver', () => received.join('').includes('a task failed'))
+  // Read while they run: what `ps` shows of each, and what its environment holds.
+  const seen = Object.fromEntries([node.child.pid, node.pid, ...descendants(node.pid)].flatMap((pid) =>
+    ['cmdline', 'environ'].map((what) => [`${what} of ${pid}, ${cmdline(pid)}`, ofProcess(pid, what)])))
   node.child.process.kill('SIGTERM')
   t.equal(await node.child.ended, 0)
   const places: Record<string, string> = { stdout: node.child.stdout(), stderr: node.child.stderr(),
@@ -83,11 +90,24 @@ t.test('T-H13: tokens, prompts and keys are nowhere to be found afterwards', asy
       t.notOk(text.includes(secret), `${name} in ${place}: ${around(text, secret)}`)
     }
   }
+  for (const [place, text] of Object.entries(seen)) {
+    for (const [name, secret] of Object.entries(secrets)) {
+      // The variable with the key was the node's from the start.
+      if (name !== 'key') t.notOk(text.includes(secret), `${name} in the ${place}`)
+    }
+  }
+  const read = Object.values(seen).filter((text) => text.length > 0)
+  t.ok(read.length > 4, `of launcher, node and ${read.length / 2 - 2} more`)
   t.ok(places['stdout']!.split('\n').length > 20 && places['receiver']!.length > 1000,
     'there was something to look through')
   t.notOk(Object.keys(places).some((p) => p.includes(prompt)), 'no file is named after it')
   figure(t, 'T-H13', t.passing(), { places: Object.keys(places).length, looked })
 })
+
+/** A file of /proc about a process; empty where it is gone. */
+function ofProcess (pid: number, what: string): string {
+  try { return readFileSync(`/proc/${pid}/${what}`, 'latin1') } catch { return '' }
+}
 
 const around = (text: string, secret: string): string => {
   const at = text.indexOf(secret)
