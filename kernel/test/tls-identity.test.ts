@@ -176,7 +176,7 @@ t.test('files: what cannot be used ends the boot with its name and the next step
   t.equal(made.source.authority, null)
   t.equal(boot(home, 'off'), undefined)
   writeFileSync(join(home, ownFile.key), 'x', { mode: 0o600 })
-  t.throws(() => boot(home, 'self'), { message: /api\.key holds no P-256 key.*rm / })
+  t.throws(() => boot(home, 'self'), { message: /api-tls\.key holds no P-256 key.*rm / })
   t.same(namesOf(served),
     ['localhost', '127.0.0.1', '::1', '192.0.2.1', 'attic.lan', 'svc.example.net'])
 })

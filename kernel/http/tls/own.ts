@@ -13,7 +13,7 @@ import type { KeyObject } from 'node:crypto'
 import type { IdentitySource, ServerIdentity } from './identity.js'
 
 /** Where they lie in a home. */
-export const ownFile = { key: 'api.key', authority: 'api-ca.crt' } as const
+export const ownFile = { key: 'api-tls.key', authority: 'api-ca.crt' } as const
 
 const DAY_MS = 24 * 60 * 60 * 1000
 /** Clients of Apple take no longer ones, 825 days; those of public authorities have 398. */
