@@ -172,8 +172,8 @@ const cases: [string, Options, string, Whole][] = [
     '<start_function_call>call:a{location:<escape>Tokyo<escape>,n:-1.5,free:some words}<end_function_call>',
     said('', call('a', '{"location": "Tokyo", "n": -1.5, "free": "some words"}'))],
   ['function gemma: quoted names', { tools: 'function_gemma' },
-    '<start_function_call>call:a{<escape>k<escape>:{"l": "m"}}<end_function_call>.',
-    said('.', call('a', '{"k": {"l": "m"}}'))],
+    '<start_function_call>call:a{<escape>k<escape>:{"l:m": "\\"}\\u00e9\\\\"}}<end_function_call>.',
+    said('.', call('a', '{"k": {"l:m": "\\"}é\\\\"}}'))],
   ['apertus', { tools: 'apertus', reasoning: 'apertus' },
     '<|inner_prefix|>I look.<|tools_prefix|>[{"a": {"x": 1}}, {"b": {}}]<|tools_suffix|><|inner_suffix|>So.',
     { ...said('So.', call('a', '{"x": 1}'), call('b', '{}')), reasoning: 'I look.' }],
@@ -238,6 +238,14 @@ t.test('whatever an output is, it is read, and the same however it is cut', asyn
       t.strictSame(cut, whole, `${name}: ${JSON.stringify(text)}`)
     }
   }
+})
+
+t.test('a call that is cut has no arguments that could be taken for whole ones', async (t) => {
+  t.strictSame(read(['<|tool_call>call:a{k:<|"|>v'], { tools: 'gemma' }).calls, [call('a', '{')])
+  t.strictSame(read(['<|tool_call_begin|>'], { tools: 'kimi' }).calls, [])
+  const kimi = '<|tool_calls_section_begin|><|tool_call_begin|>functions.a:0' +
+    '<|tool_call_argument_begin|>{"x": 1'
+  t.strictSame(read([kimi], { tools: 'kimi' }).calls, [call('a', '{"x": 1')])
 })
 
 t.test('a text comes while it is written, not at its end', async (t) => {

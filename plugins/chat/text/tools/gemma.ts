@@ -9,15 +9,26 @@ import { skipPast } from './json-calls.js'
 const MAX_DEPTH = 64
 const WORDS: Readonly<Record<string, string>> = { '': 'null', None: 'null', True: 'true', False: 'false' }
 
+/** Reads a text between two of `quote`, or as JSON has it; undefined where another character comes. */
+function * readText (input: Input, quote: string): Reading<string | null | undefined> {
+  let text = ''
+  if (yield * input.take(quote)) {
+    return (yield * input.until([quote], (more) => { text += more })) === '' ? null : text
+  }
+  if (!(yield * input.take('"'))) return undefined
+  for (let c = yield * input.next(); c !== '"'; c = yield * input.next()) {
+    if (c === '') return null
+    text += c === '\\' ? c + (yield * input.next()) : c
+  }
+  const value = parsed(`"${text}"`)
+  return typeof value === 'string' ? value : text
+}
+
 /** Reads a value as JSON text; `quote` stands around texts. Null where it is none. */
 function * readValue (input: Input, quote: string, depth: number): Reading<string | null> {
   yield * input.space()
-  for (const mark of [quote, '"']) {
-    if (!(yield * input.take(mark))) continue
-    let text = ''
-    const found = yield * input.until([mark], (more) => { text += more })
-    return found === '' ? null : JSON.stringify(text)
-  }
+  const text = yield * readText(input, quote)
+  if (text !== undefined) return text === null ? null : JSON.stringify(text)
   const list = yield * input.take('[')
   if (list || (yield * input.take('{'))) {
     return depth < MAX_DEPTH ? yield * readItems(input, quote, depth, list ? ']' : '}') : null
@@ -44,13 +55,10 @@ function * readItems (input: Input, quote: string, depth: number, close: string)
 }
 
 function * readKey (input: Input, quote: string): Reading<string | null> {
-  let key = ''
-  if ((yield * input.until([':'], (text) => { key += text })) === '') return null
-  key = key.trim()
-  for (const mark of [quote, '"']) {
-    if (key.startsWith(mark) && key.endsWith(mark)) return key.slice(mark.length, -mark.length)
-  }
-  return key
+  const text = yield * readText(input, quote)
+  let bare = ''
+  const found = yield * input.until([':'], (more) => { bare += more })
+  return found === '' || text === null ? null : text ?? bare.trim()
 }
 
 /** A call as `call:NAME{key:value,…}` between two marks, with a mark of its own around texts. */
@@ -74,7 +82,8 @@ function calls (open: string, end: string, quote: string): ToolFormat {
       const brace = yield * input.until(['{', end], (text) => { name += text })
       if (brace !== '{') return out.content(name)
       out.call(name.trim())
-      out.args((yield * readItems(input, quote, 0, '}')) ?? '{}')
+      // What is broken or cut must not look like a call without arguments.
+      out.args((yield * readItems(input, quote, 0, '}')) ?? '{')
       yield * skipPast(input, end)
     },
     calls (grammar) {
