@@ -27,7 +27,11 @@ const served = {
 
 const openAi = { ...served, api: 'OpenAI', failure: openAiFailure } as const
 const anthropic = {
-  ...served, api: 'Anthropic', failure: anthropicFailure, idHeader: 'request-id'
+  ...served, api: 'Anthropic', failure: anthropicFailure, idHeader: 'request-id',
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: { beta: { type: 'string', description: 'its clients send it; it asks for nothing' } }
+  }
 } as const
 const kept = {
   authority: 'invoke', failure: openAiFailure, params: responseParams, errors: ['not_kept']

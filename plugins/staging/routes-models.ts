@@ -14,6 +14,9 @@ const entry = {
   }
 } as const
 
+/** Anthropic's clients send it; it asks for nothing. */
+const beta = { beta: text } as const
+
 const modelList = {
   type: 'object', additionalProperties: false, required: ['object', 'data'],
   properties: { object: { const: 'list' }, data: { type: 'array', items: entry } }
@@ -26,7 +29,7 @@ export const list = {
     type: 'object', additionalProperties: false,
     description: 'of Anthropic\'s clients, which send the header anthropic-version',
     properties: {
-      limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
+      ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
     }
   },
   reply: {
@@ -39,6 +42,7 @@ export const one = {
   method: 'GET', url: '/v1/models/:model_id', authority: 'read',
   failure: eitherFailure, idHeader: 'request-id',
   summary: 'A model of the catalogue, as the list has it.', params: modelParam,
+  query: { type: 'object', additionalProperties: false, properties: beta },
   reply: entry, errors: ['model_not_found']
 } as const satisfies RouteDecl
 

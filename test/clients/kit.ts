@@ -1,6 +1,7 @@
 /** A real node with the models that ship, and the clients of this folder, each in a process of its own. */
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
 import { cleanEnv, root, run, startNode } from '../node/kit.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
@@ -15,22 +16,52 @@ export const withoutClients = existsSync(join(clients, 'ai'))
   ? false
   : 'npm run test:clients installs the clients'
 
-/** For a client that wants a newer Node than this one. */
-export const needsNode = (major: number): string | false =>
-  Number(process.versions.node.split('.')[0]) >= major ? false : `wants Node ${major}`
+/** The program of Claude Code, and why it cannot be tried. */
+export const claudeCode = join(clients, '@anthropic-ai/claude-code-linux-x64/claude')
+export const withoutClaudeCode = withoutClients ||
+  (existsSync(claudeCode) ? false : 'is not for this machine')
+
+/** A newer Node than this one, for clients that want it; and why they cannot be tried. */
+const node22 = join(clients, 'node22/bin/node')
+const isOld = Number(process.versions.node.split('.')[0]) < 22
+export const withoutNode22 = withoutClients ||
+  (isOld && !existsSync(node22) ? 'wants Node 22, which comes for Linux on x64' : false)
+
+/**
+ * A model with random weights that takes long prompts with tools, as coding programs send them: the tokenizer
+ * of the model that ships, and the chat template of a known family.
+ */
+export function longModel (): Record<string, string | Uint8Array> {
+  const text = (path: string): string => readFileSync(join(root, 'plugins/chat', path), 'utf8')
+  const config = JSON.parse(text('guide/model/tokenizer_config.json')) as object
+  return {
+    'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 65536 }),
+    'tokenizer.json': text('guide/model/tokenizer.json'),
+    'tokenizer_config.json': JSON.stringify({
+      ...config, model_max_length: 65536, chat_template: text('test/fixtures/templates/qwen3.jinja')
+    }),
+    'onnx/model.onnx': makeDecoder({ attention: 'gqa', vocabulary: 2048, positions: 65536, layers: 1 })
+  }
+}
 
 export async function startClients (t: Test, config: Record<string, unknown> = {}): Promise<TestNode> {
   return await startNode(t, { config, env: { SVC_TEST_HEADROOM_BYTES: '0' } })
 }
 
-/** Runs a script that may import the clients; what it printed. Fails the test where it fails. */
-export async function script (t: Test, name: string, text: string, args: string[] = []): Promise<string> {
+/**
+ * Runs a script that may import the clients; what it printed. Fails the test where it fails. `newer`: by Node
+ * 22 where this one is older.
+ */
+export async function script (
+  t: Test, name: string, text: string, args: string[] = [], { newer = false } = {}
+): Promise<string> {
   // Below node_modules, so that imports find what is installed there.
   const folder = join(clients, '.svc')
   mkdirSync(folder, { recursive: true })
   const file = join(folder, `${name}-${process.pid}.mjs`)
   writeFileSync(file, text)
-  const child = run(process.execPath, [file, ...args], { env: cleanEnv() as Record<string, string> })
+  const env = cleanEnv() as Record<string, string>
+  const child = run(newer && isOld ? node22 : process.execPath, [file, ...args], { env })
   t.equal(await child.ended, 0, child.stderr())
   return child.stdout()
 }

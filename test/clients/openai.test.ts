@@ -2,7 +2,7 @@
 import t from 'tap'
 import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'
-import { MODEL, needsNode, QUESTION, script, startClients, withoutClients } from './kit.js'
+import { MODEL, QUESTION, script, startClients, withoutClients, withoutNode22 } from './kit.js'
 
 t.test('openai 6.49.0', { skip: withoutClients }, async (t) => {
   const node = await startClients(t)
@@ -104,7 +104,7 @@ t.test('@langchain/openai 1.5.8', { skip: withoutClients }, async (t) => {
   t.equal(said['streamed'], said['content'])
 })
 
-t.test('@openai/agents 0.20.0', { skip: withoutClients || needsNode(22) }, async (t) => {
+t.test('@openai/agents 0.20.0', { skip: withoutNode22 }, async (t) => {
   const node = await startClients(t)
   const said = await script(t, 'agents', `
     import { Agent, OpenAIProvider, Runner, setTracingDisabled } from '@openai/agents'
@@ -116,6 +116,6 @@ t.test('@openai/agents 0.20.0', { skip: withoutClients || needsNode(22) }, async
       const { finalOutput } = await runner.run(new Agent({ name: 'a', model }), question)
       console.log(finalOutput)
     }
-  `, [node.url, MODEL, QUESTION])
+  `, [node.url, MODEL, QUESTION], { newer: true })
   t.equal(said.match(/svc stop/g)?.length, 2)
 })

@@ -32,7 +32,13 @@ const shared = {
     type: 'array', minItems: 1,
     items: {
       type: 'object', required: ['role', 'content'],
-      properties: { role: { enum: ['user', 'assistant'] }, content: blocks }
+      properties: {
+        role: {
+          enum: ['user', 'assistant', 'system'],
+          description: 'system: instructions from there on, where the model\'s template has room for them'
+        },
+        content: blocks
+      }
     },
     description: 'the last one is of the user: an answer cannot be begun for the model'
   },

@@ -131,7 +131,10 @@ function messagesOf (
     const at = `${path}.${i}`
     switch (block['type']) {
       case 'tool_result': results.push(resultOf(block, at)); break
-      case 'tool_use': calls.push(callOf(block, at)); break
+      case 'tool_use':
+        if (role !== 'assistant') throw refused(`${at}.type`, 'may be "tool_use" in an answer only')
+        calls.push(callOf(block, at))
+        break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
       case 'redacted_thinking': break
       case 'image': parts.push(imageOf(block, at, eyes)); break

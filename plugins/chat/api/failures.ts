@@ -38,7 +38,16 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
 /** In Anthropic's format. */
 export function anthropicFailure ({ error, detail }: ErrorBody): object {
   const type = ANTHROPIC_TYPES[error.code] ?? (error.code < 500 ? 'invalid_request_error' : 'api_error')
-  return { type: 'error', error: { ...error, type }, request_id: error.requestId, detail }
+  const message = tooLong(error) ?? error.message
+  return { type: 'error', error: { ...error, message, type }, request_id: error.requestId, detail }
+}
+
+/** Anthropic's words for a prompt that does not fit, by which coding programs shorten a conversation. */
+function tooLong ({ reason, details }: ErrorBody['error']): string | undefined {
+  const { prompt_tokens: has, context_length: most } = details
+  return reason === 'context_length_exceeded' && has !== undefined && most !== undefined
+    ? `prompt is too long: ${String(has)} tokens > ${String(most)} maximum`
+    : undefined
 }
 
 /** In Ollama's format: `error` is a text, and the rest is beside it. */

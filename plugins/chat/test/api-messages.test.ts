@@ -1,5 +1,5 @@
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
+import { EngineError, kernelError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
 import { admitted, delta, done, MODEL, namesField, png, saying, startChat, values } from './api-kit.js'
 import type { MessagesBody } from '../api/anthropic.js'
@@ -46,6 +46,10 @@ t.test('requests as chat requests', (t) => {
       { role: 'tool', tool_call_id: 't1', content: '5' }, { role: 'tool', tool_call_id: 't2', content: '' },
       { role: 'user', content: 'Go on.' }
     ] }],
+    [{ messages: [
+      { role: 'user', content: 'Hi' },
+      { role: 'system', content: [{ type: 'text', text: 'Be brief.' }] }
+    ] }, { messages: [{ role: 'user', content: 'Hi' }, { role: 'system', content: 'Be brief.' }] }],
     [{ tools: [{ name: 'f', description: 'd', input_schema: { a: 1 } }], tool_choice: { type: 'any' } }, {
       tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: { a: 1 } } }],
       tool_choice: 'required'
@@ -61,7 +65,10 @@ t.test('requests as chat requests', (t) => {
     [content({ type: 'tool_result', tool_use_id: 'x' }, { type: 'image' }), 'messages.0.content.1'],
     [content({ type: 'tool_result' }), 'messages.0.content.0.tool_use_id'],
     [content({ type: 'tool_result', tool_use_id: 'x', content: 5 }), 'messages.0.content.0.content'],
-    [content({ type: 'tool_use', id: 'x' }), 'messages.0.content.0.name'],
+    [{ messages: [{ role: 'assistant', content: [{ type: 'tool_use', id: 'x' }] }, ...body.messages] },
+      'messages.0.content.0.name'],
+    [content({ type: 'text', text: 'x' }, { type: 'tool_use', id: 'x', name: 'f' }),
+      'messages.0.content.1.type'],
     [{ tools: [{ type: 'bash_20250124', name: 'bash' }] }, 'tools.0.type'],
     [{ tool_choice: { type: 'tool' } }, 'tool_choice.name']
   ]
@@ -85,6 +92,12 @@ t.test('a whole message', async (t) => {
     ],
     usage: { input_tokens: 3, cache_read_input_tokens: 2, output_tokens: 3 }
   })
+})
+
+t.test('the query that clients of the beta send', async (t) => {
+  const { post } = await startChat(t)
+  t.equal((await post(`${URL_}?beta=true`, body)).statusCode, 200)
+  t.match((await post(`${URL_}?bta=true`, body)).json(), { error: { message: /bta is not a known field/ } })
 })
 
 t.test('a streamed message', async (t) => {
@@ -122,10 +135,15 @@ t.test('refusals and failures', async (t) => {
   const stream = await post(URL_, { ...body, stream: true })
   t.match(stream.body, /event: error\ndata: \{"type":"error","error":\{/)
   t.match(values(stream.body).at(-1), { type: 'error', error: { reason: 'instance_lost', retryable: true } })
+  const long = await startChat(t, { open: async function * () {
+    throw new EngineError('context_length_exceeded', 'no', { prompt_tokens: 200, context_length: 128 })
+  } })
+  t.match((await long.post(URL_, body)).json(),
+    { error: { type: 'invalid_request_error', message: 'prompt is too long: 200 tokens > 128 maximum' } })
   const rows: [object, number, RegExp][] = [
     [{ ...body, max_tokens: 0 }, 400, /max_tokens/],
     [{ ...body, messages: [] }, 400, /messages/],
-    [{ ...body, messages: [{ role: 'system', content: 'x' }] }, 400, /role/],
+    [{ ...body, messages: [{ role: 'tool', content: 'x' }] }, 400, /role/],
     [{ ...body, model: 'acme/none' }, 404, /no_instance/]
   ]
   for (const [given, status, expect] of rows) {

@@ -194,12 +194,12 @@ function plainAttention ({ graph, shape, real, mask }: Parts, layer: number, x: 
 }
 
 /** Lengths in the mask, and tables of rotations, as GroupQueryAttention takes them. */
-function gqaParts (graph: Graph, mask: string): string[] {
+function gqaParts (graph: Graph, mask: string, positions = POSITIONS): string[] {
   const one = graph.ints([1])
   const lengths = graph.op('Sub', [graph.op('ReduceSum', [mask, one], { keepdims: 0 }), one])
   const total = graph.op('Gather', [graph.op('Shape', [mask]), graph.ints([1], [])])
-  const table = (wave: (angle: number) => number): string => graph.weight([POSITIONS, HEAD / 2],
-    Float32Array.from({ length: POSITIONS * HEAD / 2 }, (_, i) =>
+  const table = (wave: (angle: number) => number): string => graph.weight([positions, HEAD / 2],
+    Float32Array.from({ length: positions * HEAD / 2 }, (_, i) =>
       wave(Math.floor(i / (HEAD / 2)) / 100 ** (i % (HEAD / 2) / (HEAD / 2)))))
   return [cast(graph, lengths, 'int32'), cast(graph, total, 'int32'), table(Math.cos), table(Math.sin)]
 }
@@ -264,7 +264,7 @@ export function makeDecoder (shape: DecoderShape = {}): Buffer {
   if (shape.odd === true) x = graph.op('Add', [x, graph.port(11, 'pixel_values', 'float32', [1])])
   if (shape.state === true) x = running(graph, x)
   const parts: Parts = { graph, shape, real, mask: gqa ? '' : maskOf(graph, ids, mask) }
-  const extra = gqa ? gqaParts(graph, mask) : []
+  const extra = gqa ? gqaParts(graph, mask, shape.positions) : []
   for (let layer = 0; layer < (shape.layers ?? 2); layer++) {
     const mixed = gqa ? gqaAttention(parts, layer, x, extra) : plainAttention(parts, layer, x)
     x = graph.op('Add', [x, graph.op('MatMul', [mixed, graph.weight([HEADS * HEAD, WIDTH])])])

@@ -49,7 +49,8 @@ t.test('custom cards: add, see, replace, remove', async (t) => {
   const theirs = async (url: string): Promise<object> =>
     (await rig.inject({ url, headers: { 'anthropic-version': '2023-06-01' } })).json()
   const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^20\d\d-/ }
-  t.match(await theirs('/v1/models/acme/mine'), shown)
+  t.match(await theirs('/v1/models/acme/mine?beta=true'), shown)
+  t.match(await theirs('/v1/models?beta=true'), { data: [shown] })
   t.match(await theirs('/v1/models?limit=1'),
     { data: [shown], has_more: false, first_id: 'acme/mine', last_id: 'acme/mine' })
   t.match(await theirs('/v1/models?after_id=acme/mine'), { data: [], has_more: false, first_id: null })
