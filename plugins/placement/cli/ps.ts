@@ -16,7 +16,7 @@ export interface PsRow {
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
   /** Why it has failed, or waits. */
   error: string | null
-  /** The instance in whose place it is. */
+  /** The id under which it waited for a place; that of the lost instance where it is in the place of one. */
   replaces: string | null
   /** Without a request for so long it is unloaded. */
   ttlSeconds: number | null
@@ -55,7 +55,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
       rows.some(({ contextLength }) => contextLength !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
-    ['REPLACES', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
+    // A first placement has waited under an id, too: not all of them replace an instance.
+    ['EARLIER ID', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
   ]
   const shown = columns.filter(([, , wanted = true]) => wanted)
   out.table(shown.map(([title]) => title), rows.map((row) => shown.map(([, cell]) => cell(row))))

@@ -271,7 +271,7 @@ export class Keeper {
     const tried = await this.#placing.place(id, entry, facts, clock.mono())
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
-      log.info({ instanceId, modelId: entry.modelId, replaces: id }, 'an instance was placed')
+      log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
       // Without a fixed id, so that an entry that a late repetition added again is removed again.
       await command('unwait', { id })
       return

@@ -267,7 +267,7 @@ t.test('svc ps shows what is being stopped, what waits, and what was moved', asy
   state.waitingInstances = { w: waits('w', 'c/c'), [A]: waits(A, 'a/a') } as never
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })
   t.equal((await node.run(['ps'])).out.replace(/ +/g, ' '), [
-    'INSTANCE MODEL NODES STATE MEM COUNTED CONTEXT TTL REPLACES',
+    'INSTANCE MODEL NODES STATE MEM COUNTED CONTEXT TTL EARLIER ID',
     `${A} a/a n1 draining until 2026-01-01T00:00:00.000Z - - 4096 - -`,
     `${B} b/b n1 ready - - 4096 300 s old`,
     'w c/c - WAITING: n1: too little. - - - 60 s -', ''
