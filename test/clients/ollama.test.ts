@@ -143,9 +143,15 @@ t.test('the requests of the program ollama, byte by byte', { skip: withoutClient
   }
 })
 
+/** The calls of backend/open_webui/routers/ollama.py in open-webui/open-webui, function by function. */
 t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
   const { host, token } = await startOllama(t)
-  const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` }
+  const headers = {
+    'content-type': 'application/json', authorization: `Bearer ${token}`,
+    // With ENABLE_FORWARD_USER_INFO_HEADERS.
+    'x-openwebui-user-name': 'A%20B', 'x-openwebui-user-id': '1', 'x-openwebui-user-role': 'admin',
+    'x-openwebui-chat-id': 'c1'
+  }
   const ask = async (method: string, path: string, body?: object): Promise<Response> =>
     await fetch(host + path, {
       method, headers, ...body === undefined ? {} : { body: JSON.stringify(body) }
@@ -166,6 +172,14 @@ t.test('what Open WebUI asks', { skip: withoutClients }, async (t) => {
   t.match(await json(ask('POST', '/v1/chat/completions', { model: MODEL, stream: false,
     messages: [{ role: 'user', content: QUESTION }] })), { choices: [{ message: { content: /svc stop/ } }] })
   t.match(await json(ask('GET', '/v1/models')), { object: 'list' })
+  t.match(await json(ask('POST', '/v1/completions', { model: MODEL, prompt: 'x', max_tokens: 2 })),
+    { object: 'text_completion' })
+  // pull_model: every field of the form, and insecure.
+  const named = { name: `hf.co/${TINY}`, model: `hf.co/${TINY}` }
+  const pulled = await ask('POST', '/api/pull', { ...named, insecure: true })
+  const steps = (await pulled.text()).trim().split('\n').map((line) => JSON.parse(line) as object)
+  t.match(steps.at(-1), { status: 'success' })
+  t.ok(steps.some((step) => 'digest' in step && 'total' in step), 'progress that it can show')
   t.match(await json(ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: 'x' }],
     options: { mirostat: 1 } })), { error: /^options.mirostat is not served/ })
   const helper = { model: 'helper', from: model, stream: false, system: 'Hi.' }
