@@ -136,6 +136,10 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
     for (const warning of setup.warnings) log.root.warn({}, warning)
+    for (const { name, file, message } of setup.changed) {
+      kernel.health.raise('plugin_changed', message)
+      kernel.bus.emit('kernel', 'PluginChanged', { nodeId: node.nodeId, plugin: name, file })
+    }
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
       storing: () => links.cluster.status().storing

@@ -112,6 +112,28 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: ['svc plugin new demo', 'svc plugin new demo --dir ~/plugins/demo'],
     load: () => import('./verbs/plugin-new.js')
   },
+  'plugin install': {
+    heading: 'Set it up',
+    summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
+    args: '<source>',
+    options: [['--yes', 'do not ask']],
+    examples: ['svc plugin install ./demo', 'svc plugin install demo-1.0.0.tgz --yes'],
+    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).install })
+  },
+  'plugin rm': {
+    heading: 'Set it up',
+    summary: 'stop an installed plugin and remove its files',
+    args: '<name>',
+    options: [['--yes', 'do not ask']],
+    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).remove })
+  },
+  'plugin verify': {
+    heading: 'Set it up',
+    summary: 'compare installed plugins with what was accepted',
+    args: '[name]',
+    options: [['--accept', 'accept the files of the plugin as they are']],
+    load: async () => ({ default: (await import('./verbs/plugin-packages.js')).verify })
+  },
   'plugin ls': {
     heading: 'Set it up',
     summary: 'list plugins and whether they are on',
@@ -203,7 +225,7 @@ export const builtIn: readonly KnownVerb[] =
 
 /** What each group of verbs is about. */
 export const groups: Groups = {
-  plugin: 'write, list and switch plugins',
+  plugin: 'write, install, list and switch plugins',
   config: 'check, read and change svc.yaml',
   engine: 'list, bring and remove builds of external engines',
   known: 'list and forget the keys of nodes at https addresses',

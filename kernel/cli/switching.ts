@@ -10,6 +10,8 @@ export interface Effect {
   inEffect: boolean
   /** Why it does not yet; null where no node runs on this home. */
   why: string | null
+  /** Whether a restart brings it. */
+  restart: boolean
 }
 
 /** Whether a node runs on this home that reads the svc.yaml in question. */
@@ -26,10 +28,10 @@ export async function switched (
 ): Promise<Effect & { file: string }> {
   if (!nodeRuns(ctx, configFlag)) {
     const file = changeSetting(ctx, installation, `plugins.${name}.enabled`, enabled)
-    return { file, inEffect: false, why: null }
+    return { file, inEffect: false, why: null, restart: true }
   }
-  const { in_effect: inEffect, why } = await turn(ctx, name, enabled)
-  return { file: installation.file ?? `${ctx.home}/svc.yaml`, inEffect, why }
+  const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, enabled)
+  return { file: installation.file ?? `${ctx.home}/svc.yaml`, inEffect, why, restart }
 }
 
 /** Asks the node of this home to switch a plugin that svc.yaml names. Throws CliError by its answer. */
@@ -38,8 +40,8 @@ export async function turn ({ client }: VerbContext, name: string, enabled: bool
 }
 
 /** Tells what is still to be done for a switch to take effect. */
-export function tellEffect (ctx: VerbContext, { inEffect, why }: Effect): void {
+export function tellEffect (ctx: VerbContext, { inEffect, why, restart }: Effect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)
-  for (const line of restartHint(ctx)) ctx.out.line(line)
+  if (restart) for (const line of restartHint(ctx)) ctx.out.line(line)
 }

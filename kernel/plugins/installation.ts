@@ -1,8 +1,10 @@
 import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findConfig, pluginModules, readConfigFile, untrustedOwner } from '../config/file.js'
 import { kernelManifest } from './kernel-manifest.js'
+import { faultOf, folderOf, linkSvc, readRecord } from './packages.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 import type { PluginModule } from '../config/file.js'
 import type { ConfigOwner } from '../config/known.js'
@@ -19,6 +21,10 @@ export interface Installation {
   owners: ConfigOwner[]
   /** Every authority there is: the kernel's and those of the plugins. */
   authorities: string[]
+  /** Installed plugins that are not as they were accepted: they are not loaded. */
+  changed: { name: string, file: string, message: string }[]
+  /** Plugins whose files are not those that this process has loaded: it keeps what it has. */
+  stale: string[]
   /** Modules that could not be imported, and why. */
   failures: { name: string, module: string, message: string }[]
 }
@@ -37,29 +43,41 @@ export async function readInstallation (options: InstallationOptions): Promise<I
   const raw = readConfigFile(file)
   const plugins: Installation['plugins'] = options.bundled.map((plugin) => ({ ...plugin, source: 'bundled' }))
   const failures: Installation['failures'] = []
+  const changed: Installation['changed'] = []
+  const stale: string[] = []
   for (const module of pluginModules(raw)) {
     try {
-      plugins.push({ ...await loadThirdParty(module), source: module.module })
+      const installed = module.path === null ? undefined : folderOf(home, module.path)
+      const standIn = installed === undefined ? undefined : standInFor(home, installed, module, changed)
+      plugins.push({ ...standIn ?? await loadThirdParty(module, stale), source: module.module })
     } catch (error) {
       failures.push({ name: module.name, module: module.module, message: (error as Error).message })
     }
   }
   return {
-    file, raw, plugins, failures,
+    file, raw, plugins, failures, changed, stale,
     owners: plugins.map(({ manifest, source }) => ownerOf(manifest, source === 'bundled')),
     authorities: [kernelManifest, ...plugins.map(({ manifest }) => manifest)]
       .flatMap((manifest: Manifest) => Object.keys(manifest.authorities ?? {}))
   }
 }
 
+/** When the modules that this process has loaded were written; Node loads none of them twice. */
+const stamps = new Map<string, string>()
+
 /**
  * Imports a plugin that svc.yaml names by `module`: a path relative to svc.yaml, or a package looked up from
  * its folder. Throws an Error with one sentence when it cannot be loaded or is no plugin of that name.
  */
-async function loadThirdParty ({ path, module, resolvedFrom, name }: PluginModule): Promise<Plugin> {
+async function loadThirdParty (
+  { path, module, resolvedFrom, name }: PluginModule, stale: string[]
+): Promise<Plugin> {
   const found = path ?? createRequire(resolvedFrom).resolve(module)
-  const untrusted = untrustedOwner(statSync(found).uid)
-  if (untrusted !== null) throw new Error(`it ${untrusted}`)
+  for (const part of [found, dirname(found)]) refuseUntrusted(part)
+  const { mtimeMs, size } = statSync(found)
+  const stamp = `${mtimeMs} ${size}`
+  if ((stamps.get(found) ?? stamp) !== stamp) stale.push(name)
+  else stamps.set(found, stamp)
   const { default: plugin } = await import(pathToFileURL(found).href) as { default?: Partial<Plugin> }
   if (typeof plugin?.manifest !== 'object' || typeof plugin.start !== 'function') {
     throw new Error('its default export is not what definePlugin returns')
@@ -68,6 +86,36 @@ async function loadThirdParty ({ path, module, resolvedFrom, name }: PluginModul
     throw new Error(`it calls itself "${plugin.manifest.name}"; use that name as the key`)
   }
   return plugin as Plugin
+}
+
+/** Throws for code that others than its owner, this user or root may write. */
+function refuseUntrusted (path: string): void {
+  const { uid, mode } = statSync(path)
+  const untrusted = untrustedOwner(uid)
+  if (untrusted !== null) throw new Error(`it ${untrusted}`)
+  if ((mode & 0o022) === 0) return
+  throw new Error(`${path} may be written by group or others; run: chmod go-w '${path}'`)
+}
+
+/**
+ * What stands for an installed plugin that is not as it was accepted: what it declared then, without its
+ * code. Undefined when it is; throws for one that was never accepted.
+ */
+function standInFor (
+  home: string, folder: string, { name }: PluginModule, changed: Installation['changed']
+): Plugin | undefined {
+  const record = readRecord(home, folder)
+  if (record === undefined) throw new Error('it was not put there by `svc plugin install`')
+  if (record.name !== name) throw new Error(`it is the plugin "${record.name}"; use that name as the key`)
+  const fault = faultOf(home, folder, record)
+  if (fault === null) {
+    linkSvc(home)
+    return undefined
+  }
+  const message = `The plugin "${name}" is off: ${fault.message} in ${folder} since it was installed; ` +
+    `\`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`, brings it back.`
+  changed.push({ name, file: fault.file, message })
+  return { manifest: record.manifest, start: () => { throw new Error(message) } }
 }
 
 /** What a plugin's manifest says about settings. */

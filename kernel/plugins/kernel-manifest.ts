@@ -68,6 +68,11 @@ const conflicts = {
     remediation: 'Run `svc config set api.tls self` on that node and restart it, or put a proxy with TLS ' +
       'before it; then make another token: `svc token revoke ID`, `svc token create`.'
   },
+  plugin_changed: {
+    severity: 'error',
+    meaning: 'Files of an installed plugin are not as they were accepted; it was not loaded.',
+    remediation: '`svc plugin verify` names the file; install a good copy, or accept it with --accept.'
+  },
   restart_needed: {
     severity: 'warn',
     meaning: 'svc.yaml has changed since this node started.',
@@ -146,6 +151,11 @@ const events = {
   },
   PluginDisabled: {
     plane: 'durable', summary: 'A plugin was switched off in svc.yaml.', payload: pluginEvent
+  },
+  PluginChanged: {
+    plane: 'durable',
+    summary: 'An installed plugin was not loaded, since a file of it is not as it was accepted.',
+    payload: textsOf('nodeId', 'plugin', 'file')
   }
 } as const satisfies Record<string, EventDecl>
 

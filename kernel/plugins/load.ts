@@ -10,7 +10,7 @@ import type { Manifest, Plugin } from '../api/plugin.js'
 import type { ConfigOwner } from '../config/known.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
-import type { InstallationOptions } from './installation.js'
+import type { Installation, InstallationOptions } from './installation.js'
 
 /** What is known before anything is started: settings, and which plugins run in which order. */
 export interface Setup {
@@ -26,6 +26,10 @@ export interface Setup {
   /** Every authority there is. */
   authorities: Set<string>
   warnings: readonly string[]
+  /** Installed plugins that were changed: they are off. */
+  changed: Installation['changed']
+  /** Plugins whose files are not those that run. */
+  stale: readonly string[]
 }
 
 export interface LoadOptions extends InstallationOptions { flags: Record<string, unknown> }
@@ -33,10 +37,13 @@ export interface LoadOptions extends InstallationOptions { flags: Record<string,
 /** Reads the settings, loads third-party plugins and arranges all. Throws BootError with every problem. */
 export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   const { home, env, flags } = options
-  const { file, raw, plugins, owners, authorities, failures } = await readInstallation(options)
+  const installation = await readInstallation(options)
+  const { file, raw, plugins, owners, authorities, failures, changed, stale } = installation
   const manifests = plugins.map((p) => p.manifest)
   const { config, problems: mistakes, warnings } = resolveConfig(raw, { owners, env, flags, authorities })
-  const disabled = new Set(manifests.map((m) => m.name).filter((name) => !config.enabled(name)))
+  const reasons = new Map(changed.map(({ name, message }) => [name, message]))
+  const disabled = new Set(manifests.map((m) => m.name)
+    .filter((name) => !config.enabled(name) || reasons.has(name)))
   const graph = arrange({ manifests, disabled, demanded: demandedIn(raw) })
   const all = [
     ...lines(mistakes, home),
@@ -54,10 +61,12 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
     owners,
     order: graph.order.map((name) => byName.get(name)!),
     off: [
-      ...[...disabled].map((name) => ({ plugin: byName.get(name)!, message: disabledMessage(name) })),
+      ...[...disabled].map((name) =>
+        ({ plugin: byName.get(name)!, message: reasons.get(name) ?? disabledMessage(name) })),
       ...graph.down.map(({ plugin, message }) => ({ plugin: byName.get(plugin)!, message }))
     ],
     authorities: new Set(authorities),
+    changed, stale,
     warnings: [...lines(warnings, home), ...graph.down.map((d) => d.message)]
   }
 }

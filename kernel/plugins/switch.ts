@@ -10,7 +10,7 @@ import type { OffPlugin } from './present.js'
 import type { Setup } from './load.js'
 
 /** svc.yaml as it is now, with the plugins that it names. */
-export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities'>
+export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
 
 /** The answer to a switch of a plugin. */
 export interface Switched {
@@ -52,6 +52,10 @@ export class PluginSwitch {
     const before = await this.#load(name)
     if (before.order.every((one) => one.manifest.name !== name) &&
       before.off.every(({ plugin }) => plugin.manifest.name !== name)) {
+      if (!enabled && await this.#forget(name, before)) {
+        const { revision, restart_needed } = config.read()
+        return { revision, restart_needed, in_effect: true, why: null }
+      }
       throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
     }
     config.know(before.owners, [...before.authorities])
@@ -76,10 +80,21 @@ export class PluginSwitch {
     return { revision: written.revision, restart_needed: config.pending(), in_effect: why === null, why }
   }
 
+  /** Drops a plugin that is off and that svc.yaml names no more; false where there is none. */
+  async #forget (name: string, now: Loaded): Promise<boolean> {
+    const { present, config } = this.#kernel
+    if (!present.off.some(({ plugin }) => plugin.manifest.name === name)) return false
+    present.change(present.on, present.off.filter(({ plugin }) => plugin.manifest.name !== name))
+    await this.#show()
+    config.took([formatPath(['plugins', name])], now.config)
+    return true
+  }
+
   /** Does what the file says now of a plugin; what keeps it from that without a restart, or null. */
   async #follow (name: string, was: Plugin | undefined, before: Loaded): Promise<string | null> {
     const { present, config, changes } = this.#kernel
     const now = await this.#load(name)
+    this.#tellChanged(name, now)
     const to = now.order.find(({ manifest }) => manifest.name === name)
     const off = now.off.find(({ plugin }) => plugin.manifest.name === name)
     if (samePlugin(was, to)) {
@@ -87,11 +102,13 @@ export class PluginSwitch {
       const wanted = config.value(['plugins', name, 'enabled']) !== false
       return was === undefined && wanted ? off?.message ?? null : null
     }
-    const cold = coldReason({
-      name, from: was?.manifest, to: to?.manifest, named: this.#named,
-      others: present.manifests.filter((manifest) => manifest.name !== name),
-      before: namesOf(before), after: namesOf(now)
-    })
+    const cold = to !== undefined && now.stale.includes(name)
+      ? 'its files are not those that this node has loaded'
+      : coldReason({
+          name, from: was?.manifest, to: to?.manifest, named: this.#named,
+          others: present.manifests.filter((manifest) => manifest.name !== name),
+          before: namesOf(before), after: namesOf(now)
+        })
     if (cold !== null) return `A restart is needed, since ${cold}.`
     if (was !== undefined) await this.#stop(was, off)
     if (to !== undefined) {
@@ -107,6 +124,16 @@ export class PluginSwitch {
     config.took([formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))], now.config)
     changes.notify()
     return null
+  }
+
+  /** Files that were changed are told of when they would have been loaded. */
+  #tellChanged (name: string, { changed }: Loaded): void {
+    const { health, bus, options } = this.#kernel
+    if (changed.length === 0) health.clear('plugin_changed')
+    for (const { message } of changed) health.raise('plugin_changed', message)
+    const file = changed.find((one) => one.name === name)?.file
+    if (file === undefined) return
+    bus.emit('kernel', 'PluginChanged', { nodeId: options.node.nodeId, plugin: name, file })
   }
 
   async #stop (plugin: Plugin, off: OffPlugin | undefined): Promise<void> {

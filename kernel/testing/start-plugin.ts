@@ -213,7 +213,7 @@ function switchable (
         ...down.map(({ plugin: name, message }) => [name, message] as const)]
       return {
         order: order.map(named), off: reasons.map(([name, message]) => ({ plugin: named(name), message })),
-        config, owners: [], authorities: new Set()
+        config, owners: [], authorities: new Set(), changed: [], stale: []
       }
     },
     configApi: () => ({

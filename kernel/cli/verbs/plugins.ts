@@ -14,7 +14,8 @@ export const ls: Verb = {
     const disabled = disabledIn(installation)
     const { down } = arranged(installation, disabled)
     const plugins = installation.plugins.map(({ manifest: { name, version, summary }, source }) => {
-      const why = down.find((d) => d.plugin === name)?.message ?? null
+      const change = installation.changed.find((one) => one.name === name)
+      const why = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
       const state = disabled.has(name) ? 'disabled' : why === null ? 'enabled' : 'off'
       return { name, version, state, why, source, summary }
     })
@@ -52,6 +53,17 @@ export const enable: Verb = {
     if (comes.length > 0) ctx.out.line(`With it comes back: ${comes.join(', ')}.`)
     tellEffect(ctx, effect)
   }
+}
+
+/** The same with what it can do and be set to. */
+export function declares (manifest: Manifest): string[] {
+  const more = [
+    ...Object.values(manifest.capabilities ?? {}).map((c) => `capability ${c.id}@${c.version}: ${c.title}`),
+    ...Object.keys(fieldsOf(manifest.config ?? {})).map((key) => `setting plugins.${manifest.name}.${key}`),
+    ...Object.keys(manifest.settings ?? {}).map((key) => `setting ${key}`)
+  ].map((line) => `  ${line}`)
+  const asks = asksFor(manifest)
+  return more.length > 0 && asks.length === 0 ? [`${manifest.name} adds:`, ...more] : [...asks, ...more]
 }
 
 /** What a plugin adds that its operator should know of before it runs. */

@@ -1,0 +1,192 @@
+import { chmodSync, existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { loadPlugins } from '../../plugins/load.js'
+import { saveConfigFile } from '../../config/file.js'
+import {
+  faultOf, folderOf, hashFolder, hashOfAll, packagesFolder, readRecord, removeFolder, writeRecord
+} from '../../plugins/packages.js'
+import { fetchPackage } from '../packages.js'
+import { changeSetting, disabledIn, findPlugin, installationOf, restartHint } from '../installed.js'
+import { canAsk, confirm } from '../output.js'
+import { nodeRuns, tellEffect, turn } from '../switching.js'
+import { declares } from './plugins.js'
+import type { Installation } from '../../plugins/installation.js'
+import type { Fetched } from '../packages.js'
+import type { Effect } from '../switching.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+/** `svc plugin install` */
+export const install: Verb = {
+  async run (ctx, [source], options) {
+    const fetched = await fetchPackage(ctx, source!)
+    try {
+      const { name } = fetched.manifest
+      if (!/^[a-z][a-z0-9-]*$/.test(name)) throw ctx.fail(1, `"${name}" is no name of a plugin`)
+      if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
+        throw ctx.fail(1, `"${name}" is the name of a plugin that ships with svc`)
+      }
+      const installation = await installationOf(ctx)
+      const old = installedFolder(ctx, installation, name)
+      const known = installation.plugins.find(({ manifest }) => manifest.name === name)
+      if (known !== undefined && old === undefined) {
+        throw ctx.fail(1, `svc.yaml names "${name}" as ${known.source}; remove that section first`)
+      }
+      await accepted(ctx, fetched, options['yes'] === true)
+      const folder = keep(ctx, fetched)
+      const effect = await use(ctx, installation, fetched, folder)
+      if (effect.why === null && old !== undefined && old !== folder) removeFolder(ctx.home, old)
+      report(ctx, fetched, folder, effect)
+    } finally {
+      rmSync(fetched.root, { recursive: true, force: true })
+    }
+  }
+}
+
+async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {
+  const { manifest, package: name, version } = fetched
+  for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) ctx.err.line(line)
+  ctx.err.line('It runs inside the node, with all its rights.')
+  if (yes) return
+  if (!canAsk(ctx)) throw ctx.fail(2, 'nobody can be asked here; add --yes to install it')
+  if (!await confirm(ctx, `Install ${manifest.name}?`)) throw ctx.fail(1, 'not installed')
+}
+
+/** Puts the fetched folder where it stays, under the hash of its files. The record is there before it. */
+function keep ({ home }: VerbContext, { root, manifest, module, version, package: name }: Fetched): string {
+  tighten(root)
+  const files = hashFolder(root)
+  const sha256 = hashOfAll(files)
+  const folder = `${manifest.name}-${sha256.slice(0, 16)}`
+  const to = join(packagesFolder(home), folder)
+  writeRecord(home, folder, {
+    name: manifest.name, package: name, version, installed: new Date().toISOString(), sha256, files,
+    module, manifest
+  })
+  // The same once more: what is whole stays, what is not makes room by a rename.
+  if (existsSync(to)) {
+    if (faultOf(home, folder, readRecord(home, folder)!) === null) return folder
+    renameSync(to, `${root}-old`)
+    renameSync(root, to)
+    rmSync(`${root}-old`, { recursive: true, force: true })
+  } else renameSync(root, to)
+  return folder
+}
+
+/** Nobody else may write to it, whatever modes the package had. */
+function tighten (path: string): void {
+  const stat = lstatSync(path)
+  if (stat.isSymbolicLink()) return
+  chmodSync(path, stat.mode & 0o755)
+  if (stat.isDirectory()) for (const name of readdirSync(path)) tighten(join(path, name))
+}
+
+/** Names it in svc.yaml, and has the node of this home start it; what fails leaves the file as it was. */
+async function use (
+  ctx: VerbContext, installation: Installation, { manifest: { name }, module }: Fetched, folder: string
+): Promise<Effect & { file: string }> {
+  const path = installation.file ?? join(ctx.home, 'svc.yaml')
+  const before = existsSync(path) ? readFileSync(path, 'utf8') : undefined
+  const target = join(packagesFolder(ctx.home), folder, module)
+  const near = relative(dirname(resolve(path)), target)
+  try {
+    const file = changeSetting(ctx, installation, `plugins.${name}.module`,
+      near.startsWith('..') ? target : `./${near}`)
+    if (disabledIn(installation).has(name)) return { file, inEffect: false, why: null, restart: false }
+    if (!nodeRuns(ctx, undefined)) {
+      await loadPlugins({ home: ctx.home, env: ctx.io.env, flags: {}, bundled: await ctx.plugins() })
+      return { file, inEffect: false, why: null, restart: false }
+    }
+    const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, true)
+    return { file, inEffect, why, restart }
+  } catch (error) {
+    if (before === undefined) rmSync(path, { force: true })
+    else saveConfigFile(path, before)
+    if (installedFolder(ctx, installation, name) !== folder) removeFolder(ctx.home, folder)
+    throw error instanceof Error && 'exitCode' in error ? error : ctx.fail(1, (error as Error).message)
+  }
+}
+
+function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Effect): void {
+  const { manifest: { name }, version } = fetched
+  if (ctx.out.json) {
+    ctx.out.value({ plugins: [{ name, version, folder: join(packagesFolder(ctx.home), folder), ...effect }] })
+    return
+  }
+  ctx.out.line(`${name} ${version} is installed${effect.inEffect ? ', and running' : ''}.`)
+  if (effect.why !== null) tellEffect(ctx, effect)
+  else if (!effect.inEffect) ctx.out.line('It starts with the node; a disabled one with `svc plugin enable`.')
+}
+
+/** The folder under `<home>/plugins` that svc.yaml names for a plugin. */
+function installedFolder (
+  { home }: VerbContext, { raw, file }: Installation, name: string
+): string | undefined {
+  const section = ((raw.value['plugins'] ?? {}) as Record<string, { module?: unknown } | null>)[name]
+  if (typeof section?.module !== 'string' || file === null) return undefined
+  return folderOf(home, resolve(dirname(file), section.module))
+}
+
+/** `svc plugin rm` */
+export const remove: Verb = {
+  async run (ctx, [name], options) {
+    const installation = await installationOf(ctx)
+    const folder = installedFolder(ctx, installation, name!)
+    if (folder === undefined) {
+      const { source } = findPlugin(installation, name!)
+      throw ctx.fail(1, source === 'bundled'
+        ? `"${name!}" ships with svc; \`svc plugin disable ${name!}\` switches it off`
+        : `"${name!}" was not installed by svc: remove its section from svc.yaml`)
+    }
+    if (options['yes'] !== true && canAsk(ctx) && !await confirm(ctx, `Remove ${name!}?`)) {
+      throw ctx.fail(1, 'not removed')
+    }
+    const running = nodeRuns(ctx, undefined)
+    if (running) {
+      const { in_effect: stopped, why } = await turn(ctx, name!, false)
+      if (!stopped) {
+        const lines = [`${name!} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
+        throw ctx.fail(1, lines.join('\n'))
+      }
+    }
+    changeSetting(ctx, await installationOf(ctx), `plugins.${name!}`, undefined)
+    if (running) await turn(ctx, name!, false)
+    removeFolder(ctx.home, folder)
+    if (ctx.out.json) ctx.out.value({ plugins: [{ name, removed: true }] })
+    else ctx.out.line(`${name!} is removed.`)
+  }
+}
+
+/** `svc plugin verify` */
+export const verify: Verb = {
+  async run (ctx, [name], options) {
+    const installation = await installationOf(ctx)
+    const all = Object.keys((installation.raw.value['plugins'] ?? {}) as object)
+    const names = name === undefined ? all : [name]
+    const rows = names.flatMap((one) => {
+      const folder = installedFolder(ctx, installation, one)
+      const record = folder === undefined ? undefined : readRecord(ctx.home, folder)
+      if (folder === undefined || record === undefined) return []
+      return [{ name: one, folder, record, fault: faultOf(ctx.home, folder, record)?.message ?? null }]
+    })
+    if (name !== undefined && rows.length === 0) {
+      throw ctx.fail(3, `"${name}" was not installed by \`svc plugin install\``)
+    }
+    if (options['accept'] === true) {
+      if (name === undefined) throw ctx.fail(2, 'name the plugin whose files you accept')
+      const [{ folder, record }] = rows as [typeof rows[number]]
+      tighten(join(packagesFolder(ctx.home), folder))
+      const files = hashFolder(join(packagesFolder(ctx.home), folder))
+      writeRecord(ctx.home, folder, { ...record, files, sha256: hashOfAll(files) })
+      ctx.out.line(`${name} is accepted as it is; \`svc plugin enable ${name}\` starts it.`)
+      return
+    }
+    const shown = rows.map(({ name: plugin, record: { version, sha256 }, fault }) =>
+      ({ name: plugin, version, sha256, fault }))
+    if (ctx.out.json) ctx.out.value({ plugins: shown })
+    else {
+      ctx.out.table(['PLUGIN', 'VERSION', 'SHA256', 'FILES'],
+        shown.map((row) => [row.name, row.version, row.sha256.slice(0, 16), row.fault ?? 'as installed']))
+    }
+    return shown.some(({ fault }) => fault !== null) ? 1 : 0
+  }
+}

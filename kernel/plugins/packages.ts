@@ -1,0 +1,125 @@
+import { createHash } from 'node:crypto'
+import {
+  lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, realpathSync, renameSync, rmSync, symlinkSync
+} from 'node:fs'
+import { join, relative, sep } from 'node:path'
+import { packageRoot } from '../boot/package.js'
+import { readVersioned, writeVersioned } from '../boot/home.js'
+import { untrustedOwner } from '../config/file.js'
+import type { Manifest } from '../api/plugin.js'
+
+/** What is known of an installed plugin since it was accepted; it lies beside its folder. */
+export interface PackageRecord {
+  /** The plugin, and the package it came in. */
+  readonly name: string
+  readonly package: string
+  readonly version: string
+  /** ISO-8601. */
+  readonly installed: string
+  /** SHA-256 over the names and hashes of all files, and each file's own, by path with `/`. */
+  readonly sha256: string
+  readonly files: Readonly<Record<string, string>>
+  /** Path of the module in the folder. */
+  readonly module: string
+  /** What of the manifest can be written down. */
+  readonly manifest: Manifest
+}
+
+/** The folder of installed plugins in a home. */
+export const packagesFolder = (home: string): string => join(home, 'plugins')
+
+const recordPath = (home: string, folder: string): string => join(packagesFolder(home), `${folder}.json`)
+
+/** The folder in `<home>/plugins` that a module lies in; undefined for one that was not installed. */
+export function folderOf (home: string, module: string): string | undefined {
+  const path = relative(packagesFolder(home), module)
+  const [folder = ''] = path.split(sep)
+  return folder === '' || folder === '..' || folder === path ? undefined : folder
+}
+
+/** What was accepted of a folder; undefined when nothing was. Throws HomeError for a broken record. */
+export function readRecord (home: string, folder: string): PackageRecord | undefined {
+  return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
+}
+
+export function writeRecord (home: string, folder: string, record: PackageRecord): void {
+  writeVersioned(recordPath(home, folder), 1, record)
+}
+
+export function removeFolder (home: string, folder: string): void {
+  rmSync(join(packagesFolder(home), folder), { recursive: true, force: true })
+  rmSync(recordPath(home, folder), { force: true })
+}
+
+/** A file of a package that is not to be trusted, and why. */
+export class PackageFault extends Error {
+  override readonly name = 'PackageFault'
+  readonly file: string
+  constructor (file: string, why: string) {
+    super(`${file} ${why}`)
+    this.file = file
+  }
+}
+
+/**
+ * The hash of every file of a folder, by path with `/`. Throws PackageFault for what is no plain file, may be
+ * written by others, or belongs to somebody else.
+ */
+export function hashFolder (root: string): Record<string, string> {
+  const files: Record<string, string> = {}
+  const visit = (path: string): void => {
+    const full = join(root, path)
+    const stat = lstatSync(full)
+    const shown = path.split(sep).join('/') || '.'
+    const untrusted = untrustedOwner(stat.uid)
+    if (untrusted !== null) throw new PackageFault(shown, untrusted)
+    if (stat.isSymbolicLink()) throw new PackageFault(shown, 'is a link')
+    if ((stat.mode & 0o022) !== 0) throw new PackageFault(shown, 'may be written by group or others')
+    if (stat.isDirectory()) for (const name of readdirSync(full).sort()) visit(join(path, name))
+    else if (stat.isFile()) files[shown] = createHash('sha256').update(readFileSync(full)).digest('hex')
+    else throw new PackageFault(shown, 'is no plain file')
+  }
+  visit('')
+  return files
+}
+
+/** One hash for all files. */
+export function hashOfAll (files: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1)
+  return createHash('sha256').update(lines.map(([path, hash]) => `${hash}  ${path}\n`).join('')).digest('hex')
+}
+
+/** The first file that is not as it was accepted, and how it differs; null when all are. */
+export function faultOf (home: string, folder: string, record: PackageRecord): PackageFault | null {
+  let files: Record<string, string>
+  try {
+    const root = join(packagesFolder(home), folder)
+    if (realpathSync(root) !== join(realpathSync(packagesFolder(home)), folder)) {
+      return new PackageFault('.', 'lies elsewhere')
+    }
+    files = hashFolder(root)
+  } catch (error) {
+    if (error instanceof PackageFault) return error
+    return new PackageFault('.', `cannot be read: ${(error as Error).message}`)
+  }
+  for (const [path, hash] of Object.entries(record.files)) {
+    if (files[path] === undefined) return new PackageFault(path, 'is missing')
+    if (files[path] !== hash) return new PackageFault(path, 'has changed')
+  }
+  const added = Object.keys(files).find((path) => record.files[path] === undefined)
+  return added === undefined ? null : new PackageFault(added, 'was added')
+}
+
+/** Lets installed plugins find `svc/plugin`: that of the svc that runs, wherever it lies. */
+export function linkSvc (home: string): void {
+  const link = join(packagesFolder(home), 'node_modules', 'svc')
+  const root = packageRoot()
+  try {
+    if (readlinkSync(link) === root) return
+  } catch { /* There is none. */ }
+  mkdirSync(join(packagesFolder(home), 'node_modules'), { recursive: true, mode: 0o700 })
+  const aside = `${link}.${process.pid}`
+  rmSync(aside, { force: true })
+  symlinkSync(root, aside, 'dir')
+  renameSync(aside, link)
+}
