@@ -28,6 +28,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',
     'kernel/cli/waiting.ts': 'the command line waits in real time',
     'plugins/staging/index.ts': 'the entry: chance goes on as an argument',
+    'plugins/relay/index.ts': 'the entry: chance goes on as an argument',
     'plugins/access/cli/create.ts': 'the command line: when a token is to end',
     'plugins/devices/cli/pair.ts': 'the command line: when a grant is to end',
     'plugins/access/cli/ls.ts': 'the command line: which tokens have ended',

@@ -63,6 +63,12 @@ export default definePlugin(manifest, (ctx) => {
   }
   return {
     routes: createHandlers(ctx, { bearers, book, pairing, standing, hear: sync.hear }),
-    commands: deviceCommands({ section, clock, error: ctx.error })
+    commands: deviceCommands({ section, clock, error: ctx.error }),
+    services: {
+      devices: {
+        deviceWith: (key) => standing.deviceWith(key),
+        stands: (deviceId) => typeof standing.of(deviceId) !== 'string'
+      }
+    }
   }
 })

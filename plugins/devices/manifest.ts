@@ -3,6 +3,7 @@ import {
 } from '../../kernel/index.js'
 import { entrySchema, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
+import { DevicesService } from './service.js'
 import type { Context, ErrorDecl, EventDecl, Manifest, VerbDecl } from '../../kernel/index.js'
 
 const refused = (status: number, message: string, remedy: string, retryable = false): ErrorDecl =>
@@ -85,6 +86,7 @@ export const manifest = {
     callers: CallerService, cluster: ClusterService, declarations: DeclarationService,
     identity: IdentityService, session: SessionService
   },
+  provides: { devices: DevicesService },
   routes, errors, events, verbs,
   sections: {
     devices: {

@@ -50,6 +50,15 @@ export class DeviceStanding {
     return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
   }
 
+  /** The device with an agreement key whose grant counts. */
+  deviceWith (agreementKey: Uint8Array): string | undefined {
+    const key = Buffer.from(agreementKey).toString('base64url')
+    for (const { grant } of this.#options.book.entries()) {
+      if (grant?.agreementKey === key && typeof this.of(grant.deviceId) !== 'string') return grant.deviceId
+    }
+    return undefined
+  }
+
   /** The grant of a device that counts, or why it does not. */
   of (deviceId: string, makers = 0): Grant | Ended {
     const { book, clock, identity } = this.#options

@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { systemClock } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
+import { stopped } from './line.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Relay, RelayOptions } from '../server/relay.js'
 import type { RelayLimits } from '../server/limits.js'
@@ -42,16 +43,6 @@ async function started (ctx: VerbContext, options: RelayOptions): Promise<Relay>
     const why = code === 'EADDRINUSE' ? 'something else listens there; choose another with --port' : message
     throw ctx.fail(FAILED, `cannot listen at ${options.host} port ${options.port}: ${why}`)
   }
-}
-
-/** Resolves when the process is told to stop. */
-async function stopped ({ signal }: VerbContext): Promise<void> {
-  await new Promise<void>((resolve) => {
-    for (const name of ['SIGTERM', 'SIGHUP'] as const) process.once(name, () => { resolve() })
-    signal.addEventListener('abort', () => { resolve() }, { once: true })
-    // What listens keeps the process; its timers alone would not.
-    if (signal.aborted) resolve()
-  })
 }
 
 function tlsOf (ctx: VerbContext, options: Record<string, unknown>): RelayOptions['tls'] {

@@ -1,0 +1,39 @@
+import { randomBytes } from 'node:crypto'
+import { deviceKeysOf, savedDevices, systemClock } from '../../../kernel/index.js'
+import { knownOf, learn } from '../device/known.js'
+import { Line } from '../device/line.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { DeviceFile } from '../../../kernel/index.js'
+
+/** The device that this machine is: the one that is named, or the newest. Throws CliError. */
+export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): DeviceFile {
+  const wanted = options['device'] as string | undefined
+  const all = savedDevices(ctx.home).sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)
+  const found = all.find(({ deviceId, name }) => [undefined, deviceId, name].includes(wanted))
+  if (found !== undefined) return found
+  throw ctx.fail(3, all.length === 0
+    ? 'this machine is no device of a cluster: run svc device pair URL where the node is reached directly'
+    : `no device "${wanted}" here; there is: ${all.map(({ name }) => name).join(', ')}`)
+}
+
+/** The line of a device of this machine to its cluster; nothing is dialled yet. */
+export async function openLine (
+  ctx: VerbContext, options: Record<string, unknown>
+): Promise<{ device: DeviceFile, line: Line }> {
+  const device = deviceOf(ctx, options)
+  const line = new Line({
+    keys: deviceKeysOf(device), clock: systemClock, random: randomBytes,
+    known: () => knownOf(ctx.home, device),
+    reached: (ask) => learn(ctx.home, device, ask, { proven: true })
+  })
+  return { device, line }
+}
+
+/** Resolves when the process is told to stop. */
+export async function stopped ({ signal }: VerbContext): Promise<void> {
+  await new Promise<void>((resolve) => {
+    for (const name of ['SIGTERM', 'SIGHUP'] as const) process.once(name, () => { resolve() })
+    signal.addEventListener('abort', () => { resolve() }, { once: true })
+    if (signal.aborted) resolve()
+  })
+}

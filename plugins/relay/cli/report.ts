@@ -1,0 +1,45 @@
+import { isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
+import type { Checker, StatusPart } from '../../../kernel/cli/index.js'
+
+/** The answer of GET /v1/relay. */
+export interface RelayView {
+  readonly url: string | null
+  readonly route: string | null
+  readonly connected: boolean
+  readonly since: string | null
+  readonly reason: string | null
+  readonly connections: number
+  readonly streams: number
+}
+
+const times = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
+/** One line on the relay; undefined where the node has none. */
+export function described (view: RelayView): string | undefined {
+  const { connected, connections, reason, route, since, streams, url } = view
+  if (url === null) return undefined
+  if (!connected) return `not at ${plain(url)}: ${plain(reason ?? 'it was not reached yet')}`
+  const open = `${times(connections, 'connection')}, ${times(streams, 'stream')}`
+  return `at ${plain(url)} since ${since ?? ''}, route ${route ?? ''}: ${open}`
+}
+
+export const status: StatusPart = {
+  async run ({ look }) {
+    const view = await look<RelayView>('/v1/relay')
+    if (isVerbError(view)) return { json: {}, above: [], below: [] }
+    const line = described(view)
+    return { json: { relay: view }, above: [], below: line === undefined ? [] : [`relay: ${line}`] }
+  }
+}
+
+export const doctor: Checker = {
+  async run ({ look }) {
+    const view = await look<RelayView>('/v1/relay')
+    const line = isVerbError(view) ? undefined : described(view)
+    if (isVerbError(view) || line === undefined) return []
+    if (view.connected) return [ok('relay', line)]
+    const remedy = 'Look whether the relay runs and whether relay.url in svc.yaml is its address: ' +
+      `\`curl ${plain(view.url ?? '')}/healthz\``
+    return [warn('relay', line, remedy, { code: 'relay_unreachable' })]
+  }
+}

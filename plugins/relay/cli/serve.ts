@@ -1,0 +1,45 @@
+import { randomBytes } from 'node:crypto'
+import { openLine, stopped } from './line.js'
+import { openForwarder } from '../device/forwarder.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Forwarder } from '../device/forwarder.js'
+
+const PORT = 52430
+/** What a program of this machine may do at a node's own port without a token. */
+const USUAL = ['read', 'invoke']
+
+export default {
+  async run (ctx, _args, options) {
+    const port = Number(options['port'] ?? PORT)
+    if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+      throw ctx.fail(2, `--port ${String(options['port'])}: expected a port, or 0 for any`)
+    }
+    const { device, line } = await openLine(ctx, options)
+    const { viaRelay } = device.grant
+    // Every program of this machine reaches the port, and more than usual is not for every program.
+    const more = viaRelay.filter((authority) => !USUAL.includes(authority))
+    const token = options['token'] === true || more.length > 0 ? randomBytes(32).toString('base64url') : null
+    const forwarder = await opened(ctx, { line, port, token })
+    const url = `http://127.0.0.1:${forwarder.port}`
+    if (ctx.out.json) ctx.out.value({ url, token, device: device.deviceId, pid: process.pid })
+    else {
+      ctx.out.line(`the cluster at ${url}, as device ${device.name}: ${viaRelay.join(', ')}`)
+      if (token !== null) ctx.out.line(`each request needs the token ${token}`)
+      ctx.err.line('it ends with Ctrl-C')
+    }
+    await stopped(ctx)
+    line.close()
+    await forwarder.close()
+  }
+} satisfies Verb
+
+async function opened (ctx: VerbContext, options: Parameters<typeof openForwarder>[0]): Promise<Forwarder> {
+  try {
+    return await openForwarder(options)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw ctx.fail(1, `cannot listen at 127.0.0.1 port ${options.port}: ${code === 'EADDRINUSE'
+      ? 'something else listens there; choose another with --port'
+      : message}`)
+  }
+}

@@ -1,0 +1,224 @@
+import { randomUUID, timingSafeEqual, createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, request } from 'node:http'
+import { errorBody, foreignPage, hostAllowed, kernelError, toSvcError } from '../../../kernel/index.js'
+import { carrier } from './line.js'
+import type { ClientRequest, IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { SvcError } from '../../../kernel/index.js'
+import type { Line } from './line.js'
+
+/** Connections to the port at once. */
+const CONNECTIONS = 256
+/** What is between two programs only (RFC 9110 7.6.1), and what the node must not hear from a client here. */
+const NOT_PASSED = new Set([
+  'host', 'connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
+  'authorization', 'x-api-key', 'cookie', 'origin', 'forwarded', 'x-forwarded-for', 'x-real-ip'
+])
+const BEARER = 'svc.bearer.'
+
+export interface ForwarderOptions {
+  readonly line: Pick<Line, 'way'>
+  /** On 127.0.0.1; 0 for any. */
+  readonly port: number
+  /** What a client has to show as its bearer token; null: nothing. */
+  readonly token: string | null
+}
+
+export interface Forwarder { readonly port: number, close (): Promise<void> }
+
+/**
+ * A port of loopback at which this machine's programs find the node that the line leads to. Each request goes
+ * on in the name of the device, whatever its client showed. It is as careful as the node's own port: web
+ * pages of others, and names that are not this machine's, are refused. Rejects when the port is taken.
+ */
+export async function openForwarder (options: ForwarderOptions): Promise<Forwarder> {
+  const server: Server = createServer((incoming, outgoing) => {
+    void forward(incoming, outgoing, options, portOf(server))
+  })
+  server.maxConnections = CONNECTIONS
+  server.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
+    void forwardSocket({ incoming, socket, head }, options, portOf(server))
+  })
+  server.listen({ host: '127.0.0.1', port: options.port })
+  await once(server, 'listening')
+  return {
+    port: portOf(server),
+    async close () {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    }
+  }
+}
+
+const portOf = (server: Server): number => (server.address() as AddressInfo | null)?.port ?? 0
+
+async function forward (
+  incoming: IncomingMessage, outgoing: ServerResponse, options: ForwarderOptions, port: number
+): Promise<void> {
+  const gone = new AbortController()
+  outgoing.once('close', () => { gone.abort(new Error('the client went away')) })
+  try {
+    const call = await callFor(incoming, options, port, gone.signal)
+    outgoing.once('close', () => { call.destroy() })
+    incoming.pipe(call)
+    const [response] = await once(call, 'response', { signal: gone.signal }) as [IncomingMessage]
+    call.on('error', () => { outgoing.destroy() })
+    outgoing.writeHead(response.statusCode ?? 502, passedBack(response))
+    // What the node cut off must not look as if it had ended.
+    response.on('error', () => { outgoing.destroy() }).pipe(outgoing)
+  } catch (error) {
+    if (gone.signal.aborted) return
+    if (outgoing.headersSent) outgoing.destroy()
+    else refuse(outgoing, error)
+  }
+}
+
+interface Answered { readonly response: IncomingMessage, readonly far?: Duplex, readonly rest?: Buffer }
+
+interface Upgrade { readonly incoming: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
+
+async function forwardSocket (
+  { incoming, socket, head }: Upgrade, options: ForwarderOptions, port: number
+): Promise<void> {
+  socket.on('error', () => {})
+  const gone = new AbortController()
+  socket.once('close', () => { gone.abort(new Error('the client went away')) })
+  try {
+    const call = await callFor(incoming, options, port, gone.signal)
+    socket.once('close', () => { call.destroy() })
+    call.end()
+    const answered = await new Promise<Answered>((resolve, reject) => {
+      call.once('error', reject)
+      call.once('response', (response: IncomingMessage) => { resolve({ response }) })
+      call.once('upgrade', (response: IncomingMessage, far: Duplex, rest: Buffer) => {
+        resolve({ response, far, rest })
+      })
+    })
+    const { response, far, rest = Buffer.alloc(0) } = answered
+    socket.write(headOf(response, far !== undefined))
+    if (far === undefined) {
+      response.pipe(socket)
+      return
+    }
+    far.on('error', () => { socket.destroy() }).once('close', () => { socket.destroy() })
+    socket.once('close', () => { far.destroy() })
+    socket.write(rest)
+    far.write(head)
+    far.pipe(socket).pipe(far)
+  } catch (error) {
+    const svc = asRefusal(error)
+    const body = JSON.stringify(errorBody(svc, randomUUID()))
+    socket.end(`HTTP/1.1 ${svc.status} Refused\r\ncontent-type: application/json; charset=utf-8\r\n` +
+      `connection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+  }
+}
+
+/** The request to the node; its body is still to be written. Throws what the client is refused with. */
+async function callFor (
+  incoming: IncomingMessage, { line, token }: ForwarderOptions, port: number, signal: AbortSignal
+): Promise<ClientRequest> {
+  guard(incoming, token, port)
+  const { bearer, channel } = await line.way()
+  const authorization = `Bearer ${await bearer()}`
+  return request({
+    method: incoming.method, path: incoming.url, createConnection: carrier(await channel.mux.open(signal)),
+    headers: { ...passedOn(incoming), host: 'relay', authorization },
+    setHost: false
+  })
+}
+
+/** Throws unless a request is for this port, of no foreign web page, and shows the token. */
+function guard (
+  { headers, method = '', rawHeaders }: IncomingMessage, token: string | null, port: number
+): void {
+  const served = {
+    addresses: new Set(['127.0.0.1']), port, allowedHosts: [], allowedOrigins: [], secure: false
+  }
+  const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
+  if (hosts !== 1 || !hostAllowed(headers.host, served)) {
+    throw kernelError('misdirected', `This port is http://127.0.0.1:${port}, and no other name.`)
+  }
+  const one = (value: string | string[] | undefined): string | undefined =>
+    Array.isArray(value) ? value[0] : value
+  const hints = {
+    origin: headers.origin, site: one(headers['sec-fetch-site']), mode: one(headers['sec-fetch-mode'])
+  }
+  if (foreignPage(hints, method, served)) throw kernelError('foreign_origin')
+  if (token !== null && !sameText(shown(headers) ?? '', token)) {
+    throw kernelError('unauthenticated', 'This port wants the token that `svc device serve` has printed.')
+  }
+}
+
+/** Where clients put a bearer token. */
+function shown (headers: IncomingMessage['headers']): string | undefined {
+  const offered = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim())
+    .find((one) => one.startsWith(BEARER))
+  const key = headers['x-api-key']
+  return /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ??
+    (typeof key === 'string' ? key : offered?.slice(BEARER.length))
+}
+
+const hashed = (text: string): Buffer => createHash('sha256').update(text).digest()
+const sameText = (a: string, b: string): boolean => timingSafeEqual(hashed(a), hashed(b))
+
+/** A client's headers as the node gets them. */
+function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, string | string[]> {
+  const named = new Set((headers.connection ?? '').toLowerCase().split(',').map((one) => one.trim()))
+  const passed: Record<string, string[]> = {}
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    if (NOT_PASSED.has(name) || named.has(name) || name.startsWith('sec-fetch-')) continue
+    ;(passed[name] ??= []).push(rawHeaders[i + 1]!)
+  }
+  const protocols = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim())
+    .filter((one) => !one.startsWith(BEARER))
+  return {
+    ...passed,
+    ...headers['transfer-encoding'] === undefined ? {} : { 'transfer-encoding': 'chunked' },
+    ...headers.upgrade === undefined ? {} : { connection: 'upgrade', upgrade: headers.upgrade },
+    ...protocols === undefined ? {} : { 'sec-websocket-protocol': protocols.join(', ') }
+  }
+}
+
+/** The node's headers as the client gets them. */
+function passedBack ({ rawHeaders }: IncomingMessage): string[] {
+  return rawHeaders.filter((_, i) => {
+    const name = rawHeaders[i - i % 2]!.toLowerCase()
+    return !['connection', 'keep-alive', 'transfer-encoding'].includes(name)
+  })
+}
+
+/** The head of an answer to an upgrade, written by hand: the socket belongs to no parser any more. */
+function headOf (response: IncomingMessage, upgraded: boolean): string {
+  const { rawHeaders, statusCode = 502, statusMessage = '' } = response
+  const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`]
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    if (upgraded || !['connection', 'transfer-encoding'].includes(name)) {
+      lines.push(`${rawHeaders[i]!}: ${rawHeaders[i + 1]!}`)
+    }
+  }
+  if (!upgraded) lines.push('connection: close')
+  return `${lines.join('\r\n')}\r\n\r\n`
+}
+
+/** What goes wrong on the way is no fault of the client. */
+function asRefusal (error: unknown): SvcError {
+  const svc = toSvcError(error)
+  return svc.reason === 'internal'
+    ? kernelError('unreachable', 'The connection through the relay was cut before the node answered.')
+    : svc
+}
+
+function refuse (outgoing: ServerResponse, error: unknown): void {
+  const svc = asRefusal(error)
+  const body = JSON.stringify(errorBody(svc, randomUUID()))
+  outgoing.writeHead(svc.status, {
+    'content-type': 'application/json; charset=utf-8', 'content-length': Buffer.byteLength(body),
+    'connection': 'close'
+  }).end(body)
+}

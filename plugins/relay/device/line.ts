@@ -1,0 +1,167 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { WebSocket } from 'ws'
+import { agreed, kernelError, RequestSigner } from '../../../kernel/index.js'
+import { callNode, socketOptions } from '../channel/secure.js'
+import { routeAt } from '../meeting.js'
+import { closes, paths, socketUrl } from '../wire.js'
+import type { IncomingMessage } from 'node:http'
+import type { Clock, DeviceKeys } from '../../../kernel/index.js'
+import type { Channel } from '../channel/secure.js'
+import type { MuxStream } from '../channel/stream.js'
+import type { Meeting } from '../meeting.js'
+import type { AskAsDevice, Known } from './known.js'
+
+/** For the connection to the relay, ms; the handshake has a limit of its own. */
+const DIAL_MS = 10_000
+/** How long before its end a bearer is renewed, s. */
+const EARLY_SECONDS = 120
+
+export interface LineOptions {
+  readonly keys: DeviceKeys
+  /** What is known of the cluster; asked before each dial. The first meeting is tried first. */
+  readonly known: () => Known
+  /** A node was reached and has proven its key: it may be asked for news. */
+  readonly reached?: (ask: AskAsDevice) => Promise<unknown>
+  readonly clock: Clock
+  readonly random: (bytes: number) => Uint8Array
+}
+
+/** The way to a node, as long as it lasts. */
+export interface Way {
+  readonly meeting: Meeting
+  readonly channel: Channel
+  /** The bearer to send with each request: good at this node only, and renewed before it ends. */
+  bearer (): Promise<string>
+}
+
+/** The device's line to its cluster: one connection to one node, another node when that ends. */
+export class Line {
+  readonly #options: LineOptions
+  #way: Promise<Way> | undefined
+  #closed = false
+
+  constructor (options: LineOptions) { this.#options = options }
+
+  /** The way to a node. Throws `unreachable` when none is reached, with what each of them was tried by. */
+  async way (): Promise<Way> {
+    if (this.#closed) throw kernelError('shutting_down')
+    const way = this.#way ??= this.#dialAny()
+    try {
+      return await way
+    } catch (error) {
+      if (this.#way === way) this.#way = undefined
+      throw error
+    }
+  }
+
+  close (): void {
+    this.#closed = true
+    this.#way?.then(({ channel }) => { channel.close(new Error('the line was closed')) }, () => {})
+  }
+
+  async #dialAny (): Promise<Way> {
+    const tried: string[] = []
+    for (const meeting of this.#options.known().meetings) {
+      try {
+        return await this.#dial(meeting)
+      } catch (error) {
+        tried.push(`${meeting.name} at ${meeting.url}: ${(error as Error).message}`)
+      }
+    }
+    const unknown = 'No node has told this device of a relay: set relay.url on a node, then run ' +
+      '`svc --url URL device routes` where the node is reached directly.'
+    throw kernelError('unreachable', tried.length === 0 ? unknown : `No node is reached. ${tried.join('; ')}`)
+  }
+
+  async #dial (meeting: Meeting): Promise<Way> {
+    const { clock, keys: { agreement }, random } = this.#options
+    const ws = new WebSocket(socketUrl(meeting.url, paths.device),
+      { ...socketOptions, handshakeTimeout: DIAL_MS, followRedirects: false })
+    ws.on('error', () => {})
+    await once(ws, 'open')
+    let closed: number | undefined
+    ws.once('close', (code: number) => { closed = code })
+    const route = routeAt(meeting)
+    ws.send(JSON.stringify({ route }))
+    const channel = await callNode(ws, {
+      clock, random, route, nodeKey: Buffer.from(meeting.agreementKey, 'base64url'),
+      own: { publicKey: agreement.publicKey, agree: (peer) => agreed(agreement.privateKey, peer) }
+    }).catch((error: unknown) => {
+      throw closed === closes.nobody ? new Error('the node is not at the relay') : error
+    })
+    const way = { meeting, channel, bearer: this.#bearers(channel) }
+    channel.ended.then(() => { this.#way = undefined }, () => {})
+    await way.bearer()
+    // News may wait: what is known was enough to come here.
+    this.#options.reached?.((path) => askOver(way, path)).catch(() => {})
+    return way
+  }
+
+  /** Signs once for a bearer, and again before that one ends. */
+  #bearers (channel: Channel): () => Promise<string> {
+    const { clock, keys, known } = this.#options
+    const signer = new RequestSigner({
+      keys, seen: undefined, now: () => clock.now(), fingerprints: known().fingerprints
+    })
+    let held: { token: Promise<string>, untilMs: number } | undefined
+    const fetch = (): NonNullable<typeof held> => {
+      const mine = {
+        untilMs: Infinity,
+        token: session(channel, signer).then(({ token, expiresInSeconds }) => {
+          mine.untilMs = clock.mono() + (expiresInSeconds - EARLY_SECONDS) * 1000
+          return token
+        })
+      }
+      mine.token.catch(() => { if (held === mine) held = undefined })
+      return mine
+    }
+    return async () => {
+      if (held === undefined || clock.mono() >= held.untilMs) held = fetch()
+      return await held.token
+    }
+  }
+}
+
+interface Session { readonly token: string, readonly expiresInSeconds: number }
+interface Refusal { readonly error?: { readonly message: string, readonly details?: unknown } }
+
+const SESSION = '/v1/devices/session'
+
+/** A bearer for this node. The first signature is refused: the node then says which id and time it has. */
+async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
+  const body = Buffer.from('{}')
+  for (let attempt = 0; ; attempt++) {
+    const call = request({
+      method: 'POST', path: SESSION, createConnection: carrier(await channel.mux.open()),
+      headers: {
+        'host': 'relay', 'content-type': 'application/json', 'content-length': body.length,
+        'authorization': signer.authorization('POST', SESSION, body)
+      }
+    })
+    call.end(body)
+    const [response] = await once(call, 'response') as [IncomingMessage]
+    const said = JSON.parse(await text(response)) as Session & Refusal
+    if (said.error === undefined) return said
+    if (attempt > 0 || !signer.correct(said.error.details)) {
+      throw kernelError('unauthenticated', said.error.message)
+    }
+  }
+}
+
+/** A stream as the connection of a request. */
+export const carrier = (stream: MuxStream): () => MuxStream => () => stream
+
+/** Asks the node at the end of a way. */
+async function askOver<T> ({ bearer, channel }: Way, path: string): Promise<T> {
+  const authorization = `Bearer ${await bearer()}`
+  const call = request({
+    path, createConnection: carrier(await channel.mux.open()), headers: { host: 'relay', authorization }
+  })
+  call.end()
+  const [response] = await once(call, 'response') as [IncomingMessage]
+  const said = JSON.parse(await text(response)) as T & Refusal
+  if (said.error !== undefined) throw kernelError('unreachable', said.error.message)
+  return said
+}

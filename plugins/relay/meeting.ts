@@ -1,0 +1,35 @@
+import { fingerprintOfRaw, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
+import { purposes, routeBytes, routeOf } from './wire.js'
+import type { FromSchema, Identity } from '../../kernel/index.js'
+import type { meetingSchema } from './routes.js'
+
+/** Where a node is met: its relay, and the keys by which it is known there. */
+export type Meeting = FromSchema<typeof meetingSchema>
+
+const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
+const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
+
+/** What this node says of itself. */
+export function meetingOf (
+  { publicKey, agreementKey, sign }: Identity, url: string,
+  { installId, name }: { readonly installId: string, readonly name: string }
+): Meeting {
+  return {
+    installId, name, url, key: text(publicKey), agreementKey: text(agreementKey),
+    signature: text(sign(purposes.route, routeBytes(url, agreementKey)))
+  }
+}
+
+/**
+ * Whether the node said that itself which has one of the known keys: whoever passed it on, a device believes
+ * nobody else about where that node is and by which key it is known there.
+ */
+export function isOwn (meeting: Meeting, fingerprints: ReadonlySet<string>): boolean {
+  const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]
+  if (key.length !== KEY_BYTES || agreementKey.length !== KEY_BYTES) return false
+  const said = purposeBytes(purposes.route, routeBytes(meeting.url, agreementKey))
+  return fingerprints.has(fingerprintOfRaw(key)) && isSignedBy(key, said, bytes(meeting.signature))
+}
+
+/** The route of a meeting at its relay. */
+export const routeAt = ({ key }: Meeting): string => routeOf(bytes(key))

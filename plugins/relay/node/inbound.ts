@@ -1,0 +1,90 @@
+import { WebSocket } from 'ws'
+import { answerDevice, socketOptions } from '../channel/secure.js'
+import { paths, socketUrl } from '../wire.js'
+import type { Duplex } from 'node:stream'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Agreement } from '../channel/suite.js'
+import type { Channel } from '../channel/secure.js'
+
+/** Connections of one device: with one more the oldest is closed. */
+const PER_DEVICE = 8
+/** Connections in all; of those that have yet to prove a device. A relay can ask for as many as it likes. */
+const IN_ALL = 256
+const UNPROVEN = 32
+/** How often it is looked whether the grants of connected devices still count, ms. */
+const LOOK_MS = 1000
+
+export interface InboundOptions {
+  readonly url: string
+  readonly route: () => string
+  readonly own: Agreement
+  readonly clock: Clock
+  readonly log: Logger
+  readonly random: (bytes: number) => Uint8Array
+  /** Which device has an X25519 key; undefined when none has whose grant counts. */
+  readonly deviceWith: (key: Uint8Array) => string | undefined
+  readonly stands: (device: string) => boolean
+  /** Takes a stream as a connection of HTTP. */
+  readonly accept: (connection: Duplex, from: { device: string }) => void
+}
+
+/** The devices that are connected with this node through its relay. */
+export class Inbound {
+  readonly #options: InboundOptions
+  /** The oldest first. */
+  readonly #open = new Map<Channel, string>()
+  readonly #sockets = new Set<WebSocket>()
+  readonly #stopLooking: () => void
+
+  constructor (options: InboundOptions) {
+    this.#options = options
+    this.#stopLooking = options.clock.every(LOOK_MS, () => { this.#look() })
+  }
+
+  /** Connections, and streams inside of them. */
+  get counts (): { connections: number, streams: number } {
+    return {
+      connections: this.#open.size,
+      streams: [...this.#open.keys()].reduce((sum, { mux }) => sum + mux.size, 0)
+    }
+  }
+
+  /** Goes for a device that waits at the relay. */
+  take (ticket: string): void {
+    if (this.#sockets.size >= IN_ALL || this.#sockets.size - this.#open.size >= UNPROVEN) return
+    const ws = new WebSocket(socketUrl(this.#options.url, paths.accept),
+      { ...socketOptions, handshakeTimeout: 10_000, followRedirects: false })
+    this.#sockets.add(ws)
+    ws.on('error', () => {})
+    ws.once('close', () => { this.#sockets.delete(ws) })
+    ws.once('open', () => {
+      ws.send(JSON.stringify({ ticket }))
+      // A stranger learns nothing, and makes no noise here.
+      this.#answer(ws).catch((err: unknown) => { this.#options.log.debug({ err }, 'no device came of it') })
+    })
+  }
+
+  stop (): void {
+    this.#stopLooking()
+    for (const ws of this.#sockets) ws.terminate()
+  }
+
+  async #answer (ws: WebSocket): Promise<void> {
+    const { accept, clock, deviceWith, own, random, route } = this.#options
+    const channel = await answerDevice(ws, {
+      clock, own, random, route: route(), admit: deviceWith,
+      accept: (stream, device) => { accept(stream, { device }) }
+    })
+    this.#open.set(channel, channel.device)
+    const mine = [...this.#open].filter(([, device]) => device === channel.device)
+    if (mine.length > PER_DEVICE) mine[0]![0].close(new Error('the device has opened newer connections'))
+    await channel.ended
+    this.#open.delete(channel)
+  }
+
+  #look (): void {
+    for (const [channel, device] of this.#open) {
+      if (!this.#options.stands(device)) channel.close(new Error('the grant of the device has ended'))
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import { randomBytes } from 'node:crypto'
+import { meetingOf } from '../meeting.js'
+import { Inbound } from './inbound.js'
+import { Uplink } from './uplink.js'
+import type { RelayContext } from '../manifest.js'
+import type { UplinkState } from './uplink.js'
+
+/** How long a node may be away from its relay before that is a conflict, ms. */
+export const AWAY_MS = 60_000
+
+/** This node at its relay. */
+export interface RelayNode { view (): object }
+
+const NOWHERE = {
+  url: null, route: null, connected: false, since: null, reason: null, connections: 0, streams: 0
+}
+
+/** Keeps this node at the relay that its settings name, and lets devices in. */
+export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
+  const { clock, deps: { devices, identity, listeners }, log, settings: { relay: { url } } } = ctx
+  if (url === null) return { view: () => NOWHERE }
+  const inbound = new Inbound({
+    url, own: { publicKey: identity.agreementKey, agree: (peer) => identity.agree(peer) }, clock, log,
+    route: (): string => uplink.route, random: randomBytes,
+    deviceWith: (key) => devices.deviceWith(key), stands: (id) => devices.stands(id),
+    accept: (connection, from) => { listeners.accept(connection, from) }
+  })
+  const uplink = new Uplink({
+    url, identity, clock, log, chance,
+    device: (ticket) => { inbound.take(ticket) },
+    changed: watchAway(ctx, url)
+  })
+  ctx.sections.relayMeetings.put('own', meetingOf(identity, url, ctx.node))
+  ctx.effect('the relay', () => {
+    uplink.stop()
+    inbound.stop()
+  })
+  uplink.start()
+  return { view: () => ({ url, route: uplink.route, ...uplink.state, ...inbound.counts }) }
+}
+
+/** Tells when the relay was reached and lost, and raises a conflict when it stays away. */
+function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (state: UplinkState) => void {
+  let stop: (() => void) | undefined
+  let met = false
+  return ({ connected, reason }) => {
+    if (connected) {
+      stop?.()
+      stop = undefined
+      met = true
+      clear('relay_unreachable')
+      emit('RelayConnected', { url })
+      return
+    }
+    if (met) emit('RelayLost', { url, reason: reason ?? '' })
+    met = false
+    stop ??= clock.after(AWAY_MS, () => {
+      raise('relay_unreachable', `${url} for ${AWAY_MS / 1000} s and more: ${reason ?? 'no answer'}`)
+    })
+  }
+}

@@ -1,0 +1,138 @@
+import { WebSocket } from 'ws'
+import { backoffMs } from '../../../kernel/index.js'
+import { socketOptions } from '../channel/secure.js'
+import { claimBytes, closes, paths, purposes, readTexts, routeOf, socketUrl } from '../wire.js'
+import type { Clock, Identity, Logger } from '../../../kernel/index.js'
+
+/** Pauses between two dials, ms: doubled after each failure, spread so that nodes do not come in step. */
+const REDIAL = { minMs: 1000, maxMs: 30_000 }
+/** For connection and claim together, ms. */
+const CLAIM_MS = 10_000
+/** A relay pings every 15 s; one that has been silent for this long is gone, ms. */
+const SILENT_MS = 45_000
+/** A claim that held for so long was a good one, ms: the next dial comes soon. */
+const HELD_MS = 10_000
+
+export interface UplinkOptions {
+  /** Of the relay: http(s) or ws(s), without a path. */
+  readonly url: string
+  readonly identity: Pick<Identity, 'publicKey' | 'sign'>
+  readonly clock: Clock
+  readonly log: Logger
+  /** Uniform in [0, 1). */
+  readonly chance: () => number
+  /** A device waits at the relay. */
+  readonly device: (ticket: string) => void
+  readonly changed: (state: UplinkState) => void
+}
+
+/** How the node stands with its relay. */
+export interface UplinkState {
+  readonly connected: boolean
+  /** When that began: ISO-8601. */
+  readonly since: string
+  /** Why it is not connected; null while it is, and before the first answer. */
+  readonly reason: string | null
+}
+
+/** Keeps the connection by which the relay tells of devices. Dials anew whenever it is cut, until `stop`. */
+export class Uplink {
+  readonly route: string
+  readonly #options: UplinkOptions
+  #state: UplinkState
+  #ws: WebSocket | undefined
+  #failures = 0
+  #stopTimer = (): void => {}
+  #stopped = false
+
+  constructor (options: UplinkOptions) {
+    this.#options = options
+    this.route = routeOf(options.identity.publicKey)
+    this.#state = { connected: false, since: this.#now(), reason: null }
+  }
+
+  get state (): UplinkState { return this.#state }
+
+  start (): void { if (!this.#stopped) this.#dial() }
+
+  stop (): void {
+    this.#stopped = true
+    this.#stopTimer()
+    this.#ws?.terminate()
+  }
+
+  #dial (): void {
+    const { clock, url } = this.#options
+    const at = socketUrl(url, paths.node)
+    const ws = new WebSocket(at, { ...socketOptions, handshakeTimeout: CLAIM_MS, followRedirects: false })
+    this.#ws = ws
+    let why: string | undefined
+    let claimedMs: number | undefined
+    const watch = (ms: number, said: string): void => {
+      this.#stopTimer()
+      this.#stopTimer = clock.after(ms, () => {
+        why ??= said
+        ws.terminate()
+      })
+    }
+    watch(CLAIM_MS, `no claim within ${CLAIM_MS / 1000} s`)
+    const alive = (): void => {
+      if (claimedMs !== undefined) watch(SILENT_MS, `silent for ${SILENT_MS / 1000} s`)
+    }
+    ws.on('error', ({ message }) => { why ??= message })
+    ws.on('ping', alive)
+    ws.on('message', (data: Buffer, binary: boolean) => {
+      const [first] = [readTexts(data, binary, ['challenge'])]
+      if (claimedMs === undefined && first !== undefined) this.#claim(ws, at.host, first.challenge)
+      else if (claimedMs === undefined && readTexts(data, binary, ['route'])?.route === this.route) {
+        claimedMs = clock.mono()
+        this.#become({ connected: true, since: this.#now(), reason: null })
+      } else {
+        const ticket = claimedMs === undefined ? undefined : readTexts(data, binary, ['device'])?.device
+        if (ticket === undefined) {
+          why = 'it does not speak as a relay of svc does'
+          ws.terminate()
+          return
+        }
+        this.#options.device(ticket)
+      }
+      alive()
+    })
+    ws.once('close', (code: number) => {
+      this.#stopTimer()
+      if (this.#stopped) return
+      if (claimedMs !== undefined && clock.mono() - claimedMs >= HELD_MS) this.#failures = 0
+      this.#again(why ?? reasonOf(code))
+    })
+  }
+
+  #claim (ws: WebSocket, host: string, challenge: string): void {
+    const { publicKey, sign } = this.#options.identity
+    ws.send(JSON.stringify({
+      key: Buffer.from(publicKey).toString('base64url'),
+      signature: Buffer.from(sign(purposes.claim, claimBytes(host, challenge))).toString('base64url')
+    }))
+  }
+
+  #again (reason: string): void {
+    this.#failures++
+    const since = this.#state.connected ? this.#now() : this.#state.since
+    this.#become({ connected: false, since, reason })
+    const { chance, clock } = this.#options
+    this.#stopTimer = clock.after(backoffMs(this.#failures, REDIAL, chance()), () => { this.#dial() })
+  }
+
+  #become (state: UplinkState): void {
+    const before = this.#state
+    this.#state = state
+    if (before.connected !== state.connected || before.reason !== state.reason) this.#options.changed(state)
+  }
+
+  #now (): string { return new Date(this.#options.clock.now()).toISOString() }
+}
+
+function reasonOf (code: number): string {
+  if (code === closes.unproven) return 'it does not believe the node\'s claim: is a proxy changing the Host?'
+  if (code === closes.replaced) return 'another node has come with the same key'
+  return code === 1006 ? 'the connection was cut' : `it closed the connection (${code})`
+}

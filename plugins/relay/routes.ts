@@ -1,0 +1,41 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const textOrNull = { type: ['string', 'null'] } as const
+const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
+
+/** Where a node is met, signed with the node's key. Keys and signatures are raw, base64url. */
+export const meetingSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['installId', 'name', 'url', 'key', 'agreementKey', 'signature'],
+  properties: {
+    installId: { type: 'string', minLength: 1, maxLength: 64 },
+    name: { type: 'string', minLength: 1, maxLength: 100 },
+    url: { type: 'string', minLength: 1, maxLength: 500 },
+    key, agreementKey: key,
+    signature: { type: 'string', pattern: '^[\\w-]{86}$' }
+  }
+} as const
+
+export const routes = {
+  own: {
+    method: 'GET', url: '/v1/relay', authority: 'read',
+    summary: 'Whether this node is at its relay, since when or why not, and how many devices are connected.',
+    reply: {
+      type: 'object', additionalProperties: false,
+      required: ['url', 'route', 'connected', 'since', 'reason', 'connections', 'streams'],
+      properties: {
+        url: textOrNull, route: textOrNull, connected: { type: 'boolean' }, since: textOrNull,
+        reason: textOrNull, connections: { type: 'integer' }, streams: { type: 'integer' }
+      }
+    }
+  },
+  meetings: {
+    method: 'GET', url: '/v1/relay/routes', authority: 'read',
+    summary: 'Where a paired device meets each node of the cluster, signed by that node.',
+    reply: {
+      type: 'object', additionalProperties: false, required: ['routes'],
+      properties: { routes: { type: 'array', items: meetingSchema } }
+    }
+  }
+} as const satisfies Record<string, RouteDecl>

@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto'
+import { definePlugin, deviceKeysOf, saveDevice, systemClock } from '../../../kernel/index.js'
+import { startPlugin } from '../../../kernel/testing/index.js'
+import { pairDevice } from '../../devices/client.js'
+import devices from '../../devices/index.js'
+import { Line } from '../device/line.js'
+import { learn } from '../device/known.js'
+import relay from '../index.js'
+import { until } from './relay-kit.js'
+import type { DeviceFile } from '../../../kernel/index.js'
+import type { Rig } from '../../../kernel/testing/index.js'
+import type { Known } from '../device/known.js'
+import type { Tearing } from './relay-kit.js'
+
+/** Words that must be seen by nobody but the two ends. */
+export const CANARY = 'canary-5a0f31'
+
+/** What `/large` gives: more than the sockets of the machine take in. */
+export const PARTS = 1024
+export const PART_BYTES = 32 * 1024
+
+/** Something to ask for: it counts what is done, and streams. */
+export const probe = (done: string[]) => definePlugin({
+  name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Answers.',
+  routes: {
+    who: { method: 'GET', url: '/who', summary: 's', authority: null },
+    act: {
+      method: 'POST', url: '/act', summary: 's', authority: 'invoke',
+      body: { type: 'object', additionalProperties: false, properties: { word: { type: 'string' } } }
+    },
+    operate: { method: 'POST', url: '/operate', summary: 's', authority: 'operator' },
+    plugins: { method: 'POST', url: '/manage', summary: 's', authority: 'plugin:manage' },
+    large: { method: 'GET', url: '/large', summary: 's', authority: 'read', stream: true },
+    follow: { method: 'GET', url: '/follow', summary: 's', authority: 'read', stream: true }
+  }
+}, () => ({
+  routes: {
+    who: ({ caller: { id, mode, authorities } }) => ({ id, mode, authorities: [...authorities] }),
+    act: ({ body: { word = '' } }) => {
+      done.push(word)
+      return { word: `${CANARY} ${word}` }
+    },
+    operate: () => { done.push('operate') },
+    plugins: () => { done.push('manage') },
+    large: async (request) => {
+      const stream = request.open({ contentType: 'application/octet-stream' })
+      for (let i = 0; i < PARTS && !stream.closed; i++) {
+        await stream.write(Buffer.alloc(PART_BYTES, i % 251))
+        done.push('part')
+      }
+    },
+    follow: async (request) => {
+      const stream = request.open({ contentType: 'text/event-stream' })
+      await stream.write(`data: ${CANARY}\n\n`)
+      await new Promise((resolve) => { request.signal.addEventListener('abort', resolve, { once: true }) })
+    }
+  }
+}))
+
+/** A node at a relay, on the real kernel with the real plugins, and what was done there. */
+export async function nodeAt (t: Tearing, url: string) {
+  const done: string[] = []
+  const rig = await startPlugin(t, relay, {
+    plugins: [devices, probe(done)], settings: { relay: { url } }, clock: systemClock
+  })
+  await rig.listen()
+  const view = async () => (await rig.inject({ url: '/v1/relay' })).json() as Record<string, unknown>
+  return { rig, done, view }
+}
+
+interface Seen { attempt: string, digits: string }
+
+/** Pairs a device with a node; `choice` as `POST /v1/devices/pairing` has it. */
+export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile> {
+  const say = async <T>(path: string, body?: object): Promise<T> => {
+    const how = body === undefined ? {} : { method: 'POST', payload: body }
+    const answer = await rig.inject({ url: path, ...how })
+    if (answer.statusCode !== 200) throw new Error(`${path}: ${answer.body}`)
+    return answer.json() as T
+  }
+  await say('/v1/devices/pairing', choice)
+  return await pairDevice({
+    ask: say, url: 'http://127.0.0.1', name: 'phone', show: () => {},
+    pause: async () => {
+      const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
+      if (device === null) return
+      const { attempt, digits } = device
+      await say('/v1/devices/pairing/confirm', { attempt, digits })
+    }
+  })
+}
+
+/** What a device has learnt from a node. */
+export async function knownFrom (rig: Rig, home: string, device: DeviceFile): Promise<Known> {
+  saveDevice(home, device)
+  return await learn(home, device, async (path) => (await rig.inject({ url: path })).json() as never,
+    { proven: false })
+}
+
+/** The line of a device to what it knows. */
+export function lineOf (t: Tearing, device: DeviceFile, known: Known): Line {
+  const line = new Line({
+    keys: deviceKeysOf(device), clock: systemClock, random: randomBytes, known: () => known
+  })
+  t.teardown(() => { line.close() })
+  return line
+}
+
+/** Resolves when the node is at its relay. */
+export async function connected (view: () => Promise<Record<string, unknown>>): Promise<void> {
+  let there = false
+  await until(() => {
+    void view().then(({ connected }) => { there = connected === true })
+    return there
+  })
+}
