@@ -25,6 +25,7 @@ export const scenarios = {
 export const slow = [
   'kernel/test/cluster-control-growth.test.ts',
   'plugins/devices/test/growth.test.ts',
+  'plugins/relay/test/hostile.test.ts',
   'plugins/relay/test/relayed.test.ts',
   'plugins/runners/test/process-deadlines.test.ts',
   'plugins/runners/test/process-faults.test.ts',

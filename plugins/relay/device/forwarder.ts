@@ -124,11 +124,13 @@ async function callFor (
   guard(incoming, token, port)
   const { bearer, channel } = await line.way()
   const authorization = `Bearer ${await bearer()}`
-  return request({
+  const call = request({
     method: incoming.method, path: incoming.url, createConnection: carrier(await channel.mux.open(signal)),
     headers: { ...passedOn(incoming), host: 'relay', authorization },
     setHost: false
   })
+  // Whoever waits for its answer hears of it too.
+  return call.on('error', () => {})
 }
 
 /** Throws unless a request is for this port, of no foreign web page, and shows the token. */

@@ -140,7 +140,8 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
         'authorization': signer.authorization('POST', SESSION, body)
       }
     })
-    call.end(body)
+    // Cut off while its answer is read, it tells of that a second time.
+    call.on('error', () => {}).end(body)
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal
     if (said.error === undefined) return said
@@ -159,7 +160,7 @@ async function askOver<T> ({ bearer, channel }: Way, path: string): Promise<T> {
   const call = request({
     path, createConnection: carrier(await channel.mux.open()), headers: { host: 'relay', authorization }
   })
-  call.end()
+  call.on('error', () => {}).end()
   const [response] = await once(call, 'response') as [IncomingMessage]
   const said = JSON.parse(await text(response)) as T & Refusal
   if (said.error !== undefined) throw kernelError('unreachable', said.error.message)
