@@ -5,11 +5,12 @@ import type { Logger, NodeInfo } from './node.js'
 import type { FromSchema, JsonSchema } from './schema.js'
 import type { SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
-import type { ErrorBody } from '../http/error-body.js'
+import type { RouteDecl } from './route.js'
 export { Reply } from './reply.js'
 export type { StreamHead, StreamWriter } from './reply.js'
 
 export type { Logger, NodeInfo } from './node.js'
+export type { RouteDecl } from './route.js'
 
 /** Names a service; the type travels with the value, no global augmentation. */
 export interface ServiceRef<T> { readonly id: string, readonly type?: T }
@@ -99,48 +100,6 @@ export interface CapabilityDecl {
   readonly media_type?: string
   /** Calls one node runs at once, where engines share work between them: `limits.calls_at_once` if larger. */
   readonly calls_at_once?: number
-}
-
-export interface RouteDecl {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** Full path; parameters as `:name`, the rest of a path as `*`. */
-  readonly url: string
-  readonly summary: string
-  /** Authority a caller needs; `null` for none. Leaving it out fails the boot. */
-  readonly authority: string | null
-  /** True when other nodes of the cluster call it: a member's key opens these routes and no others. */
-  readonly members?: boolean
-  readonly params?: JsonSchema
-  readonly query?: JsonSchema
-  readonly body?: JsonSchema
-  /** Shape of the 200 answer: documented, and checked in tests. */
-  readonly reply?: JsonSchema
-  /** Media type of the answer when it is not JSON; a `content-type` of its Reply counts more. */
-  readonly produces?: string
-  readonly errors?: readonly string[]
-  /**
-   * Puts the one error body into the words of a foreign API; what it has stays in it. Unknown paths beside
-   * such routes are answered in those words, too.
-   */
-  readonly failure?: (body: ErrorBody, headers: Readonly<Record<string, unknown>>) => object
-  /** The public API that the route is a part of: docs/reference/apis.md tells what each field does. */
-  readonly api?: string
-  /** A further header with the id of the request, where that API's clients look for it. */
-  readonly idHeader?: string
-  /** Largest body in bytes; 256 KiB when absent. */
-  readonly bodyLimit?: number
-  readonly stream?: boolean
-  /**
-   * Further media types of the 200 answer, for the OpenAPI document. When absent: server-sent events where
-   * the body has a field `stream`, or the query `follow`.
-   */
-  readonly streams?: readonly string[]
-  /** A WebSocket, which the OpenAPI document leaves out. */
-  readonly socket?: boolean
-  /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
-  readonly head?: boolean
-  /** Handler deadline in ms; 60,000 when absent, none for a stream. */
-  readonly deadlineMs?: number
 }
 
 /** The headings of `svc help`, in their order. */
@@ -260,6 +219,8 @@ export interface RouteRequest<D = unknown> {
   readonly arrivedMs?: number | undefined
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
+  /** Adds to what the audit keeps of the request, where it keeps anything of it. Never a secret. */
+  note (detail: Readonly<Record<string, unknown>>): void
   /** Takes over the response as a stream; the handler's return value is then ignored. */
   open (head: StreamHead): StreamWriter
 }

@@ -91,7 +91,8 @@ export const clusterRoutes = {
     errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
   },
   touch: {
-    method: 'POST', url: '/cluster/touch', authority: 'operator',
+    // A command that changes nothing.
+    method: 'POST', url: '/cluster/touch', authority: 'operator', audit: false,
     summary: 'A command without effect: shows that the cluster decides, and how long that takes.',
     reply: receipt,
     errors: ['no_master', 'no_quorum', 'session_changed']

@@ -42,6 +42,8 @@ export interface ConfigApi {
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
   /** Whether the file says anything that is not in force. */
   pending (): boolean
+  /** The values of a change as they may be shown, without secrets. */
+  masked (change: ConfigChange): Record<string, unknown>
   /** Writes a setting that is in force already: no restart is needed for it. Throws as `write`. */
   keep (path: string, value: unknown, caller: Caller): void
 }
@@ -108,6 +110,8 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
       authorities = granted
     },
     pending: () => !inForce.says(saved()),
+    masked: ({ set }) => Object.fromEntries(Object.entries(set).map(([path, value]) =>
+      [path, options.config.masked(path, value)])),
     keep (path, value, caller) {
       write({ revision: revisionOf(text()), set: { [path]: value } }, caller)
       inForce.keep(path, value)

@@ -47,6 +47,8 @@ export interface ResolvedConfig {
   settings (key: string): unknown
   /** Every setting with its origin, or only those at and under a dotted path. */
   entries (under?: string): Entry[]
+  /** A value for a setting as it may be shown: its secrets are `********`. */
+  masked (path: string, value: unknown): unknown
   /** What the schemas say of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
   /**
@@ -165,6 +167,11 @@ function makeResolved (draft: Draft): ResolvedConfig {
       return all.filter((entry) => isUnder(parsePath(entry.path) ?? [], prefix))
     },
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
+    masked: (path, value) => {
+      const at = canonicalPath(known, parsePath(path) ?? [path])
+      // What a module means by keys that are not known here nobody can tell: they may be secrets.
+      return value !== null && schemaAt(known, at) === undefined ? hidden : mask(draft, value, at)
+    },
     writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
   }
 }

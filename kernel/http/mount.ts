@@ -3,6 +3,7 @@ import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
+import { audited, isAudited, refusalHooks } from './audited.js'
 import { Ending, hasLeft } from './ending.js'
 import { errorBody } from './error-body.js'
 import { jsonText } from './json.js'
@@ -12,6 +13,7 @@ import { arrivalOf, callerOf, enteredHere, noteArrival, sendError } from './serv
 import { LAST_WORDS_MS } from './standing.js'
 import { openStream } from './stream-writer.js'
 import type { WebSocket } from 'ws'
+import type { Audit } from '../api/audit.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, RouteDecl, RouteRequest, StreamHead, StreamWriter } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
@@ -43,6 +45,8 @@ export interface MountOptions {
   tracers?: Pick<Tracers, 'on'>
   /** Called for every streamed answer that either side cut off, with the plugin that owns the route. */
   cut?: (owner: string) => void
+  /** What keeps a record of changes, while there is something. */
+  audit?: () => Audit | undefined
   /** Tests only: an answer that is not as its route declares is a defect. */
   strict?: boolean
 }
@@ -86,6 +90,9 @@ export function mount (
   app: FastifyInstance, route: MountedRoute, options: MountOptions, streams: StreamCount
 ): void {
   const { decl } = route
+  const { audit } = options
+  const kept = audit !== undefined && isAudited(decl)
+  const served = kept ? { ...route, handler: audited(route, audit) as MountedRoute['handler'] } : route
   app.route({
     method: decl.method,
     url: decl.url,
@@ -104,7 +111,8 @@ export function mount (
       done()
     },
     ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
-    handler: (request, reply) => new Exchange(route, request, reply, options, streams).serve()
+    ...(kept ? refusalHooks(decl, audit) : {}),
+    handler: (request, reply) => new Exchange(served, request, reply, options, streams).serve()
   })
 }
 
@@ -156,7 +164,7 @@ export function withoutSchemas (
   { method, url, summary, authority, members = false, params }: RouteDecl
 ): RouteDecl {
   return {
-    method, url, summary, authority, members, query: { type: 'object' },
+    method, url, summary, authority, members, audit: false, query: { type: 'object' },
     ...(params === undefined ? {} : { params }),
     ...(method === 'POST' || method === 'PUT' ? { body: {} } : {})
   }
@@ -180,6 +188,8 @@ class Exchange implements RouteRequest, Unfinished {
   readonly requestId: string
   readonly member: string | null
   readonly arrivedMs: number | undefined
+  /** What the handler added for the audit. */
+  noted: Readonly<Record<string, unknown>> = {}
   readonly #route: MountedRoute
   readonly #options: MountOptions
   readonly #ending: Ending
@@ -212,6 +222,8 @@ class Exchange implements RouteRequest, Unfinished {
   }
 
   get signal (): AbortSignal { return this.#ending.signal }
+
+  note (detail: Readonly<Record<string, unknown>>): void { this.noted = { ...this.noted, ...detail } }
 
   open (head: StreamHead): StreamWriter {
     const { clock, limits } = this.#options

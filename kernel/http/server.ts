@@ -99,10 +99,11 @@ export const arrivalOf = (request: FastifyRequest): number | undefined => (reque
 
 /** Whether a request showed a credential of its own to this node, which may end while it is answered. */
 export const enteredHere = (request: FastifyRequest): boolean => (request as WithEntry)[ENTERED]
+export const knownCaller = (request: FastifyRequest): Caller | null => (request as WithCaller)[CALLER]
 
 /** The caller that the access hook found for a request. */
 export function callerOf (request: FastifyRequest): Caller {
-  const caller = (request as WithCaller)[CALLER]
+  const caller = knownCaller(request)
   if (caller === null) throw kernelError('unauthenticated')
   return caller
 }

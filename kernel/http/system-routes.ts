@@ -221,6 +221,7 @@ function pluginHandlers (
     config: () => config.read(),
     setConfig: (request) => {
       const change = request.body as ConfigChange
+      request.note({ set: config.masked(change) })
       const written = config.write(change, request.caller)
       for (const [path, value] of Object.entries(change.set)) {
         const [top, plugin, key, more] = parsePath(path) ?? []

@@ -4,6 +4,7 @@ import { errorBody } from '../http/error-body.js'
 import { systemRoutes } from '../http/system-routes.js'
 import { stateSchema } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
+import { isAudited } from '../http/audited.js'
 import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { OwnedRoute } from './catalogue.js'
@@ -101,7 +102,8 @@ function operation (
   { owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<string, ErrorDecl>, error: string
 ): object {
   const errors = [...new Set([
-    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES, ...decl.errors ?? []
+    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES, ...decl.errors ?? [],
+    ...isAudited(decl) ? ['audit_unavailable'] : []
   ])]
   return {
     operationId: `${owner}.${name}`,

@@ -1,3 +1,4 @@
+import { AuditService } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
 import { apisOf, pageOf } from '../cluster/members/pages.js'
 import { modelPaths } from '../http/model-path.js'
@@ -5,6 +6,7 @@ import { methodFinder, mount, mountSocket, tellingFinder, withoutSchemas } from 
 import { createTable } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
 import type { FastifyInstance } from 'fastify'
+import type { Audit } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { Front } from '../http/front.js'
 import type { MorePorts } from '../http/listeners.js'
@@ -77,7 +79,8 @@ function mountOptions (kernel: Assembly, work: OpenWork): MountOptions {
   return {
     clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
     draining: () => drain.on, work, standing: kernel.standing, tracers: kernel.tracers,
-    cut: (owner) => { traffic.answered(owner, CUT_STATUS) }
+    cut: (owner) => { traffic.answered(owner, CUT_STATUS) },
+    audit: () => kernel.services.get(AuditService.id) as Audit | undefined
   }
 }
 

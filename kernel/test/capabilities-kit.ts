@@ -182,6 +182,7 @@ export function ask (
     caller: more.caller ?? caller(),
     requestId: 'request-1',
     signal: controller.signal,
+    note () {},
     open (head) {
       reader.opened = true
       reader.status = head.status ?? 200

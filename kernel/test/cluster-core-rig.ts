@@ -163,7 +163,8 @@ function kernelOptions (
       read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
       write: () => ({ revision: '', restart_needed: true }),
       change: () => ({ revision: '', changed: false, undo: () => {} }),
-      value: () => undefined, took: () => {}, know: () => {}, pending: () => false, keep: () => {}
+      value: () => undefined, took: () => {}, know: () => {}, pending: () => false, keep: () => {},
+      masked: () => ({})
     }),
     reload: async () => { throw new Error('no svc.yaml here') }
   }

@@ -227,7 +227,7 @@ function switchable (
         return { revision: '', changed: was !== !disabled.has(name!), undo: () => { turn(name!, was) } }
       },
       value: ([, name]) => disabled.has(name!) ? false : undefined,
-      took: () => {}, know: () => {}, pending: () => false, keep: () => {}
+      took: () => {}, know: () => {}, pending: () => false, keep: () => {}, masked: () => ({})
     })
   }
 }

@@ -82,13 +82,15 @@ export default definePlugin({
 }, ({ deps: { tokens }, clock, emit, error }) => ({
   routes: {
     list: () => ({ tokens: tokens.list() }),
-    create: async ({ body: { label, authorities, expires = null }, caller }) => {
+    create: async (request) => {
+      const { body: { label, authorities, expires = null }, caller } = request
       if (expires !== null && Date.parse(expires) <= clock.now()) {
         throw kernelError('invalid_request', `A token that expires at ${expires} is of no use: that is past.`,
           { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
       }
       const expiresAt = expires === null ? null : new Date(expires).toISOString()
       const made = await tokens.create({ label, authorities, expiresAt, by: caller })
+      request.note({ id: made.record.id })
       emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
       return made
     },

@@ -54,7 +54,7 @@ const nodeTimeline = {
 } as const
 
 const capture = {
-  method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true,
+  method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true, audit: false,
   summary: 'A bundle for a bug report (tar.gz): state, events, log, runners, settings.',
   produces: 'application/gzip',
   // No body will do.

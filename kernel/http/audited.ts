@@ -1,0 +1,92 @@
+import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { toSvcError } from '../api/errors.js'
+import { Reply } from '../api/plugin.js'
+import { keptNote, keptOf, keptParts } from './kept.js'
+import { memberOf } from './passed-on.js'
+import { knownCaller } from './server.js'
+import type { Audit } from '../api/audit.js'
+import type { RouteDecl, RouteRequest } from '../api/plugin.js'
+
+/** Authorities by which the cluster is used and not changed. */
+const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])
+
+/** Whether the audit keeps requests of a route. */
+export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
+  return audit ?? (method !== 'GET' && !USES.has(authority))
+}
+
+/** What the wrapped handler needs of a request beside what every handler gets. */
+export interface NotedRequest extends RouteRequest { readonly noted: Readonly<Record<string, unknown>> }
+
+type Handler = (request: NotedRequest) => unknown
+
+/**
+ * The handler of a route that changes something: the audit has written what is asked for before it runs, and
+ * how it ended before the answer is sent. A request that another node passed on is in the audit of that one.
+ */
+export function audited (
+  { decl, handler }: { decl: RouteDecl, handler: (request: RouteRequest) => unknown },
+  audit: () => Audit | undefined
+): Handler {
+  return (request) => {
+    const keeper = audit()
+    if (keeper === undefined || request.member !== null) return handler(request)
+    return recorded(decl, handler, keeper, request)
+  }
+}
+
+async function recorded (
+  decl: RouteDecl, handler: (request: RouteRequest) => unknown, audit: Audit, request: NotedRequest
+): Promise<unknown> {
+  const { caller: { id, mode }, params, query, body, requestId, signal } = request
+  const parts = keptParts([
+    ['params', decl.params, params], ['query', decl.query, query], ['body', decl.body, body]
+  ])
+  const end = await audit.begin({
+    who: id, how: mode, what: nameOf(decl), detail: { request: requestId, ...parts }
+  })
+  const ended = async (status: number, reason: string | null): Promise<void> => {
+    await end({ status, reason, detail: keptNote(request.noted) })
+  }
+  try {
+    // Whoever is gone, or was answered at the deadline, is not to find it done later.
+    signal.throwIfAborted()
+    const result = await handler(request)
+    await ended(result instanceof Reply ? result.status : 200, null)
+    return result
+  } catch (error) {
+    const { status, reason } = toSvcError(error)
+    await ended(status, reason)
+    throw error
+  }
+}
+
+const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
+
+/** What tells the audit of requests of a route that were refused before they came to its handler. */
+export function refusalHooks (
+  decl: RouteDecl, audit: () => Audit | undefined
+): Pick<RouteShorthandOptions, 'preHandler' | 'onResponse'> {
+  const allowed = new WeakSet<FastifyRequest>()
+  return {
+    preHandler: (request, _reply, done) => { allowed.add(request); done() },
+    onResponse: (request, { raw: { statusCode: status } }, done) => {
+      const keeper = audit()
+      const refused = (status === 401 || status === 403) && !allowed.has(request)
+      if (keeper !== undefined && refused && memberOf(request.raw.socket) === undefined) {
+        tellRefused(keeper, decl, request, status)
+      }
+      done()
+    }
+  }
+}
+
+function tellRefused (audit: Audit, decl: RouteDecl, request: FastifyRequest, status: number): void {
+  const caller = knownCaller(request)
+  const params = decl.params === undefined ? {} : { params: keptOf(decl.params, request.params) }
+  const reason = status === 401 ? 'unauthenticated' : caller === null ? 'foreign_origin' : 'missing_grant'
+  audit.refused({
+    who: caller?.id ?? 'anonymous', how: caller?.mode ?? 'direct', what: nameOf(decl),
+    detail: { from: request.ip, ...params }
+  }, { status, reason, detail: {} })
+}

@@ -1,0 +1,78 @@
+import { isObject } from '../api/schema.js'
+import type { JsonSchema } from '../api/schema.js'
+
+/** What stands for a value that is not kept. */
+export const HIDDEN = '********'
+const TEXT_MOST = 256
+const ITEMS_MOST = 16
+/** Of a request, and of what its handler notes, characters of JSON: a record fits into an event. */
+const REQUEST_MOST = 3000
+const NOTE_MOST = 1500
+
+/**
+ * The part of a value that its schema describes. Hidden are fields that are `writeOnly` and values of which
+ * the schema does not say what they are; long texts and lists are cut, and passwords in addresses hidden.
+ * Without a schema everything counts as described.
+ */
+export function keptOf (schema: JsonSchema | null, value: unknown): unknown {
+  if (schema !== null && (schema['writeOnly'] === true || schema['x-secret'] === true)) return HIDDEN
+  if (Array.isArray(value)) return keptItems(schema, value)
+  if (isObject(value)) return keptFields(schema, value)
+  if (schema !== null && isOpen(schema)) return HIDDEN
+  return typeof value === 'string' ? shortened(value) : value
+}
+
+function keptItems (schema: JsonSchema | null, values: readonly unknown[]): unknown[] {
+  const kept = values.slice(0, ITEMS_MOST).map((one) => keptOf(inside(schema, 'items'), one))
+  return values.length > ITEMS_MOST ? [...kept, `and ${values.length - ITEMS_MOST} more`] : kept
+}
+
+function keptFields (schema: JsonSchema | null, value: Record<string, unknown>): Record<string, unknown> {
+  const named = schema?.['properties']
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => {
+    const own = isObject(named) && Object.hasOwn(named, key) ? named[key] as JsonSchema : null
+    return [shortened(key), keptOf(own ?? inside(schema, 'additionalProperties'), inner)]
+  }))
+}
+
+/** The schema under a keyword; one that describes nothing where there is none. */
+function inside (schema: JsonSchema | null, keyword: string): JsonSchema | null {
+  if (schema === null) return null
+  return isObject(schema[keyword]) ? schema[keyword] as JsonSchema : {}
+}
+
+/** Whether a schema does not itself say what a value is; one of several might call it a secret. */
+function isOpen (schema: JsonSchema): boolean {
+  return !['type', 'enum', 'const'].some((word) => word in schema)
+}
+
+/** At most 256 characters, without lone surrogates, for which RFC 8785 has no text. */
+function shortened (text: string): string {
+  const plain = text.replace(/\/\/[^/\s@]+@/g, `//${HIDDEN}@`).replace(/\p{Surrogate}/gu, '\ufffd')
+  if (plain.length <= TEXT_MOST) return plain
+  return `${plain.slice(0, TEXT_MOST - 1).replace(/\p{Surrogate}$/u, '')}…`
+}
+
+/** The parts of a request by name, each by its schema; what is too much in all is left out. */
+export function keptParts (
+  parts: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
+): Record<string, unknown> {
+  const kept: Record<string, unknown> = {}
+  let left = REQUEST_MOST
+  for (const [name, schema, value] of parts) {
+    if (schema === undefined || value === undefined || value === null) continue
+    if (isObject(value) && Object.keys(value).length === 0) continue
+    const part = keptOf(schema, value)
+    const size = JSON.stringify(part).length
+    kept[name] = size <= left ? part : `${size} characters, not kept`
+    left -= Math.min(size, left)
+  }
+  return kept
+}
+
+/** What a handler notes, bounded in the same way. */
+export function keptNote (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const kept = keptOf(null, note) as Record<string, unknown>
+  const size = JSON.stringify(kept).length
+  return size <= NOTE_MOST ? kept : { note: `${size} characters, not kept` }
+}

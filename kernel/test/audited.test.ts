@@ -1,0 +1,165 @@
+import t from 'tap'
+import { AuditService } from '../api/audit.js'
+import { kernelError } from '../api/errors.js'
+import { definePlugin } from '../api/plugin.js'
+import { isAudited } from '../http/audited.js'
+import { HIDDEN, keptNote, keptOf, keptParts } from '../http/kept.js'
+import { fake, startPlugin } from '../testing/index.js'
+import type { Change, ChangeEnd } from '../api/audit.js'
+import type { RouteDecl } from '../api/plugin.js'
+import type { JsonSchema } from '../api/schema.js'
+
+t.test('which routes are kept', async (t) => {
+  const check = (
+    expected: boolean, method: RouteDecl['method'], authority: string | null, more = {}
+  ): void => {
+    const decl = { method, authority, url: '/', summary: '', ...more }
+    t.equal(isAudited(decl), expected, `${method} ${authority} ${JSON.stringify(more)}`)
+  }
+  check(true, 'POST', 'cluster:write')
+  check(true, 'PUT', 'operator')
+  check(true, 'DELETE', 'plugin:manage')
+  check(true, 'POST', 'approve')
+  check(true, 'POST', 'somebody-elses')
+  check(false, 'GET', 'operator')
+  check(false, 'POST', 'invoke')
+  check(false, 'POST', 'read')
+  check(false, 'POST', null)
+  check(false, 'POST', 'operator', { audit: false })
+  check(true, 'POST', 'invoke', { audit: true })
+})
+
+t.test('of values is kept what their schema describes', async (t) => {
+  const check = (schema: JsonSchema | null, value: unknown, expected: unknown): void => {
+    const about = `${JSON.stringify(schema)} ${JSON.stringify(value).slice(0, 80)}`
+    t.same(keptOf(schema, value), expected, about)
+  }
+  const text = { type: 'string' }
+  check(text, 'a', 'a')
+  check({}, 'a', HIDDEN)
+  check({}, 1, HIDDEN)
+  check({ description: 'anything' }, { a: { b: 1 } }, { a: { b: HIDDEN } })
+  check({ ...text, writeOnly: true }, 'secret', HIDDEN)
+  check({ ...text, 'x-secret': true }, 'secret', HIDDEN)
+  check({ type: 'object', writeOnly: true }, { key: 'secret' }, HIDDEN)
+  const named = { type: 'object', properties: { id: text, key: { ...text, writeOnly: true } } }
+  check(named, { id: 'x', key: 'secret', more: 'secret' }, { id: 'x', key: HIDDEN, more: HIDDEN })
+  check({ type: 'object', additionalProperties: text }, { a: 'b' }, { a: 'b' })
+  check({ type: 'object', properties: {} }, { constructor: 'x' }, { constructor: HIDDEN })
+  check({ type: 'array', items: text }, ['a', 'b'], ['a', 'b'])
+  check({ type: 'array' }, ['secret'], [HIDDEN])
+  check({ type: 'array', items: { type: 'integer' } }, Array.from({ length: 20 }, (_, i) => i),
+    [...Array.from({ length: 16 }, (_, i) => i), 'and 4 more'])
+  check(text, 'https://me:secret@example.org/a@b', `https://${HIDDEN}@example.org/a@b`)
+  check(text, 'x'.repeat(1000), `${'x'.repeat(255)}…`)
+  check(text, 'a\ud800b', 'a\ufffdb')
+  check(text, `${'x'.repeat(254)}😀😀`, `${'x'.repeat(254)}…`)
+  check({ type: ['boolean', 'null'] }, null, null)
+  check(null, { any: ['thing', 1, true] }, { any: ['thing', 1, true] })
+  const schema = { type: 'object', additionalProperties: { type: 'string' } }
+  const large = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`k${i}`, 'x'.repeat(200)]))
+  t.same(keptParts([['params', undefined, { a: 1 }], ['query', schema, {}], ['body', schema, { a: 'b' }]]),
+    { body: { a: 'b' } })
+  t.match(keptParts([['params', schema, { id: '1' }], ['body', schema, large]]),
+    { params: { id: '1' }, body: /^\d+ characters, not kept$/ })
+  t.match(keptNote({ list: large }), { note: /not kept/ })
+})
+
+const changing = definePlugin({
+  name: 'changing',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Changes something.',
+  routes: {
+    set: {
+      method: 'POST', url: '/v1/thing/:id', summary: 'Sets it.', authority: 'cluster:write',
+      params: { type: 'object', properties: { id: { type: 'string' } } },
+      body: {
+        type: 'object', additionalProperties: false, required: ['value'],
+        properties: { value: { type: 'string' }, password: { type: 'string', writeOnly: true } }
+      }
+    },
+    look: { method: 'GET', url: '/v1/thing', summary: 'Shows it.', authority: 'operator' }
+  }
+}, () => ({
+  routes: {
+    set: (request) => {
+      steps.push('made')
+      if (request.body.value === 'wrong') throw kernelError('config_changed')
+      request.note({ before: 'old' })
+      return { ok: true }
+    },
+    look: () => ({})
+  }
+}))
+
+let steps: string[] = []
+
+function keeper (fault?: Error) {
+  const begun: Change[] = []
+  const ends: ChangeEnd[] = []
+  const refused: { change: Change, end: ChangeEnd }[] = []
+  steps = []
+  return {
+    begun, ends, refused,
+    fake: fake(AuditService, {
+      async begin (change) {
+        if (fault !== undefined) throw fault
+        begun.push(change)
+        steps.push('begun')
+        return async (end) => { ends.push(end); steps.push('ended') }
+      },
+      refused: (change, end) => { refused.push({ change, end }) }
+    })
+  }
+}
+
+const set = (value: string, headers: Record<string, string> = {}) => ({
+  method: 'POST', url: '/v1/thing/7', payload: { value, password: 'hunter2' }, headers
+})
+
+t.test('a change is kept before it is made, and its end before the answer', async (t) => {
+  const kept = keeper()
+  const rig = await startPlugin(t, changing, { fakes: [kept.fake] })
+  t.equal((await rig.inject(set('new'))).statusCode, 200)
+  t.same(steps, ['begun', 'made', 'ended'])
+  t.match(kept.begun, [{
+    who: 'local', how: 'direct', what: 'POST /v1/thing/:id',
+    detail: { request: /^[0-9a-f-]{36}$/, params: { id: '7' }, body: { value: 'new', password: HIDDEN } }
+  }])
+  t.same(kept.ends, [{ status: 200, reason: null, detail: { before: 'old' } }])
+  t.equal((await rig.inject(set('wrong'))).statusCode, 409)
+  t.same(kept.ends[1], { status: 409, reason: 'config_changed', detail: {} })
+  await rig.inject({ url: '/v1/thing' })
+  t.equal((await rig.inject({ ...set('x'), payload: { nothing: 1 } })).statusCode, 400)
+  t.equal(kept.begun.length, 2, 'neither reads nor what was not even asked for rightly')
+  t.notMatch(JSON.stringify([kept.begun, kept.ends]), 'hunter2')
+})
+
+t.test('what cannot be recorded is not done', async (t) => {
+  const kept = keeper(kernelError('audit_unavailable'))
+  const rig = await startPlugin(t, changing, { fakes: [kept.fake] })
+  const answer = await rig.inject(set('new'))
+  t.equal(answer.statusCode, 507)
+  t.match(answer.json().error, { reason: 'audit_unavailable', retryable: true })
+  t.same(steps, [])
+  t.equal((await rig.inject({ url: '/v1/thing' })).statusCode, 200, 'reads go on')
+})
+
+t.test('who is refused is told, without what was sent', async (t) => {
+  const kept = keeper()
+  const rig = await startPlugin(t, changing, { fakes: [kept.fake], allow: ['read'] })
+  t.equal((await rig.inject(set('new'))).statusCode, 401)
+  t.equal((await rig.inject(set('new', { authorization: 'Bearer svc_app_none' }))).statusCode, 401)
+  t.equal((await rig.inject(set('new', { origin: 'https://elsewhere.example' }))).statusCode, 403)
+  t.equal((await rig.inject({ url: '/v1/thing' })).statusCode, 401)
+  const end = (status: number, reason: string): ChangeEnd => ({ status, reason, detail: {} })
+  const what = 'POST /v1/thing/:id'
+  const detail = { from: '127.0.0.1', params: { id: '7' } }
+  t.same(kept.refused, [
+    { change: { who: 'local', how: 'direct', what, detail }, end: end(401, 'unauthenticated') },
+    { change: { who: 'anonymous', how: 'direct', what, detail }, end: end(401, 'unauthenticated') },
+    { change: { who: 'anonymous', how: 'direct', what, detail }, end: end(403, 'foreign_origin') }
+  ])
+  t.same([steps, kept.begun], [[], []])
+})
