@@ -1,4 +1,6 @@
 import access from './access/index.js'
+import approvals from './approvals/index.js'
+import audit from './audit/index.js'
 import capabilitiesTts from './capabilities-tts/index.js'
 import chat from './chat/index.js'
 import dashboard from './dashboard/index.js'
@@ -17,6 +19,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, devices, relay, runners, placement, capabilitiesTts, chat, staging, tracing, diagnostics, eventLog,
-  logs, steward, dashboard, mcp
+  access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, chat, staging, tracing,
+  diagnostics, eventLog, logs, steward, dashboard, mcp
 ]

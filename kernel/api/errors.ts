@@ -103,6 +103,10 @@ export const kernelErrors = {
   timeout: retry(504, 'No answer within the deadline.', 'Try again, or raise timeout_seconds.'),
   slow_consumer: final(500, 'The reader took nothing for too long.', 'Read faster, or ask for less.'),
   cancelled: final(499, 'The call was cancelled.', 'Nothing to do.'),
+  approval_denied: final(403, 'What the call costs is not approved.',
+    'Ask who may approve; `svc approve` lists what waits and the budgets.'),
+  approval_timeout: retry(504, 'Nobody approved in time what the call costs.',
+    'Ask who may approve (`svc approve`), or for a budget (`svc approve budget`), and try again.'),
   audit_unavailable: retry(507, 'The change cannot be recorded, and so it is not made.',
     'Free space on the volume of the home; `svc doctor` shows what is wrong.', 30),
   not_master: retry(503, 'This node is not the master.', 'Try again shortly.', 1)

@@ -172,6 +172,8 @@ export interface ServeOptions {
   /** The capability (id@version) whose limit of calls at once this request counts against. */
   as: string
   contentType: string
+  /** What the capability would be given: what it costs is reckoned by it. */
+  payload?: unknown
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>

@@ -9,6 +9,7 @@ import { CapabilitySession } from './session.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, CapabilityDecl, ErrorDecl, Logger, NodeInfo } from '../api/plugin.js'
 import type { Cluster, Commands, Invocations } from '../api/services.js'
+import type { Spending } from '../api/spending.js'
 import type { Tracers } from '../observe/tracer.js'
 import type { CallOutcome } from './calls.js'
 import type { CapabilityLimits } from './limits.js'
@@ -30,6 +31,8 @@ export interface CapabilitiesOptions {
   errorDecl?: (reason: string) => ErrorDecl | undefined
   /** What records calls. */
   tracers?: Tracers | undefined
+  /** What says whether something may be spent; without it nothing may. */
+  spending?: () => Spending | undefined
   /** Told how every call ended that got past its guards. */
   onOutcome?: (outcome: CallOutcome) => void
 }
@@ -64,6 +67,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
     clock, log, commands, limits, registry, remote,
     errorDecl: options.errorDecl ?? (() => undefined),
     tracers: options.tracers,
+    spending: options.spending ?? (() => undefined),
     onOutcome: options.onOutcome ?? (() => {})
   })
   const { calls } = invoker

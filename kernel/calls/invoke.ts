@@ -1,6 +1,7 @@
 import { kernelError } from '../api/errors.js'
 import { Admission } from './admission.js'
 import { CallTable } from './calls.js'
+import { costOf } from './cost.js'
 import { deliver, holdsHead } from './deliver.js'
 import { invalidPayload, runStream, runUnary } from './drive.js'
 import { ChunkBuffer } from './chunk-buffer.js'
@@ -11,8 +12,10 @@ import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 import type { ErrorDecl, Logger } from '../api/plugin.js'
 import type { Commands } from '../api/services.js'
+import type { Spending } from '../api/spending.js'
 import type { Trace, Tracers } from '../observe/tracer.js'
 import type { CallQueue } from './traffic.js'
+import type { Cost } from './cost.js'
 import type { Release } from './admission.js'
 import type { Call, CallOutcome } from './calls.js'
 import type { StreamTarget, Terminal } from './deliver.js'
@@ -51,6 +54,8 @@ export interface InvokerOptions {
   remote: Remote
   errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
+  /** What says whether something may be spent, while there is something. */
+  spending: () => Spending | undefined
   /** Told about every call that got past its guards, when it has ended. */
   onOutcome: (outcome: CallOutcome) => void
 }
@@ -114,15 +119,22 @@ export class Invoker {
 
   /**
    * Runs a handler that is no capability of its own in the place of one: it takes that capability's slots
-   * and is ended, buffered and reported like its calls. Its chunks are not checked against a schema.
+   * and is ended, buffered and reported like its calls, and costs what one with `payload` would. Its chunks
+   * are not checked against a schema.
    */
   async serve (
-    place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget
+    place: Capability, handler: Capability['handler'], origin: Origin, target: StreamTarget, payload?: unknown
   ): Promise<Terminal> {
     const descriptor = { ...place.descriptor, io_mode: 'server_streaming' as const }
     const capability: Capability = { ...place, descriptor, handler, outputChunk: null, inputChunk: null }
     const timeoutMs = this.#options.limits.timeoutSeconds * 1000
     return await this.#opened({ callId: null, capability, origin, timeoutMs }, async (call) => {
+      if (place.cost !== null) {
+        if (payload === undefined && place.cost.parts.some(({ field }) => field !== null)) {
+          throw kernelError('provider_error', `${place.name} costs by its payload, and its route gave none.`)
+        }
+        await this.#pay(call, place.cost, payload)
+      }
       const release = await this.#enter(call, this.#gate(place))
       const terminal = await this.#run(call, undefined, release, target)
       return { answer: terminal, terminal }
@@ -184,18 +196,42 @@ export class Invoker {
   /** Admission, size, input schema. Throws with the slot given back. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
     const { capability, signal } = call
+    const { cost } = capability
+    if (cost !== null) {
+      // Nobody is asked about a call that would be refused, and none keeps a slot while somebody thinks.
+      this.#check(call, request)
+      await this.#pay(call, cost, request.payload)
+    }
     const release = await this.#enter(call, capability.remote?.slots ?? this.#gate(capability))
     try {
-      const payload = request.payload
-      this.#checkSize(request)
-      const issues = capability.input(payload)
-      if (issues !== null) throw invalidPayload(issues, 'payload')
+      this.#check(call, request)
       signal.throwIfAborted()
-      return { call, payload, release }
+      return { call, payload: request.payload, release }
     } catch (error) {
       release()
       throw error
     }
+  }
+
+  #check ({ capability }: Call, request: CallRequest): void {
+    this.#checkSize(request)
+    const issues = capability.input(request.payload)
+    if (issues !== null) throw invalidPayload(issues, 'payload')
+  }
+
+  /** Waits until what the call costs may be spent; that does not count as time of the call. */
+  async #pay (call: Call, cost: Cost, payload: unknown): Promise<void> {
+    const { capability: { name }, commandId, origin: { caller, viaMember }, signal } = call
+    // Asked once, where the call entered the cluster.
+    if (viaMember === true) return
+    const spending = this.#options.spending()
+    if (spending === undefined) {
+      throw kernelError('approval_denied',
+        `${name} costs something, and no plugin is on that says what may be spent (\`approvals\`).`)
+    }
+    call.disarm()
+    await spending.allow({ capability: name, commandId, caller, amount: costOf(cost, payload), signal })
+    call.arm()
   }
 
   async #enter (call: Call, gate: Admission): Promise<Release> {

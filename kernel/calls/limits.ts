@@ -63,6 +63,8 @@ export const defaultLimits: CapabilityLimits = {
 
 /** Longest `timeout_seconds` a caller may ask for. */
 export const MAX_TIMEOUT_SECONDS = 300
+/** Longest time a call may wait for somebody to approve what it costs. */
+export const MAX_APPROVAL_SECONDS = 600
 /** Longest `call_id`. */
 export const MAX_CALL_ID = 128
 /** Bodies are read up to here, so that the guards before the size guard can answer first. */

@@ -1,8 +1,10 @@
 import { kernelError } from '../api/errors.js'
 import { writeOnce } from '../http/json.js'
+import { costProblems, declaredCost } from './cost.js'
 import { descriptorOf, revisionOf } from './revision.js'
 import { checkOf, schemaProblems } from './schema-check.js'
 import type { CapabilityCall, CapabilityDecl, IoMode } from '../api/plugin.js'
+import type { Cost } from './cost.js'
 import type { Descriptor } from './revision.js'
 import type { Check } from './schema-check.js'
 import type { Admission } from './admission.js'
@@ -20,6 +22,8 @@ export interface Capability {
   readonly mediaType: string | null
   /** Calls at once, where that is more than those of every capability. */
   readonly callsAtOnce?: number | undefined
+  /** Null for one that is free. */
+  readonly cost: Cost | null
   readonly handler: (input: unknown, call: CapabilityCall) => unknown
   readonly input: Check
   readonly output: Check | null
@@ -70,6 +74,7 @@ function fieldProblems (decl: CapabilityDecl): string[] {
   if (typeof decl.annotations !== 'object' || decl.annotations === null ||
     Object.values(decl.annotations).some((v) =>
       typeof v !== 'string')) problems.push('annotations must be texts by name')
+  else problems.push(...costProblems(decl))
   if (decl.media_type !== undefined && !MEDIA_TYPE.test(decl.media_type)) {
     problems.push(`media_type "${decl.media_type}" must look like audio/mpeg, in lower case`)
   }
@@ -215,6 +220,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
     revision: revisionOf(descriptor),
     mediaType: decl.media_type ?? null,
     callsAtOnce: decl.calls_at_once,
+    cost: declaredCost(decl),
     handler: handler as Capability['handler'],
     input: (value) => checkOf(decl.input_schema)(value),
     output: check(decl.output_schema),

@@ -1,5 +1,6 @@
 import { kernelError, SvcError } from '../api/errors.js'
 import { Admission } from './admission.js'
+import { readCost } from './cost.js'
 import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames.js'
 import { clientStreams } from './registry.js'
 import { RETRY_HEADER } from './origin.js'
@@ -10,6 +11,7 @@ import { traceHeaders } from '../observe/tracer.js'
 import type { Clock } from '../api/clock.js'
 import type { CapabilityCall, CapabilityChunk } from '../api/plugin.js'
 import type { Cluster, NodeView } from '../api/services.js'
+import type { Cost } from './cost.js'
 import type { Frame } from './frames.js'
 import type { CallRequest } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
@@ -59,6 +61,7 @@ export class RemoteCalls {
       descriptor,
       revision,
       mediaType,
+      cost: costThere(node, listed),
       handler: descriptor.io_mode === 'unary'
         ? async (input, call) => await this.#watched(node, () => this.#unary(node, request, input, call))
         : (input, call) => this.#stream(node, request, input, call),
@@ -212,6 +215,15 @@ function chunkOf ({ header: { payload, media }, media: bytes }: Frame): Capabili
       durationSeconds: media.duration_seconds
     }
   }
+}
+
+/** What its calls cost. Throws `unreachable` for what cannot be read: it would be a call for nothing. */
+function costThere (node: NodeView, { annotations, id }: Listed): Cost | null {
+  const text: unknown = (annotations as Listed['annotations'] | undefined)?.['cost']
+  if (text === undefined) return null
+  const cost = typeof text === 'string' ? readCost(text) : null
+  if (cost === null) throw unreachable(node, `says of ${id} what it costs in words that are not known here`)
+  return cost
 }
 
 function takesStream (node: NodeView, { id, version, io_mode: mode }: Listed): SvcError {

@@ -1,5 +1,5 @@
 import { FRAMES_TYPE } from './frames.js'
-import { MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
+import { MAX_APPROVAL_SECONDS, MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
 import type { RouteDecl } from '../api/plugin.js'
 
 /** Body of a call; unknown fields are refused. */
@@ -34,7 +34,8 @@ const listQuery = {
 const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch',
   'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'instance_lost',
   'session_changed', 'invalid_result',
-  'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled'] as const
+  'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled',
+  'approval_denied', 'approval_timeout'] as const
 
 const open = { type: 'object', additionalProperties: true } as const
 const descriptorReply = {
@@ -92,7 +93,7 @@ export const capabilityRouteDecls = {
     },
     errors: CALL_ERRORS,
     bodyLimit: READ_LIMIT_BYTES,
-    deadlineMs: (MAX_TIMEOUT_SECONDS + 10) * 1000
+    deadlineMs: (MAX_APPROVAL_SECONDS + MAX_TIMEOUT_SECONDS + 10) * 1000
   },
   stream: {
     method: 'POST',

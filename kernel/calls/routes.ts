@@ -168,7 +168,7 @@ export function createInvocations (host: RoutesHost): Invocations {
       const { viaMember: _, ...origin } = originOf(request)
       try {
         await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),
-          origin, servedTarget(host, request, options))
+          origin, servedTarget(host, request, options), options.payload)
       } catch (error) {
         throw withCommandId(error, origin.commandId)
       }

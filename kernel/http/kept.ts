@@ -5,7 +5,7 @@ import type { JsonSchema } from '../api/schema.js'
 export const HIDDEN = '********'
 const TEXT_MOST = 256
 const ITEMS_MOST = 16
-/** Of a request, and of what its handler notes, characters of JSON: a record fits into an event. */
+/** Of a request, and of what its handler notes, bytes of JSON: a record fits into an event. */
 const REQUEST_MOST = 3000
 const NOTE_MOST = 1500
 
@@ -63,8 +63,8 @@ export function keptParts (
     if (schema === undefined || value === undefined || value === null) continue
     if (isObject(value) && Object.keys(value).length === 0) continue
     const part = keptOf(schema, value)
-    const size = JSON.stringify(part).length
-    kept[name] = size <= left ? part : `${size} characters, not kept`
+    const size = jsonBytes(part)
+    kept[name] = size <= left ? part : `${size} bytes, not kept`
     left -= Math.min(size, left)
   }
   return kept
@@ -73,6 +73,8 @@ export function keptParts (
 /** What a handler notes, bounded in the same way. */
 export function keptNote (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const kept = keptOf(null, note) as Record<string, unknown>
-  const size = JSON.stringify(kept).length
-  return size <= NOTE_MOST ? kept : { note: `${size} characters, not kept` }
+  const size = jsonBytes(kept)
+  return size <= NOTE_MOST ? kept : { note: `${size} bytes, not kept` }
 }
+
+const jsonBytes = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))

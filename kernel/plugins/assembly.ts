@@ -1,3 +1,4 @@
+import { SpendingService } from '../api/spending.js'
 import { createCommands } from '../calls/commands.js'
 import { createCapabilities } from '../calls/index.js'
 import { createTraffic } from '../calls/traffic.js'
@@ -14,6 +15,7 @@ import { Present } from './present.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo, Plugin } from '../api/plugin.js'
+import type { Spending } from '../api/spending.js'
 import type { CapabilityLimits } from '../calls/limits.js'
 import type { ClusterCore } from '../cluster/cluster.js'
 import type { Gossip } from '../cluster/gossip.js'
@@ -96,10 +98,12 @@ export function assemble (options: KernelOptions) {
   bus.on('*', changes.notify)
   const present = new Present(options.plugins, options.off)
   const tracers = createTracers()
+  const services = new Map<string, unknown>()
   const capabilities = createCapabilities({
     clock, log, node, commands, limits: options.callLimits,
     cluster: cluster.service, elsewhere: (id) => elsewhere(options, id),
     errorDecl: (reason) => present.errorDecl(reason), tracers,
+    spending: () => services.get(SpendingService.id) as Spending | undefined,
     onOutcome: (outcome) => { traffic.ended(outcome) }
   })
   const traffic = createTraffic(() => capabilities.invoker.queues())
@@ -114,7 +118,7 @@ export function assemble (options: KernelOptions) {
     /** Plugins' views of /state, by key. */
     views: new Map<string, StateView>(),
     /** Services by id; plugins add theirs as they start. */
-    services: new Map<string, unknown>(),
+    services,
     /** Every route of the current table. */
     routes: [] as MountedRoute[],
     /** The plugins that run, in the order in which they were started. */

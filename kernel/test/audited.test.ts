@@ -61,7 +61,7 @@ t.test('of values is kept what their schema describes', async (t) => {
   t.same(keptParts([['params', undefined, { a: 1 }], ['query', schema, {}], ['body', schema, { a: 'b' }]]),
     { body: { a: 'b' } })
   t.match(keptParts([['params', schema, { id: '1' }], ['body', schema, large]]),
-    { params: { id: '1' }, body: /^\d+ characters, not kept$/ })
+    { params: { id: '1' }, body: /^\d+ bytes, not kept$/ })
   t.match(keptNote({ list: large }), { note: /not kept/ })
 })
 

@@ -1,0 +1,102 @@
+import { join } from 'node:path'
+import { definePlugin, kernelError, readVersioned, writeVersioned } from '../../kernel/index.js'
+import { Budgets, BUDGETS_MOST, keptSchema } from './budgets.js'
+import { manifest } from './manifest.js'
+import { readAmount, showAmount } from './money.js'
+import { decideElsewhere, listOthers } from './peers.js'
+import { Waiting } from './waiting.js'
+import type { Clock, SvcError } from '../../kernel/index.js'
+import type { Budget, Kept } from './budgets.js'
+import type { Listed, ShownBudget } from './peers.js'
+
+/** Calls that cost something, and who lets them be made. */
+export default definePlugin(manifest, (ctx) => {
+  const { deps: { cluster }, clock, node } = ctx
+  const path = join(node.home, 'state', 'spending.json')
+  const budgets = openBudgets(path, clock, ctx.checker(keptSchema))
+  ctx.effect('budgets', () => { budgets.close() })
+  const waiting = new Waiting({
+    clock,
+    waitMs: ctx.config.wait_seconds * 1000,
+    asked: ({ id, capability, by, cost }) => { ctx.emit('ApprovalAsked', { id, capability, by, cost }) },
+    expired: ({ id }) => { ctx.emit('ApprovalExpired', { id }) }
+  })
+  const own = (): Listed => ({
+    approvals: waiting.list().map((one) => ({ ...one, node: node.name })),
+    budgets: budgets.all().map((budget) => shownBudget(budget, node.name))
+  })
+  return {
+    services: {
+      spending: {
+        async allow (expense) {
+          if (!budgets.take(expense.caller.id, expense.amount)) await waiting.ask(expense)
+        }
+      }
+    },
+    routes: {
+      list: async (request) => {
+        if (request.member !== null) return { ...own(), failed: [] }
+        const { listed, failed } = await listOthers({ cluster, clock }, request)
+        const all = [own(), ...listed]
+        return {
+          approvals: all.flatMap(({ approvals }) => approvals).sort((a, b) => a.asked < b.asked ? -1 : 1),
+          budgets: all.flatMap((one) => one.budgets),
+          failed
+        }
+      },
+      decide: async (request) => {
+        const { params: { id }, body: { decision, reason = null }, caller, member } = request
+        const here = waiting.decide(id, { decision, reason, by: caller.id })
+        if (here !== null) ctx.emit('ApprovalDecided', { id, decision, by: caller.id })
+        const { decided, silent } = here !== null
+          ? { decided: { decision, approval: { ...here, node: node.name } }, silent: [] }
+          : member !== null
+            ? { decided: null, silent: [] }
+            : await decideElsewhere({ cluster, clock }, id, { decision, reason }, request)
+        if (decided === null) {
+          const unasked = silent.map(({ name, message }) => ` ${name} ${message}.`).join('')
+          throw ctx.error('approval_not_found', `No call waits for the approval ${id}.${unasked}`)
+        }
+        const { by, capability, cost } = decided.approval
+        request.note({ of: by, capability, cost })
+        return decided
+      },
+      budget: ({ params: { caller }, body: { per_day: perDay } }) => {
+        const amount = readAmount(perDay)
+        if (amount === null) throw badAmount(perDay)
+        if (!budgets.hasRoomFor(caller, amount)) {
+          throw kernelError('overloaded', `${BUDGETS_MOST} budgets are set; end some of them first.`)
+        }
+        budgets.set(caller, amount)
+        const set = budgets.all().find((one) => one.caller === caller && one.unit === amount.unit)
+        return shownBudget(set ?? { caller, unit: amount.unit, perDay: 0, spent: 0 }, node.name)
+      }
+    }
+  }
+})
+
+/** The budgets in a file. Throws HomeError, and Error for a file of another shape. */
+function openBudgets (
+  path: string, clock: Clock, problemOf: (value: unknown) => string | null
+): Budgets {
+  const kept = readVersioned<Kept>(path, 1) ?? null
+  const problem = kept === null ? null : problemOf(kept)
+  if (problem !== null) throw new Error(`${path}: ${problem}; restore it from a backup or move it away`)
+  return new Budgets({
+    kept,
+    today: () => new Date(clock.now()).toISOString().slice(0, 10),
+    keep: (next) => { writeVersioned(path, 1, next) }
+  })
+}
+
+function shownBudget ({ caller, unit, perDay, spent }: Budget, node: string): ShownBudget {
+  return {
+    caller, node, per_day: showAmount({ unit, nano: perDay }), spent: showAmount({ unit, nano: spent })
+  }
+}
+
+function badAmount (text: string): SvcError {
+  const message = `"${text}" is no amount such as "5 EUR"`
+  return kernelError('invalid_request', `per_day: ${message}`,
+    { param: 'per_day', issues: [{ path: 'per_day', message }] })
+}

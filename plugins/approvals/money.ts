@@ -1,0 +1,19 @@
+import type { Amount } from '../../kernel/index.js'
+
+const NANO = 1_000_000_000
+/** `5 EUR`, `0.5EUR`; `0` with a unit ends a budget. */
+const AMOUNT = /^(\d{1,6})(?:\.(\d{1,9}))? ?([A-Za-z]{3,5})$/
+
+/** An amount as people write it; null for anything else. */
+export function readAmount (text: string): Amount | null {
+  const match = AMOUNT.exec(text.trim())
+  if (match === null) return null
+  const [, whole, part = '', unit] = match
+  return { unit: unit!.toUpperCase(), nano: Number(whole) * NANO + Number(part.padEnd(9, '0')) }
+}
+
+/** An amount for people: `0.02 EUR`, without zeros at its end. */
+export function showAmount ({ unit, nano }: Amount): string {
+  const part = String(nano % NANO).padStart(9, '0').replace(/0+$/, '')
+  return `${Math.floor(nano / NANO)}${part === '' ? '' : `.${part}`} ${unit}`
+}

@@ -1,0 +1,54 @@
+import { askMembers, MemberFault } from '../../kernel/index.js'
+import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../kernel/index.js'
+import type { Approval, Decision } from './waiting.js'
+
+export interface ShownApproval extends Approval { readonly node: string }
+export interface ShownBudget {
+  readonly caller: string, readonly per_day: string, readonly spent: string, readonly node: string
+}
+/** What waits at a node, and its budgets. */
+export interface Listed { readonly approvals: ShownApproval[], readonly budgets: ShownBudget[] }
+/** What was decided, and on what. */
+export interface Decided { readonly decision: Decision['decision'], readonly approval: ShownApproval }
+
+/** A node that did not say what was asked for. */
+export interface Silent { readonly name: string, readonly message: string }
+
+interface PeerParts extends AskMemberParts { readonly cluster: Cluster, readonly clock: Clock }
+interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
+
+const PEER_MS = 5000
+const PEER_BYTES = 1024 * 1024
+
+const others = (cluster: Cluster): NodeView[] => cluster.nodes().filter(({ self, live }) => !self && live)
+
+/** What waits at the other nodes, and those that did not say. */
+export async function listOthers (
+  parts: PeerParts, { caller, signal }: Asking
+): Promise<{ listed: Listed[], failed: Silent[] }> {
+  const answers = await Promise.all(askMembers(parts, others(parts.cluster), {
+    path: '/v1/approvals', caller, signal, ms: PEER_MS, bytes: PEER_BYTES,
+    read: (text) => JSON.parse(text) as Listed
+  }))
+  return {
+    listed: answers.flatMap(({ value }) => value ?? []),
+    failed: answers.flatMap(({ node: { name }, error }) =>
+      error === null ? [] : [{ name, message: error.message }])
+  }
+}
+
+/** Has the node where a call waits decide on it; none but that one knows it. Null where none did. */
+export async function decideElsewhere (
+  parts: PeerParts, id: string, body: Omit<Decision, 'by'>, { caller, signal }: Asking
+): Promise<{ decided: Decided | null, silent: Silent[] }> {
+  const answers = await Promise.all(askMembers(parts, others(parts.cluster), {
+    method: 'POST', path: `/v1/approvals/${id}`, body, caller, signal, ms: PEER_MS, bytes: PEER_BYTES,
+    read: (text) => JSON.parse(text) as Decided
+  }))
+  const decided = answers.find(({ value }) => value !== null)?.value ?? null
+  const silent = answers.flatMap(({ node: { name }, error }) =>
+    error === null || (error instanceof MemberFault && error.status === 404)
+      ? []
+      : [{ name, message: error.message }])
+  return { decided, silent }
+}

@@ -1,0 +1,127 @@
+import { randomBytes } from 'node:crypto'
+import { kernelError } from '../../kernel/index.js'
+import { showAmount } from './money.js'
+import type { Clock, Expense } from '../../kernel/index.js'
+
+/** A call that waits for somebody to approve what it costs. */
+export interface Approval {
+  readonly id: string
+  readonly capability: string
+  readonly command_id: string
+  /** Id of the caller. */
+  readonly by: string
+  /** What it costs: `0.02 EUR`. */
+  readonly cost: string
+  readonly asked: string
+  /** When it is given up. */
+  readonly until: string
+}
+
+export interface Decision {
+  readonly decision: 'approve' | 'deny'
+  readonly reason: string | null
+  /** Id of who decides. */
+  readonly by: string
+}
+
+export interface WaitingOptions {
+  readonly clock: Clock
+  readonly waitMs: number
+  readonly asked: (approval: Approval) => void
+  readonly expired: (approval: Approval) => void
+}
+
+/** Calls that wait at once, and of one caller; and how many of a caller may ask in a minute. */
+export const WAITING_MOST = 64
+export const WAITING_OF_CALLER = 8
+export const ASKED_A_MINUTE = 30
+const MINUTE_MS = 60_000
+
+interface Waiter { readonly approval: Approval, readonly settle: (error: Error | null) => void }
+
+/** The calls of this node that wait for an approval. */
+export class Waiting {
+  readonly #options: WaitingOptions
+  readonly #waiting = new Map<string, Waiter>()
+  /** When each caller asked in the last minute, monotonic ms. */
+  readonly #recent = new Map<string, number[]>()
+
+  constructor (options: WaitingOptions) { this.#options = options }
+
+  list (): Approval[] { return [...this.#waiting.values()].map(({ approval }) => approval) }
+
+  /**
+   * Resolves when it is approved. Throws `approval_denied`, `approval_timeout`, `overloaded`, and the reason
+   * of the call's signal.
+   */
+  async ask (expense: Expense): Promise<void> {
+    const { signal, caller } = expense
+    signal.throwIfAborted()
+    this.#bound(caller.id)
+    const { clock, waitMs, asked, expired } = this.#options
+    const approval = approvalOf(expense, clock.now(), waitMs)
+    await new Promise<void>((resolve, reject) => {
+      const settle = (error: Error | null): void => {
+        this.#waiting.delete(approval.id)
+        cancel()
+        signal.removeEventListener('abort', leave)
+        if (error === null) resolve()
+        else reject(error)
+      }
+      const leave = (): void => { settle(signal.reason as Error) }
+      const cancel = clock.after(waitMs, () => {
+        expired(approval)
+        settle(kernelError('approval_timeout',
+          `Nobody approved ${approval.cost} for ${approval.capability} within ${waitMs / 1000} s.`,
+          { approval_id: approval.id, cost: approval.cost }))
+      })
+      this.#waiting.set(approval.id, { approval, settle })
+      signal.addEventListener('abort', leave)
+      asked(approval)
+    })
+  }
+
+  /** What was decided on; null when nothing of that id waits here. */
+  decide (id: string, { decision, reason }: Decision): Approval | null {
+    const waiter = this.#waiting.get(id)
+    if (waiter === undefined) return null
+    const { capability, cost } = waiter.approval
+    waiter.settle(decision === 'approve' ? null : kernelError('approval_denied',
+      `${cost} for ${capability} was denied${reason === null ? '' : `: ${reason}`}.`,
+      { approval_id: id, cost, ...reason === null ? {} : { denied_because: reason } }))
+    return waiter.approval
+  }
+
+  /** Throws `overloaded`. */
+  #bound (caller: string): void {
+    const of = this.list().filter(({ by }) => by === caller).length
+    if (this.#waiting.size >= WAITING_MOST || of >= WAITING_OF_CALLER) {
+      const held = `${of} calls of this credential and ${this.#waiting.size} in all wait for an approval`
+      throw kernelError('overloaded', `${held}; at most ${WAITING_OF_CALLER} and ${WAITING_MOST} may.`,
+        { retryAfterSeconds: 10 })
+    }
+    const now = this.#options.clock.mono()
+    for (const [id, times] of this.#recent) {
+      const left = times.filter((at) => now - at < MINUTE_MS)
+      if (left.length === 0) this.#recent.delete(id)
+      else this.#recent.set(id, left)
+    }
+    const recent = this.#recent.get(caller) ?? []
+    if (recent.length >= ASKED_A_MINUTE) {
+      throw kernelError('overloaded',
+        `${recent.length} calls of this credential asked for an approval in the last minute.`,
+        { retryAfterSeconds: 60 })
+    }
+    this.#recent.set(caller, [...recent, now])
+  }
+}
+
+function approvalOf (
+  { capability, commandId, caller, amount }: Expense, nowMs: number, waitMs: number
+): Approval {
+  return {
+    id: `apr_${randomBytes(6).toString('hex')}`, capability, command_id: commandId, by: caller.id,
+    cost: showAmount(amount),
+    asked: new Date(nowMs).toISOString(), until: new Date(nowMs + waitMs).toISOString()
+  }
+}

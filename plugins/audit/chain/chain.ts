@@ -1,0 +1,236 @@
+import { mkdir } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { firstOf, linesOf, openParts, openToWrite, removePart } from './files.js'
+import { canonicalJson, GENESIS, own, sealed } from './record.js'
+import type { Part } from './files.js'
+import type { AuditRecord, RecordFields } from './record.js'
+import type { Head } from './verify.js'
+
+/** Bounds of a chain. */
+export interface ChainLimits {
+  /** A file is ended when it has so many bytes. */
+  readonly fileBytes: number
+  /** So many files are kept; above that the oldest is dropped. */
+  readonly files: number
+  /** Records that may wait for the disk. */
+  readonly waiting: number
+}
+
+export const chainLimits: ChainLimits = { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000 }
+
+/** Records written at once. */
+const GROUP = 64
+
+export interface ChainOptions {
+  readonly folder: string
+  /** Install id of the node. */
+  readonly node: string
+  /** Wall time, ms since 1970. */
+  readonly now: () => number
+  readonly limits?: ChainLimits
+  /** Told each record when it is on disk, in order. */
+  readonly onRecord: (record: AuditRecord) => void
+  /** Told why nothing can be written; null when it can again. */
+  readonly onFault: (why: string | null) => void
+}
+
+/** Why a record could not be written. */
+export class ChainFault extends Error { override readonly name = 'ChainFault' }
+
+type Draft = RecordFields & { readonly at: string }
+interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject: (why: ChainFault) => void }
+
+/**
+ * The records of one node in files that only grow, each bound to the one before it by its hash. What is
+ * resolved is on disk. What arrives while the disk works is written together.
+ */
+export class Chain {
+  readonly #options: ChainOptions
+  readonly #limits: ChainLimits
+  readonly #waiting: Waiting[] = []
+  /** Ends of requests for which there was no room: written before anything else. */
+  #owed: Draft[] = []
+  #parts: Part[] = []
+  #file: FileHandle | null = null
+  #head: Head | null = null
+  #open = false
+  #busy = false
+  #pumping = Promise.resolve()
+  #why: string | null = null
+
+  constructor (options: ChainOptions) {
+    this.#options = options
+    this.#limits = options.limits ?? chainLimits
+  }
+
+  /** The newest record on disk; null before the first, and while the files could not be read. */
+  get head (): Head | null { return this.#head }
+
+  /** Reads what there is. A failure is told as a fault, and tried again with the next record. */
+  async start (): Promise<void> {
+    try {
+      await this.#ready()
+    } catch (error) {
+      this.#tell(causeOf(error))
+    }
+  }
+
+  /** Resolves when the record is on disk. Throws ChainFault; then it is not in the chain. */
+  async append (fields: RecordFields): Promise<AuditRecord> {
+    const draft = this.#draft(fields)
+    return await new Promise((resolve, reject) => {
+      if (this.#waiting.length >= this.#limits.waiting) {
+        reject(new ChainFault(`${this.#waiting.length} records wait for the disk`))
+        return
+      }
+      this.#waiting.push({ draft, resolve, reject })
+      if (!this.#busy) this.#pumping = this.#pump()
+    })
+  }
+
+  /** As `append`, but never fails: what the disk does not take now is written with the next record. */
+  async settle (fields: RecordFields): Promise<void> {
+    const draft = this.#draft(fields)
+    await this.append(fields).catch(() => {
+      if (this.#owed.length < this.#limits.waiting) this.#owed.push(draft)
+    })
+  }
+
+  /** Every line, oldest first, up to the newest record of now. */
+  lines (): AsyncGenerator<string> {
+    return linesOf(this.#options.folder, this.#parts.map((part) => ({ ...part })))
+  }
+
+  /** The lines of each file, newest file first. */
+  * newestFirst (): Generator<AsyncGenerator<string>> {
+    for (const part of this.#parts.map((one) => ({ ...one })).reverse()) {
+      yield linesOf(this.#options.folder, [part])
+    }
+  }
+
+  async close (): Promise<void> {
+    await this.#pumping
+    await this.#file?.close()
+    this.#file = null
+  }
+
+  #draft (fields: RecordFields): Draft {
+    return { ...fields, at: new Date(this.#options.now()).toISOString() }
+  }
+
+  /** Writes until nothing waits. */
+  async #pump (): Promise<void> {
+    this.#busy = true
+    while (this.#waiting.length > 0) {
+      const group = this.#waiting.splice(0, GROUP)
+      try {
+        const records = await this.#write(group.map(({ draft }) => draft))
+        group.forEach(({ resolve }, i) => { resolve(records[i]!) })
+      } catch (error) {
+        const why = causeOf(error)
+        this.#tell(why)
+        for (const { reject } of group) reject(new ChainFault(why))
+      }
+    }
+    this.#busy = false
+  }
+
+  /** Writes what is owed, then these, and returns the records of these. All of them or none. */
+  async #write (drafts: readonly Draft[]): Promise<AuditRecord[]> {
+    await this.#ready()
+    const dropping = await this.#turnOver()
+    const owed = this.#owed
+    const all = [...dropping?.drafts ?? [], ...owed, ...drafts]
+    const records: AuditRecord[] = []
+    let head = this.#head ?? { seq: 0, hash: GENESIS }
+    for (const draft of all) {
+      const record = sealed({ seq: head.seq + 1, ...draft, node: this.#options.node, prev: head.hash })
+      records.push(record)
+      head = record
+    }
+    await this.#put(Buffer.from(records.map((record) => `${canonicalJson(record)}\n`).join('')))
+    this.#head = { seq: head.seq, hash: head.hash }
+    this.#owed = this.#owed.slice(owed.length)
+    for (const part of dropping?.parts ?? []) await this.#drop(part)
+    this.#tell(null)
+    for (const record of records) this.#options.onRecord(record)
+    return records.slice(records.length - drafts.length)
+  }
+
+  /** Opens the folder and the newest file, once. What a failed write left in that is cut off. */
+  async #ready (): Promise<void> {
+    const { folder } = this.#options
+    if (!this.#open) {
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      const { parts, last } = await openParts(folder)
+      this.#parts = parts
+      this.#head = last === null ? null : { seq: last.seq, hash: last.hash }
+      this.#open = true
+    }
+    const newest = this.#parts.at(-1)
+    if (this.#file !== null || newest === undefined) return
+    const file = await openToWrite(folder, newest, false)
+    try {
+      await file.truncate(newest.bytes)
+      this.#file = file
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  }
+
+  /** Begins another file where the newest one is full; says what is dropped for it. */
+  async #turnOver (): Promise<{ drafts: Draft[], parts: Part[] } | null> {
+    const { folder } = this.#options
+    const newest = this.#parts.at(-1)
+    if (newest !== undefined && newest.bytes < this.#limits.fileBytes) return null
+    const part = { first: (this.#head?.seq ?? 0) + 1, bytes: 0 }
+    const file = await openToWrite(folder, part, true)
+    await this.#file?.close()
+    this.#file = file
+    this.#parts.push(part)
+    const excess = this.#parts.length - this.#limits.files
+    if (excess <= 0) return null
+    const next = await firstOf(folder, this.#parts[excess]!)
+    if (next === null) return null
+    const detail = { dropped: { seq: next.seq - 1, hash: next.prev } }
+    const draft = this.#draft({ who: 'node', how: 'direct', what: own.retention, detail })
+    return { drafts: [draft], parts: this.#parts.slice(0, excess) }
+  }
+
+  /** Writes behind what counts, and waits until it is on disk. After a failure the file is opened anew. */
+  async #put (bytes: Buffer): Promise<void> {
+    const part = this.#parts.at(-1)!
+    const file = this.#file!
+    try {
+      for (let done = 0; done < bytes.byteLength;) {
+        const left = bytes.byteLength - done
+        done += (await file.write(bytes, done, left, part.bytes + done)).bytesWritten
+      }
+      await file.datasync()
+      part.bytes += bytes.byteLength
+    } catch (error) {
+      this.#file = null
+      await file.truncate(part.bytes).catch(() => {})
+      await file.close().catch(() => {})
+      throw error
+    }
+  }
+
+  /** The chain has said that it drops the file; one that stays all the same goes the next time. */
+  async #drop (part: Part): Promise<void> {
+    try {
+      await removePart(this.#options.folder, part)
+      this.#parts = this.#parts.filter((one) => one !== part)
+    } catch { /* Tried again when the next file is begun. */ }
+  }
+
+  #tell (why: string | null): void {
+    if (why === this.#why) return
+    this.#why = why
+    this.#options.onFault(why)
+  }
+}
+
+/** What the file system says, without the path. */
+const causeOf = (error: unknown): string => (error as Error).message.split(', ')[0]!

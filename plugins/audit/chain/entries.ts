@@ -1,0 +1,68 @@
+import { own, readRecord } from './record.js'
+import type { AuditRecord } from './record.js'
+
+/** A change as it is shown: its record together with the one of its end. */
+export interface Entry {
+  readonly seq: number
+  readonly at: string
+  /** Install id of the node that recorded it. */
+  readonly node: string
+  readonly who: string
+  readonly how: string
+  readonly what: string
+  readonly detail: Readonly<Record<string, unknown>>
+  /** HTTP status of the answer; null while it goes on, and where the node ended before. */
+  readonly status: number | null
+  readonly reason: string | null
+}
+
+/** Which changes are wanted. */
+export interface Wanted {
+  /** From this time on, ISO-8601. */
+  readonly since: string | null
+  readonly who: string | null
+  /** At most so many of the newest. */
+  readonly limit: number
+}
+
+interface Ended { status?: unknown, reason?: unknown, noted?: unknown }
+
+/**
+ * The newest changes of a chain that are wanted, oldest first. `files` are the lines of its files, the newest
+ * file first. What is no record is left out: `verify` names it.
+ */
+export async function newestEntries (
+  files: Iterable<AsyncIterable<string>>, { since, who, limit }: Wanted
+): Promise<Entry[]> {
+  const found: Entry[] = []
+  const ends = new Map<unknown, Ended>()
+  for (const file of files) {
+    const records: AuditRecord[] = []
+    for await (const line of file) {
+      const record = readRecord(line)
+      if (record !== null) records.push(record)
+    }
+    for (const record of records.reverse()) {
+      if (record.what === own.outcome) ends.set(record.detail['of'], record.detail)
+      else if ((since === null || record.at >= since) && (who === null || record.who === who)) {
+        found.push(entryOf(record, ends.get(record.seq)))
+        if (found.length >= limit) return found.reverse()
+      }
+    }
+    const oldest = records.at(-1)
+    if (since !== null && oldest !== undefined && oldest.at < since) break
+  }
+  return found.reverse()
+}
+
+function entryOf ({ seq, at, node, who, how, what, detail }: AuditRecord, end: Ended | undefined): Entry {
+  // A refused request has its end in its only record.
+  const { refused, ...asked } = detail as { refused?: Ended }
+  const { status, reason, noted } = end ?? refused ?? {}
+  return {
+    seq, at, node, who, how, what,
+    detail: { ...asked, ...noted === undefined ? {} : { noted } },
+    status: typeof status === 'number' ? status : null,
+    reason: typeof reason === 'string' ? reason : null
+  }
+}

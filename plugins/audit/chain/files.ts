@@ -1,0 +1,118 @@
+import { open, readdir, readFile, stat, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FileHandle } from 'node:fs/promises'
+import { readRecord } from './record.js'
+import type { AuditRecord } from './record.js'
+
+/** The files of a chain: `<seq of its first record>.jsonl`, a record a line. */
+const NAME = /^(\d{12})\.jsonl$/
+
+/** A file of a chain with so many bytes of whole records. */
+export interface Part { readonly first: number, bytes: number }
+
+const pathOf = (folder: string, { first }: Part): string =>
+  join(folder, `${String(first).padStart(12, '0')}.jsonl`)
+
+/**
+ * The files of a folder, oldest first, and the newest record in them. What a crash left of a record at the
+ * end of the newest file is cut off: nothing was acknowledged by it. Throws what the file system says.
+ */
+export async function openParts (folder: string): Promise<{ parts: Part[], last: AuditRecord | null }> {
+  const names = (await readdir(folder)).filter((name) => NAME.test(name)).sort()
+  const parts: Part[] = []
+  for (const name of names) {
+    const part = { first: Number(NAME.exec(name)![1]), bytes: 0 }
+    part.bytes = (await stat(pathOf(folder, part))).size
+    parts.push(part)
+  }
+  for (const part of [...parts].reverse()) {
+    const content = await readFile(pathOf(folder, part))
+    const whole = content.lastIndexOf(0x0a) + 1
+    if (part === parts.at(-1) && whole < content.byteLength) {
+      part.bytes = whole
+      await cut(folder, part)
+    }
+    const last = lastOf(content.subarray(0, whole))
+    if (last !== null) return { parts, last }
+  }
+  return { parts, last: null }
+}
+
+/** The newest line that is a record. */
+function lastOf (content: Buffer): AuditRecord | null {
+  for (let end = content.byteLength; end > 0;) {
+    const start = content.lastIndexOf(0x0a, end - 2) + 1
+    const record = readRecord(content.subarray(start, end - 1).toString())
+    if (record !== null) return record
+    end = start
+  }
+  return null
+}
+
+async function cut (folder: string, part: Part): Promise<void> {
+  const file = await open(pathOf(folder, part), 'r+')
+  try {
+    await file.truncate(part.bytes)
+    await file.datasync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** Opens a file to write behind what it has; `fresh`: it must not be there yet. */
+export async function openToWrite (folder: string, part: Part, fresh: boolean): Promise<FileHandle> {
+  const file = await open(pathOf(folder, part), fresh ? 'wx' : 'r+', 0o600)
+  if (fresh) await syncFolder(folder)
+  return file
+}
+
+export async function removePart (folder: string, part: Part): Promise<void> {
+  await unlink(pathOf(folder, part))
+}
+
+async function syncFolder (folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  try { await handle.sync() } finally { await handle.close() }
+}
+
+/** The first record of a file; null when it has none. */
+export async function firstOf (folder: string, part: Part): Promise<AuditRecord | null> {
+  for await (const line of linesOf(folder, [part])) return readRecord(line)
+  return null
+}
+
+/**
+ * The lines of files, in order, up to the bytes that they had when this was called. All are opened at once,
+ * so that what is dropped meanwhile is still read to its end.
+ */
+export async function * linesOf (folder: string, parts: readonly Part[]): AsyncGenerator<string> {
+  const files: { file: FileHandle, bytes: number }[] = []
+  try {
+    for (const part of parts) files.push({ file: await open(pathOf(folder, part), 'r'), bytes: part.bytes })
+    for (const { file, bytes } of files) {
+      if (bytes === 0) continue
+      const stream = file.createReadStream({ autoClose: false, start: 0, end: bytes - 1 })
+      yield * splitLines(stream)
+    }
+  } finally {
+    for (const { file } of files) await file.close()
+  }
+}
+
+/** Longest line of a chain that is read, bytes; a record has at most 8 KiB. */
+const LINE_MOST = 64 * 1024
+
+/** Bytes as lines without their ends. Throws RangeError for a line that cannot be one of a chain. */
+export async function * splitLines (bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  let rest: Buffer = Buffer.alloc(0)
+  for await (const chunk of bytes) {
+    let data: Buffer = rest.byteLength === 0 ? Buffer.from(chunk) : Buffer.concat([rest, chunk])
+    for (let end = data.indexOf(0x0a); end >= 0; end = data.indexOf(0x0a)) {
+      yield data.toString('utf8', 0, end)
+      data = data.subarray(end + 1)
+    }
+    if (data.byteLength > LINE_MOST) throw new RangeError(`a line has over ${LINE_MOST} bytes`)
+    rest = data
+  }
+  if (rest.byteLength > 0) yield rest.toString()
+}

@@ -1,0 +1,122 @@
+import { GENESIS, hashOf, own, readRecord } from './record.js'
+import type { AuditRecord } from './record.js'
+
+/** The newest record of a chain at some moment. */
+export interface Head { readonly seq: number, readonly hash: string }
+
+/** The first thing that is wrong with a chain. */
+export interface Fault {
+  /** The record it is about. */
+  readonly seq: number
+  readonly kind: 'altered' | 'removed' | 'reordered'
+  /** A sentence about that record. */
+  readonly message: string
+}
+
+/** What came of verifying a chain. */
+export interface Verdict {
+  /** Records that were read. */
+  readonly records: number
+  readonly first: number | null
+  readonly last: Head | null
+  readonly fault: Fault | null
+}
+
+/**
+ * Looks for the first record of a chain that was altered, removed or reordered. `told` are heads that the
+ * node told others of earlier: the chain must still go through them. Give it every line, in order.
+ */
+export class Verifier {
+  readonly #told: ReadonlyMap<number, string>
+  readonly #newestTold: number
+  #records = 0
+  #first: AuditRecord | null = null
+  #last: Head | null = null
+  /** Up to which record the chain itself says that it no longer has them. */
+  #dropped: Head | null = null
+  #fault: Fault | null = null
+  /** The record that was missed; found further on it was moved, else removed. */
+  #missed: number | null = null
+
+  constructor (told: readonly Head[] = []) {
+    this.#told = new Map(told.map(({ seq, hash }) => [seq, hash]))
+    this.#newestTold = Math.max(0, ...this.#told.keys())
+  }
+
+  line (text: string): void {
+    this.#records++
+    const record = readRecord(text)
+    if (this.#fault !== null) {
+      if (record !== null && record.seq === this.#missed && hashOf(record) === record.hash) this.#wasMoved()
+      return
+    }
+    const seq = (this.#last?.seq ?? 0) + 1
+    if (record === null) this.#blame(seq, 'altered', 'is not a record in the form in which they are written')
+    else if (hashOf(record) !== record.hash) {
+      this.#blame(record.seq, 'altered', 'says something else than what its hash was made of')
+    } else if (this.#last === null) this.#begin(record)
+    else this.#follow(record, this.#last)
+  }
+
+  /** After the last line. */
+  end (): Verdict {
+    const end = this.#last?.seq ?? 0
+    if (this.#fault === null) this.#checkBeginning()
+    if (this.#fault === null && this.#newestTold > end) {
+      const up = `and all up to ${this.#newestTold}, of which others were told`
+      this.#blame(end + 1, 'removed', `is missing, ${up}`)
+    }
+    return { records: this.#records, first: this.#first?.seq ?? null, last: this.#last, fault: this.#fault }
+  }
+
+  #begin (record: AuditRecord): void {
+    this.#first = record
+    if (record.seq === 1 && record.prev !== GENESIS) {
+      this.#blame(1, 'altered', 'is the first and follows another one')
+    }
+    this.#take(record)
+  }
+
+  #follow (record: AuditRecord, last: Head): void {
+    if (record.seq <= last.seq) this.#blame(record.seq, 'reordered', `stands after record ${last.seq}`)
+    else if (record.seq > last.seq + 1) {
+      this.#missed = last.seq + 1
+      this.#blame(last.seq + 1, 'removed', `is missing: record ${record.seq} stands in its place`)
+    } else if (record.prev !== last.hash) {
+      this.#blame(last.seq, 'altered', `is not the one that record ${record.seq} follows`)
+    } else this.#take(record)
+  }
+
+  #take (record: AuditRecord): void {
+    this.#last = { seq: record.seq, hash: record.hash }
+    const told = this.#told.get(record.seq)
+    if (told !== undefined && told !== record.hash) {
+      this.#blame(record.seq, 'altered', 'is another one than the one that others were told of')
+    }
+    const dropped = record.detail['dropped'] as Head | undefined
+    if (record.what === own.retention && dropped !== undefined) this.#dropped = dropped
+  }
+
+  /** The oldest record follows the newest one that the chain says was dropped. */
+  #checkBeginning (): void {
+    if (this.#first === null || this.#first.seq === 1) return
+    const before = this.#first.seq - 1
+    const { seq, hash } = this.#dropped ?? { seq: 0, hash: GENESIS }
+    if (before > seq) {
+      const up = `and all up to ${before}, and no record says that they were dropped`
+      this.#blame(seq + 1, 'removed', `is missing, ${up}`)
+    } else if (before === seq && this.#first.prev !== hash) {
+      this.#blame(this.#first.seq, 'altered', 'does not follow the one that was dropped before it')
+    }
+  }
+
+  #blame (seq: number, kind: Fault['kind'], message: string): void {
+    this.#fault ??= { seq, kind, message: `Record ${seq} ${message}.` }
+  }
+
+  #wasMoved (): void {
+    const seq = this.#missed!
+    this.#missed = null
+    this.#fault = { seq, kind: 'reordered', message: `Record ${seq} stands after later ones.` }
+  }
+}

@@ -1,0 +1,131 @@
+import { createReadStream } from 'node:fs'
+import { systemClock } from '../../../kernel/index.js'
+import { plain, readMoment } from '../../../kernel/cli/index.js'
+import { splitLines } from '../chain/files.js'
+import { readRecord } from '../chain/record.js'
+import { Verifier } from '../chain/verify.js'
+import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Entry } from '../chain/entries.js'
+import type { Fault, Head, Verdict } from '../chain/verify.js'
+
+interface Listed { entries: Entry[], failed: { name: string, message: string }[] }
+interface Checked {
+  name: string, ok: boolean | null, records: number, first: number | null, last: Head | null,
+  fault: Fault | null, error: string | null
+}
+
+export default {
+  async run (ctx, [action, file], options) {
+    if (action === undefined) return await list(ctx, options)
+    if (action === 'verify') return await (file === undefined ? verify(ctx, options) : verifyFile(ctx, file))
+    if (action === 'export') return await exportTo(ctx, file, options)
+    throw ctx.fail(2, `svc audit ${plain(action)}: expected verify, export, or nothing to see the changes`)
+  }
+} satisfies Verb
+
+function queryOf (ctx: VerbContext, options: Record<string, unknown>): string {
+  const { since, who, node, limit } = options as Record<string, string | undefined>
+  const query = new URLSearchParams()
+  if (since !== undefined) {
+    const from = /^\d+$/.test(since) ? null : readMoment(since, systemClock.now())
+    if (from === null) {
+      throw ctx.fail(2, `--since ${since}: expected a span such as 2d, or a time such as 2026-01-31T08:00Z`)
+    }
+    query.set('since', from)
+  }
+  if (who !== undefined) query.set('who', who)
+  if (node !== undefined) query.set('node', node)
+  if (limit !== undefined) query.set('limit', limit)
+  const text = query.toString()
+  return text === '' ? '' : `?${text}`
+}
+
+async function list (ctx: VerbContext, options: Record<string, unknown>): Promise<void> {
+  const { client, out, err } = ctx
+  const listed = await client.json<Listed>(`/v1/audit${queryOf(ctx, options)}`)
+  if (out.json) {
+    out.value(listed)
+    return
+  }
+  for (const { name, message } of listed.failed) err.line(`${plain(name)} ${plain(message)}`)
+  if (listed.entries.length === 0) {
+    err.line('no change that fits is recorded')
+    return
+  }
+  out.table(['WHEN', 'WHO', 'HOW', 'WHAT', 'RESULT', 'DETAIL'], listed.entries.map((entry) =>
+    [entry.at, plain(entry.who), entry.how, plain(entry.what), resultOf(entry), plain(detailOf(entry))]))
+}
+
+/** How a change ended. One without an end goes on, or its node was ended meanwhile. */
+export function resultOf ({ status, reason }: Pick<Entry, 'status' | 'reason'>): string {
+  if (status === null) return 'unknown'
+  return status < 400 ? 'done' : `${status} ${plain(reason ?? '')}`.trim()
+}
+
+/** What was asked for, in one line. */
+export function detailOf ({ detail }: Pick<Entry, 'detail'>): string {
+  const { request: _, ...rest } = detail
+  const parts = Object.values(rest).flatMap((part) =>
+    typeof part === 'object' && part !== null && !Array.isArray(part) ? Object.entries(part) : [])
+  const loose = Object.entries(rest).filter(([, part]) => typeof part !== 'object')
+  return [...parts, ...loose].map(([key, value]) =>
+    `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ')
+}
+
+async function verify (ctx: VerbContext, options: Record<string, unknown>): Promise<number> {
+  const { client, out } = ctx
+  const { ok, nodes } = await client.json<{ ok: boolean, nodes: Checked[] }>(
+    `/v1/audit/verify${queryOf(ctx, { node: options['node'] })}`)
+  if (out.json) out.value({ ok, nodes })
+  else for (const node of nodes) out.line(lineOf(node))
+  if (!ok) return 1
+  return nodes.some((node) => node.ok === null) ? 7 : 0
+}
+
+function lineOf ({ name, records, first, last, fault, error }: Checked): string {
+  const at = plain(name)
+  if (fault !== null) return `${at}: ${plain(fault.message)} (${fault.kind})`
+  if (error !== null) return `${at}: not verified: ${plain(error)}`
+  return last === null
+    ? `${at}: no change is recorded`
+    : `${at}: ${records} records, ${first} to ${last.seq}, all as they were written`
+}
+
+/** The same for an export, without a node. */
+async function verifyFile ({ out, fail }: VerbContext, file: string): Promise<number> {
+  const verifier = new Verifier()
+  let node: string | undefined
+  try {
+    for await (const line of splitLines(createReadStream(file))) {
+      node ??= readRecord(line)?.node
+      verifier.line(line)
+    }
+  } catch (error) {
+    throw fail(1, `cannot read ${file}: ${(error as Error).message}`)
+  }
+  const verdict: Verdict = verifier.end()
+  if (out.json) out.value({ ok: verdict.fault === null, ...verdict })
+  else out.line(lineOf({ name: node ?? file, ok: null, error: null, ...verdict }))
+  return verdict.fault === null ? 0 : 1
+}
+
+async function exportTo (
+  ctx: VerbContext, file: string | undefined, options: Record<string, unknown>
+): Promise<void> {
+  const { client, sink, out, err } = ctx
+  const { bytes } = await client.open(`/v1/audit/export${queryOf(ctx, { node: options['node'] })}`,
+    { accept: 'application/x-ndjson' })
+  if (file === undefined) {
+    for await (const line of splitLines(bytes)) out.line(line)
+    return
+  }
+  const target = sink(file)
+  try {
+    for await (const chunk of bytes) await target.write(chunk)
+    await target.keep()
+  } catch (error) {
+    await target.drop()
+    throw error
+  }
+  err.line(`wrote ${plain(file)}; svc audit verify ${plain(file)} reads it anywhere`)
+}

@@ -1,0 +1,56 @@
+import { readRecord } from './chain/record.js'
+import type { Caller, Clock, Logger, OwnApi } from '../../kernel/index.js'
+import type { Chain } from './chain/chain.js'
+import type { AuditRecord } from './chain/record.js'
+
+export interface RetellParts {
+  readonly chain: Chain
+  readonly own: OwnApi
+  readonly clock: Clock
+  readonly log: Logger
+  /** Install id of this node. */
+  readonly node: string
+  readonly emit: (kind: 'AuditRecorded', record: AuditRecord) => void
+}
+
+/** When the event log has most likely caught up, ms after the start. */
+const AFTER_MS = 10_000
+/** Records that are told again at most. */
+const MOST = 100
+const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['operator']) }
+
+interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
+
+/**
+ * After a crash the newest records of the chain may be in no event: once, after the start, those that follow
+ * the newest one in the event log are told again. One that is there twice has the same `seq` and `hash`.
+ * Returns what calls it off.
+ */
+export function retell (parts: RetellParts): () => void {
+  const over = new AbortController()
+  // What is recorded from now on is told anyway.
+  const until = parts.chain.head?.seq ?? 0
+  const cancel = until === 0 ? () => {} : parts.clock.after(AFTER_MS, () => {
+    tellAgain(parts, until, over.signal).catch((error: unknown) => {
+      parts.log.debug({ err: error }, 'the newest records of the audit may be in no event')
+    })
+  })
+  return () => { cancel(); over.abort() }
+}
+
+async function tellAgain (
+  { chain, own, node, emit }: RetellParts, until: number, signal: AbortSignal
+): Promise<void> {
+  const { status, text } = await own.ask({
+    path: '/events?kinds=AuditRecorded&limit=1000', caller: CALLER, signal
+  })
+  if (status !== 200) return
+  const { events = [] } = JSON.parse(text) as Page
+  const known = events.flatMap(({ event: { AuditRecorded: one } }) => one?.node === node ? [one.seq] : [])
+  const from = Math.max(until - MOST, ...known)
+  if (from >= until) return
+  for await (const line of chain.lines()) {
+    const record = readRecord(line)
+    if (record !== null && record.seq > from && record.seq <= until) emit('AuditRecorded', record)
+  }
+}

@@ -1,0 +1,121 @@
+import { join } from 'node:path'
+import { definePlugin, kernelError, MemberFault } from '../../kernel/index.js'
+import { Chain, ChainFault } from './chain/chain.js'
+import { newestEntries } from './chain/entries.js'
+import { own as ownWords } from './chain/record.js'
+import { retell } from './events.js'
+import { manifest } from './manifest.js'
+import { entriesOfOthers, linesOfMember, verifyNodes } from './peers/gather.js'
+import { Witness } from './peers/witness.js'
+import { Refusals } from './refusals.js'
+import type { Audit, Clock, Cluster, NodeView } from '../../kernel/index.js'
+import type { Verified } from './peers/gather.js'
+
+/** How often a chain that grew is told to the other nodes, ms. */
+const TELL_MS = 2000
+
+/** Who changed what, in a chain of records on every node. */
+export default definePlugin(manifest, async (ctx) => {
+  const { deps: { cluster, own }, clock, node, log } = ctx
+  const folder = join(node.home, 'audit')
+  const chain = new Chain({
+    folder, node: node.installId, now: () => clock.now(),
+    onRecord: (record) => { ctx.emit('AuditRecorded', { ...record }) },
+    onFault: (why) => {
+      if (why === null) ctx.clear('audit_unavailable')
+      else ctx.raise('audit_unavailable', why)
+    }
+  })
+  ctx.effect('audit chain', () => chain.close())
+  await chain.start()
+  const witness = new Witness({
+    folder, cluster, log,
+    head: () => chain.head,
+    onContradiction: (of) => {
+      ctx.raise('audit_contradiction', `the chain of ${cluster.resolve(of)?.name ?? of}`)
+    }
+  })
+  ctx.effect('heads of audit chains', () => { witness.close() })
+  ctx.effect('links', cluster.onPeers(({ installId, up }) => { if (up) witness.greet(installId) }))
+  ctx.every('heads of audit chains', TELL_MS, () => { witness.beat() })
+  ctx.effect('audit events', retell({ chain, own, clock, log, node: node.installId, emit: ctx.emit }))
+  const parts = { cluster, clock, chain, witness }
+  return {
+    services: { audit: auditOf(chain, clock) },
+    routes: {
+      list: async ({ query: { since, who = null, limit, node: ref }, caller, signal, member }) => {
+        const wanted = { since: since === undefined ? null : new Date(since).toISOString(), who, limit }
+        const nodes = member === null ? nodesOf(cluster, ref) : nodesOf(cluster, 'local')
+        const mine = nodes.some(({ self }) => self) ? await newestEntries(chain.newestFirst(), wanted) : []
+        const others = nodes.filter(({ self }) => !self)
+        const { entries, failed } = await entriesOfOthers(parts, others, wanted, { caller, signal })
+        const all = [...mine, ...entries].sort((a, b) => a.at < b.at ? -1 : a.at > b.at ? 1 : a.seq - b.seq)
+        return { entries: all.slice(-limit), failed }
+      },
+      verify: async ({ query: { node: ref }, caller, signal }) => {
+        const nodes = (await verifyNodes(parts, nodesOf(cluster, ref), { caller, signal })).map(shown)
+        return { ok: nodes.every(({ ok }) => ok !== false), nodes }
+      },
+      export: async (request) => {
+        const { query: { node: ref }, caller, signal, member } = request
+        const [of] = nodesOf(cluster, member === null ? ref ?? 'local' : 'local')
+        const lines = of!.self ? chain.lines() : linesOfMember(parts, of!, { caller, signal })
+        const first = await lines.next().catch((error: unknown) => {
+          if (!(error instanceof MemberFault)) throw error
+          throw kernelError('unreachable', `The node "${of!.name}" ${error.message}.`)
+        })
+        const stream = request.open({ contentType: 'application/x-ndjson' })
+        for (let next = first; next.done !== true && !stream.closed; next = await lines.next()) {
+          await stream.write(`${next.value}\n`)
+        }
+      }
+    }
+  }
+})
+
+/** What the kernel tells of each change. */
+function auditOf (chain: Chain, clock: Clock): Audit {
+  const refusals = new Refusals()
+  return {
+    async begin ({ who, how, what, detail }) {
+      const { seq } = await chain.append({ who, how, what, detail }).catch((error: unknown) => {
+        if (!(error instanceof ChainFault)) throw error
+        throw kernelError('audit_unavailable', `The change cannot be recorded, and so it is not made: ${
+          error.message}.`)
+      })
+      return async ({ status, reason, detail: noted }) => {
+        const more = Object.keys(noted).length === 0 ? {} : { noted }
+        const end = { of: seq, status, ...reason === null ? {} : { reason }, ...more }
+        await chain.settle({ who, how, what: ownWords.outcome, detail: end })
+      }
+    },
+    refused ({ who, how, what, detail }, { status, reason }) {
+      const unrecorded = refusals.admit(who, clock.mono())
+      if (unrecorded === null) return
+      const more = unrecorded === 0 ? {} : { unrecorded }
+      // Nothing was changed, so nobody waits for it, and none is missed if the disk is full.
+      chain.append({ who, how, what, detail: { ...detail, refused: { status, reason }, ...more } })
+        .catch(() => {})
+    }
+  }
+}
+
+/** The node of that name, or all. Throws `node_not_found`. */
+function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
+  if (ref === undefined) return cluster.nodes()
+  const node = cluster.resolve(ref)
+  if (node === undefined) throw kernelError('node_not_found', `No node "${ref}" is known.`)
+  return [node]
+}
+
+function shown ({ node, name, verdict, contradicts, error }: Verified) {
+  const { records = 0, first = null, last = null, fault = null } = verdict ?? {}
+  const message = 'The node told this one another end of its chain than it had told before.'
+  const contradiction = contradicts && fault === null
+    ? { seq: last?.seq ?? 0, kind: 'altered' as const, message }
+    : fault
+  return {
+    node, name, ok: contradiction !== null ? false : verdict === null ? null : true,
+    records, first, last, fault: contradiction, error
+  }
+}

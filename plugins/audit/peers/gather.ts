@@ -1,0 +1,85 @@
+import { askMembers, MemberFault, openMember, SvcError } from '../../../kernel/index.js'
+import { splitLines } from '../chain/files.js'
+import { Verifier } from '../chain/verify.js'
+import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../../kernel/index.js'
+import type { Chain } from '../chain/chain.js'
+import type { Entry, Wanted } from '../chain/entries.js'
+import type { Verdict } from '../chain/verify.js'
+import type { Witness } from './witness.js'
+
+export interface GatherParts extends AskMemberParts {
+  readonly cluster: Pick<Cluster, 'nodes' | 'request' | 'resolve'>
+  readonly clock: Clock
+  readonly chain: Chain
+  readonly witness: Witness
+}
+
+/** In whose name others are asked, and until when. */
+export interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
+
+/** A node whose changes are not in an answer. */
+export interface Missing { readonly node: string, readonly name: string, readonly message: string }
+
+/** A node's chain after it was verified; `verdict` is null where it could not be read. */
+export interface Verified {
+  readonly node: string
+  readonly name: string
+  readonly verdict: Verdict | null
+  /** It told others something else of its chain than it had before. */
+  readonly contradicts: boolean
+  /** Why it could not be read. */
+  readonly error: string | null
+}
+
+const ANSWER_MS = 5000
+const ANSWER_BYTES = 16 * 1024 * 1024
+/** How long a node may take to begin its export, ms. */
+const EXPORT_MS = 15_000
+
+/** The wanted changes of other nodes, and those that gave none. */
+export async function entriesOfOthers (
+  parts: GatherParts, nodes: readonly NodeView[], { since, who, limit }: Wanted, { caller, signal }: Asking
+): Promise<{ entries: Entry[], failed: Missing[] }> {
+  const query = new URLSearchParams({
+    limit: String(limit), ...since === null ? {} : { since }, ...who === null ? {} : { who }
+  })
+  const answers = await Promise.all(askMembers(parts, nodes, {
+    path: `/v1/audit?${query.toString()}`, caller, signal, ms: ANSWER_MS, bytes: ANSWER_BYTES,
+    read: (text) => (JSON.parse(text) as { entries?: Entry[] }).entries ?? null
+  }))
+  const failed = answers.flatMap(({ node, error }) => error === null ? [] : [missing(node, error)])
+  return { entries: answers.flatMap(({ value }) => value ?? []), failed }
+}
+
+/** The lines of another node's chain. Throws MemberFault, SvcError. */
+export async function * linesOfMember (
+  { cluster }: Pick<GatherParts, 'cluster'>, node: NodeView, { caller, signal }: Asking
+): AsyncGenerator<string> {
+  if (!node.live) throw new MemberFault('unreachable', 'gives no sign of life')
+  const path = '/v1/audit/export'
+  yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
+}
+
+/** Verifies the chains of nodes here, whatever they say of themselves, and against what they told before. */
+export async function verifyNodes (
+  parts: GatherParts, nodes: readonly NodeView[], asking: Asking
+): Promise<Verified[]> {
+  return await Promise.all(nodes.map(async (node): Promise<Verified> => {
+    const { heads, contradiction } = parts.witness.of(node.installId)
+    const about = { node: node.installId, name: node.name, contradicts: contradiction !== null }
+    const verifier = new Verifier(heads)
+    try {
+      const lines = node.self ? parts.chain.lines() : linesOfMember(parts, node, asking)
+      for await (const line of lines) verifier.line(line)
+      return { ...about, verdict: verifier.end(), error: null }
+    } catch (error) {
+      return { ...about, verdict: null, error: missing(node, error).message }
+    }
+  }))
+}
+
+function missing ({ installId, name }: NodeView, error: unknown): Missing {
+  const known = error instanceof MemberFault || error instanceof SvcError || error instanceof RangeError
+  const message = known ? error.message : 'its chain could not be read'
+  return { node: installId, name, message }
+}

@@ -1,0 +1,91 @@
+import { join } from 'node:path'
+import { readVersioned, writeVersioned } from '../../../kernel/index.js'
+import { Heads, readHead } from './heads.js'
+import type { Channel, Cluster, Logger } from '../../../kernel/index.js'
+import type { Heard } from './heads.js'
+import type { Head } from '../chain/verify.js'
+
+export interface WitnessOptions {
+  readonly folder: string
+  readonly cluster: Pick<Cluster, 'channel' | 'onPeers' | 'nodes'>
+  readonly log: Logger
+  /** The newest record of this node's chain. */
+  readonly head: () => Head | null
+  /** A node contradicts what it told of its chain before. */
+  readonly onContradiction: (node: string) => void
+}
+
+/** Tells the others how far this node's chain goes, and remembers what they told of theirs. */
+export class Witness {
+  readonly #options: WitnessOptions
+  readonly #path: string
+  readonly #heads: Heads
+  readonly #channel: Channel<Head>
+  #toKeep = false
+  #told = 0
+
+  constructor (options: WitnessOptions) {
+    const { cluster } = options
+    this.#options = options
+    this.#path = join(options.folder, 'heads.json')
+    this.#heads = new Heads(this.#read())
+    this.#channel = cluster.channel<Head>('audit.heads', (from, message) => { this.#hear(from, message) })
+    for (const { installId } of cluster.nodes()) this.#check(installId)
+  }
+
+  of (node: string): Heard { return this.#heads.of(node) }
+
+  /** Called every few seconds: tells the head where it has changed, and keeps what was heard. */
+  beat (): void {
+    const head = this.#options.head()
+    if (head !== null && head.seq !== this.#told) {
+      this.#channel.broadcast(head)
+      this.#told = head.seq
+    }
+    if (this.#toKeep) this.#keep()
+  }
+
+  /** A link to a node is there. */
+  greet (installId: string): void {
+    const head = this.#options.head()
+    if (head !== null) this.#channel.send(installId, head)
+  }
+
+  close (): void {
+    this.#channel.close()
+    if (this.#toKeep) this.#keep()
+  }
+
+  #hear (from: string, message: unknown): void {
+    const head = readHead(message)
+    if (head === null) return
+    const news = this.#heads.hear(from, head)
+    if (news === 'known') return
+    this.#toKeep = true
+    this.#check(from)
+  }
+
+  #check (node: string): void {
+    if (this.#heads.of(node).contradiction !== null) this.#options.onContradiction(node)
+  }
+
+  #keep (): void {
+    try {
+      writeVersioned(this.#path, 1, { nodes: this.#heads.all() })
+      this.#toKeep = false
+    } catch (error) {
+      this.#options.log.debug({ message: (error as Error).message }, 'the heads of other chains are not kept')
+    }
+  }
+
+  /** A broken file counts as none: it is only a witness. */
+  #read (): Record<string, Heard> {
+    try {
+      return readVersioned<{ nodes: Record<string, Heard> }>(this.#path, 1)?.nodes ?? {}
+    } catch (error) {
+      const { message } = error as Error
+      this.#options.log.warn({ message }, 'what other nodes told of their chains is lost')
+      return {}
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import type { RouteDecl } from '../../kernel/index.js'
+
+const text = { type: 'string' } as const
+const textOrNull = { type: ['string', 'null'] } as const
+const seq = { type: 'integer', minimum: 0 } as const
+const node = {
+  type: 'string', minLength: 1, maxLength: 100, description: 'Only this node: id, name or local.'
+} as const
+
+const entry = {
+  type: 'object', additionalProperties: false,
+  required: ['seq', 'at', 'node', 'who', 'how', 'what', 'detail', 'status', 'reason'],
+  properties: {
+    seq, at: text, node: text, who: text, how: text, what: text, detail: { type: 'object' },
+    status: { type: ['integer', 'null'] }, reason: textOrNull
+  }
+} as const
+
+const missing = {
+  type: 'object', additionalProperties: false, required: ['node', 'name', 'message'],
+  properties: { node: text, name: text, message: text }
+} as const
+
+const head = {
+  type: ['object', 'null'], additionalProperties: false, required: ['seq', 'hash'],
+  properties: { seq, hash: text }
+} as const
+
+const fault = {
+  type: ['object', 'null'], additionalProperties: false, required: ['seq', 'kind', 'message'],
+  properties: { seq, kind: { enum: ['altered', 'removed', 'reordered'] }, message: text }
+} as const
+
+const verified = {
+  type: 'object', additionalProperties: false,
+  required: ['node', 'name', 'ok', 'records', 'first', 'last', 'fault', 'error'],
+  properties: {
+    node: text, name: text,
+    ok: { type: ['boolean', 'null'], description: 'Null where the chain could not be read.' },
+    records: seq, first: { type: ['integer', 'null'] }, last: head, fault, error: textOrNull
+  }
+} as const
+
+/** HTTP routes of this plugin; the handlers are in `index.ts`. */
+export const routes = {
+  list: {
+    method: 'GET', url: '/v1/audit', authority: 'operator', members: true,
+    summary: 'Who changed what: the newest changes that entered the cluster at any node, in order of time.',
+    query: {
+      type: 'object', additionalProperties: false,
+      properties: {
+        since: { type: 'string', format: 'date-time', maxLength: 40, description: 'From this time on.' },
+        who: { type: 'string', minLength: 1, maxLength: 200, description: 'Only by this caller.' },
+        limit: { type: 'integer', minimum: 1, maximum: 1000, default: 100 },
+        node
+      }
+    },
+    reply: {
+      type: 'object', additionalProperties: false, required: ['entries', 'failed'],
+      properties: {
+        entries: { type: 'array', items: entry },
+        failed: { type: 'array', items: missing, description: 'Nodes whose changes are not here.' }
+      }
+    },
+    errors: ['invalid_request', 'node_not_found']
+  },
+  verify: {
+    method: 'GET', url: '/v1/audit/verify', authority: 'operator',
+    summary: 'Looks in the chain of every node for the first record that was altered, removed or reordered.',
+    query: { type: 'object', additionalProperties: false, properties: { node } },
+    reply: {
+      type: 'object', additionalProperties: false, required: ['ok', 'nodes'],
+      properties: {
+        ok: { type: 'boolean', description: 'No chain that could be read has a fault.' },
+        nodes: { type: 'array', items: verified }
+      }
+    },
+    errors: ['node_not_found'],
+    deadlineMs: 300_000
+  },
+  export: {
+    method: 'GET', url: '/v1/audit/export', authority: 'operator', members: true, stream: true,
+    summary: 'The chain of one node as it is, a record a line.',
+    query: { type: 'object', additionalProperties: false, properties: { node } },
+    produces: 'application/x-ndjson',
+    errors: ['node_not_found', 'unreachable']
+  }
+} as const satisfies Record<string, RouteDecl>

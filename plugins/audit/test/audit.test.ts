@@ -1,0 +1,166 @@
+import t from 'tap'
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { AuditService, ClusterService, definePlugin, kernelError } from '../../../kernel/index.js'
+import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { detailOf, resultOf } from '../cli/audit.js'
+import audit from '../index.js'
+import { edit, filesIn } from './kit.js'
+import type { Cluster, NodeView } from '../../../kernel/index.js'
+import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
+import type { Entry } from '../chain/entries.js'
+
+const changing = definePlugin({
+  name: 'changing', version: '1.0.0', kernel: '^1.0.0', summary: 'Changes something.',
+  routes: {
+    set: {
+      method: 'PUT', url: '/v1/thing', summary: 'Sets it.', authority: 'cluster:write',
+      body: {
+        type: 'object', additionalProperties: false, required: ['value'],
+        properties: { value: { type: 'string' }, password: { type: 'string', writeOnly: true } }
+      }
+    }
+  }
+}, () => ({
+  routes: {
+    set: ({ body: { value } }) => {
+      if (value === 'wrong') throw kernelError('config_changed')
+      made++
+      return { value }
+    }
+  }
+}))
+
+let made = 0
+
+async function start (t: Parameters<typeof startPlugin>[0], more: StartOptions = {}): Promise<Rig> {
+  made = 0
+  return await startPlugin(t, changing, { plugins: [audit], ...more })
+}
+
+const set = (value: string) => ({ method: 'PUT', url: '/v1/thing', payload: { value, password: 'hunter2' } })
+
+const entries = async (rig: Rig, query = ''): Promise<Entry[]> =>
+  ((await rig.inject({ url: `/v1/audit${query}` })).json() as { entries: Entry[] }).entries
+
+t.test('changes are recorded, shown, verified and exported', async (t) => {
+  const rig = await start(t)
+  t.equal((await rig.inject(set('new'))).statusCode, 200)
+  t.equal((await rig.inject(set('wrong'))).statusCode, 409)
+  const shown = await entries(rig)
+  t.match(shown, [
+    { seq: 1, who: 'local', how: 'direct', what: 'PUT /v1/thing', status: 200, reason: null,
+      detail: { body: { value: 'new', password: '********' } } },
+    { seq: 3, status: 409, reason: 'config_changed' }
+  ])
+  t.same(await entries(rig, '?who=nobody'), [])
+  t.same((await entries(rig, '?limit=1')).map(({ seq }) => seq), [3])
+  t.same(rig.events.map(({ kind, payload }) => [kind, payload['seq']]),
+    [1, 2, 3, 4].map((seq) => ['AuditRecorded', seq]))
+  t.match((await rig.inject({ url: '/v1/audit/verify' })).json(),
+    { ok: true, nodes: [{ ok: true, records: 4, first: 1, last: { seq: 4 }, fault: null, error: null }] })
+  const exported = (await rig.inject({ url: '/v1/audit/export' })).body
+  t.same(exported.trim().split('\n').map((line) => JSON.parse(line) as unknown),
+    rig.events.map(({ payload }) => payload))
+  t.notMatch(exported, 'hunter2')
+  const folder = join(rig.home, 'audit')
+  edit(join(folder, filesIn(folder)[0]!), (text) => text.replace('"value":"new"', '"value":"old"'))
+  t.match((await rig.inject({ url: '/v1/audit/verify' })).json(), {
+    ok: false,
+    nodes: [{ ok: false, fault: { seq: 1, kind: 'altered', message: /^Record 1 says something else/ } }]
+  })
+  t.equal((await rig.inject({ url: '/v1/audit?since=soon' })).statusCode, 400)
+  t.equal((await rig.inject({ url: '/v1/audit?node=nowhere' })).statusCode, 404)
+})
+
+t.test('what cannot be recorded is not done, and said so', async (t) => {
+  const rig = await start(t)
+  const blocked = join(rig.home, 'audit', '000000000001.jsonl')
+  mkdirSync(blocked)
+  const answer = await rig.inject(set('new'))
+  t.equal(answer.statusCode, 507)
+  t.match(answer.json().error, { reason: 'audit_unavailable', message: /not made: EEXIST/, retryable: true })
+  t.notMatch(answer.body, rig.home)
+  t.equal(made, 0)
+  t.match(rig.conflicts(), [{ code: 'audit_unavailable', severity: 'error' }])
+  rmSync(blocked, { recursive: true })
+  t.equal((await rig.inject(set('new'))).statusCode, 200)
+  t.equal(made, 1)
+  t.same(rig.conflicts(), [])
+})
+
+t.test('refused ones are recorded, as often as is good', async (t) => {
+  const rig = await start(t, { allow: ['read', 'operator'] })
+  for (let i = 0; i < 30; i++) t.equal((await rig.inject(set('new'))).statusCode, 401)
+  await rig.inject({ url: '/v1/audit' })
+  const { audit: kept } = { audit: rig.service(AuditService) }
+  const end = await kept.begin({ who: 'x', how: 'direct', what: 'later', detail: {} })
+  await end({ status: 200, reason: null, detail: {} })
+  const shown = await entries(rig)
+  t.equal(shown.length, 11, 'ten of an hour, and the one change')
+  t.match(shown[0], { who: 'local', status: 401, reason: 'unauthenticated', detail: { from: '127.0.0.1' } })
+  t.equal(made, 0)
+})
+
+t.test('only who may sees it', async (t) => {
+  const rig = await start(t, { allow: ['read', 'invoke', 'cluster:write', 'approve'] })
+  for (const url of ['/v1/audit', '/v1/audit/verify', '/v1/audit/export']) {
+    t.equal((await rig.inject({ url })).statusCode, 401, url)
+  }
+})
+
+t.test('a change in a line', async (t) => {
+  t.equal(resultOf({ status: 200, reason: null }), 'done')
+  t.equal(resultOf({ status: 409, reason: 'config_changed' }), '409 config_changed')
+  t.equal(resultOf({ status: null, reason: null }), 'unknown')
+  const asked = { request: 'r', params: { id: 'x' }, body: { a: [1], b: 'c' } }
+  const detail = { ...asked, from: '::1', noted: { id: 2 } }
+  t.equal(detailOf({ detail }), 'id=x a=[1] b=c id=2 from=::1')
+})
+
+const view = (installId: string, name: string, self: boolean): NodeView =>
+  ({ nodeId: name, installId, name, self, live: self, master: self, apiUrl: null })
+
+t.test('the heads of chains are told and heard', async (t) => {
+  let hear: (from: string, message: unknown) => void = () => {}
+  let onPeers: Parameters<Cluster['onPeers']>[0] = () => {}
+  const sent: unknown[] = []
+  const cluster = fake(ClusterService, {
+    self: { installId: 'self', nodeId: 'one' },
+    nodes: () => [view('self', 'one', true), view('other', 'two', false)],
+    resolve: (ref) => ref === 'other' ? view('other', 'two', false) : undefined,
+    onPeers: (fn) => { onPeers = fn; return () => {} },
+    channel: (_name, receive) => {
+      hear = receive as typeof hear
+      return {
+        send: (to, message) => { sent.push([to, message]); return true },
+        broadcast: (message) => { sent.push(['all', message]); return 1 },
+        close: () => {}
+      }
+    }
+  })
+  const rig = await start(t, { fakes: [cluster] })
+  await rig.clock.advance(2000)
+  onPeers({ installId: 'other', up: true })
+  t.same(sent, [], 'there is nothing to tell')
+  await rig.inject(set('new'))
+  await rig.clock.advance(4000)
+  onPeers({ installId: 'other', up: true })
+  onPeers({ installId: 'other', up: false })
+  const head = { seq: 2, hash: rig.events.at(-1)!.payload['hash'] }
+  t.same(sent, [['all', head], ['other', head]], 'a change is told once, and who comes is told')
+  hear('other', 'nonsense')
+  hear('other', { seq: 7, hash: 'a'.repeat(64) })
+  t.same(rig.conflicts(), [])
+  hear('other', { seq: 6, hash: 'b'.repeat(64) })
+  t.match(rig.conflicts(), [{ code: 'audit_contradiction', message: /the chain of two/ }])
+  t.match((await rig.inject({ url: '/v1/audit/verify' })).json(), {
+    ok: false,
+    nodes: [
+      { name: 'one', ok: true },
+      { name: 'two', ok: false, fault: { message: /another end/ }, error: 'gives no sign of life' }
+    ]
+  })
+  t.match((await rig.inject({ url: '/v1/audit' })).json().failed,
+    [{ node: 'other', name: 'two', message: 'gives no sign of life' }])
+})

@@ -1,0 +1,146 @@
+import t from 'tap'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { readRecord } from '../../plugins/audit/chain/record.js'
+import { quiet, startCluster } from './cluster-kit.js'
+import { ask } from './http.js'
+import { figure, folder, pick, sleep, startNode, svc, until } from './kit.js'
+import type { Entry } from '../../plugins/audit/chain/entries.js'
+import type { At } from './http.js'
+
+interface Checked { name: string, ok: boolean | null, fault: { seq: number, kind: string } | null }
+
+const verified = async (at: At): Promise<{ ok: boolean, nodes: Checked[] }> =>
+  (await ask(at, '/v1/audit/verify')).json as { ok: boolean, nodes: Checked[] }
+
+const entries = async (at: At, query = ''): Promise<Entry[]> =>
+  ((await ask(at, `/v1/audit${query}`)).json as { entries: Entry[] }).entries
+
+const newToken = async (
+  at: At, label: string, authorities: string[]
+): Promise<{ id: string, token: string }> => {
+  const answer = await ask(at, '/v1/tokens', { body: { label, authorities } })
+  const { token, record: { id } } = answer.json as { token: string, record: { id: string } }
+  return { id, token }
+}
+
+/** The file of a home's chain, which is still short. */
+const chainOf = (home: string): string => join(home, 'audit', readdirSync(join(home, 'audit'))
+  .filter((name) => name.endsWith('.jsonl')).sort().at(-1)!)
+
+t.test('an acknowledged change has its record after kill -9', async (t) => {
+  const home = join(folder(t), 'home')
+  const rounds = pick(2, 30)
+  const acknowledged: string[] = []
+  for (let round = 0; round < rounds; round++) {
+    const node = await startNode(t, { home, config: quiet, ready: false })
+    let going = true
+    const load = Promise.all(Array.from({ length: 4 }, async (_, lane) => {
+      for (let i = 0; going; i++) {
+        const label = `r${round}-${lane}-${i}`
+        const answer = await ask(node, '/v1/tokens', { body: { label, authorities: ['read'] } })
+          .catch(() => undefined)
+        if (answer?.status === 200) acknowledged.push(label)
+      }
+    }))
+    const before = acknowledged.length
+    await until('some are acknowledged', () => acknowledged.length > before + 5)
+    await sleep((round * 37) % 150)
+    await node.kill()
+    going = false
+    await load
+  }
+  const node = await startNode(t, { home, ready: false })
+  const labels = new Set<unknown>()
+  const done = new Set<unknown>()
+  const { text } = await ask(node, '/v1/audit/export')
+  const records = text.trim().split('\n').map((line) => readRecord(line)!)
+  for (const { what, detail, seq } of records) {
+    const { body, of, status } = detail as { body?: { label: string }, of?: number, status?: number }
+    if (what === 'POST /v1/tokens') labels.add(body!.label)
+    const asked = records[(of ?? seq) - 1]!.detail['body'] as { label: string } | undefined
+    if (what === 'outcome' && status === 200) done.add(asked?.label)
+  }
+  const lost = acknowledged.filter((label) => !labels.has(label) || !done.has(label))
+  const { ok } = await verified(node)
+  figure(t, 'audit-kill', lost.length === 0 && ok,
+    { rounds, acknowledged: acknowledged.length, records: records.length, lost: lost.length })
+})
+
+t.test('changes that enter at any node are shown by every node, and found when tampered with', async (t) => {
+  const cluster = await startCluster(t, { nodes: 2, config: quiet })
+  const [one, two] = cluster.members as [typeof cluster.members[0], typeof cluster.members[0]]
+  const writer = await newToken(one!.node, 'writer', ['read', 'cluster:write'])
+  // The tracing of all nodes, switched at one of them by another caller.
+  const traced = { method: 'PUT', body: { enabled: true }, token: writer.token }
+  t.equal((await ask(one!.node, '/v1/tracing', traced)).status, 200)
+  t.equal((await ask(one!.node, '/v1/tokens', { body: { label: 'x', authorities: ['read'] },
+    token: writer.token })).status, 403)
+  t.equal((await ask(one!.node, '/admin/restart?node_id=nowhere', { method: 'POST' })).status, 404)
+  await newToken(two!.node, 'other', ['read'])
+  const shown = await entries(two!.node)
+  t.match(shown.map(({ who, what, status, reason }) => [who, what, status, reason]), [
+    ['operator', 'POST /cluster/join-tokens', 200, null],
+    ['operator', 'POST /v1/tokens', 200, null],
+    [writer.id, 'PUT /v1/tracing', 200, null],
+    [writer.id, 'POST /v1/tokens', 403, 'missing_grant'],
+    ['operator', 'POST /admin/restart', 404, 'node_not_found'],
+    ['operator', 'POST /v1/tokens', 200, null]
+  ])
+  t.same((await entries(two!.node, `?who=${writer.id}`)).length, 2)
+  t.match(shown[1]!.detail, { noted: { id: writer.id }, body: { label: 'writer' } })
+  t.notMatch(JSON.stringify(shown), writer.token)
+  const events = async (): Promise<number> => {
+    const { json } = await ask(two!.node, '/events?kinds=AuditRecorded&limit=100')
+    return (json as { events: unknown[] }).events.length
+  }
+  await until('all records are in the event log of the other node', async () => await events() >= 11)
+  t.match(await verified(two!.node), { ok: true, nodes: [{ ok: true }, { ok: true }] })
+  const inFile = join(one!.home, 'chain.jsonl')
+  const as = ['--url', two!.node.url, '--token', two!.node.token]
+  t.equal((await svc(['audit', 'export', inFile, '--node', 'n1', ...as])).status, 0)
+  const offline = await svc(['audit', 'verify', inFile])
+  t.equal(offline.status, 0, offline.stdout + offline.stderr)
+  t.equal((await svc(['audit', 'verify', ...as])).status, 0)
+  t.match((await svc(['audit', '--who', writer.id, ...as])).stdout, /PUT \/v1\/tracing +done/)
+
+  t.test('a record that was altered', async (t) => {
+    const linked = async (): Promise<void> => {
+      await until('the link', async () => (await verified(two!.node)).nodes.every(({ ok }) => ok !== null))
+    }
+    await until('the other node was told of the end', () => readHeads(two!.home) >= 8)
+    await one!.kill()
+    t.equal((await svc(['audit', 'verify', ...as])).status, 7, 'a node that is away is not verified')
+    const path = chainOf(one!.home)
+    const whole = readFileSync(path, 'utf8')
+    writeFileSync(path, whole.replace('"label":"writer"', '"label":"reader"'))
+    await one!.start()
+    await linked()
+    t.match((await verified(two!.node)).nodes.find(({ name }) => name === 'n1'),
+      { ok: false, fault: { seq: 3, kind: 'altered' } })
+    const said = await svc(['audit', 'verify', ...as])
+    t.equal(said.status, 1)
+    t.match(said.stdout, /n1: Record 3 says something else .*\(altered\)/)
+    await one!.kill()
+    writeFileSync(path, whole.split('\n').slice(0, 4).map((line) => `${line}\n`).join(''))
+    await one!.start()
+    await linked()
+    t.match((await verified(one!.node)).nodes.find(({ name }) => name === 'n1'), { ok: true },
+      'the node itself cannot see that its end is missing')
+    t.match((await verified(two!.node)).nodes.find(({ name }) => name === 'n1'),
+      { ok: false, fault: { seq: 5, kind: 'removed' } }, 'the other one can')
+    await until('the conflict', async () => {
+      const state = await two!.state()
+      return state?.nodeHealth[two!.node.nodeId]?.reasons.some(({ code }) => code === 'audit_contradiction')
+    })
+  })
+})
+
+/** The newest number that a home was told of. */
+function readHeads (home: string): number {
+  try {
+    const { nodes } = JSON.parse(readFileSync(join(home, 'audit/heads.json'), 'utf8')) as
+      { nodes: Record<string, { heads: { seq: number }[] }> }
+    return Math.max(0, ...Object.values(nodes).flatMap(({ heads }) => heads.map(({ seq }) => seq)))
+  } catch { return 0 }
+}
