@@ -43,6 +43,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
   'plugins named in the kernel': {
     'kernel/api/plugin.ts': '"relay" is also a way in which a request comes',
     'kernel/http/access.ts': '"relay" is also a way in which a request comes',
+    'kernel/http/refused.ts': '"relay" is also a way in which a request comes',
     'kernel/http/passed-on.ts': '"relay" is also a way in which a request comes',
     'kernel/boot/home.ts': '"logs" is also a folder of the home',
     'kernel/signing/device.ts': '"devices" is also a folder of a home',

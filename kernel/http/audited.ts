@@ -1,9 +1,6 @@
-import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
 import { toSvcError } from '../api/errors.js'
 import { Reply } from '../api/plugin.js'
-import { keptNote, keptOf, keptParts } from './kept.js'
-import { memberOf } from './passed-on.js'
-import { knownCaller } from './server.js'
+import { keptNote, keptParts } from './kept.js'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
@@ -61,32 +58,5 @@ async function recorded (
   }
 }
 
-const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
-
-/** What tells the audit of requests of a route that were refused before they came to its handler. */
-export function refusalHooks (
-  decl: RouteDecl, audit: () => Audit | undefined
-): Pick<RouteShorthandOptions, 'preHandler' | 'onResponse'> {
-  const allowed = new WeakSet<FastifyRequest>()
-  return {
-    preHandler: (request, _reply, done) => { allowed.add(request); done() },
-    onResponse: (request, { raw: { statusCode: status } }, done) => {
-      const keeper = audit()
-      const refused = (status === 401 || status === 403) && !allowed.has(request)
-      if (keeper !== undefined && refused && memberOf(request.raw.socket) === undefined) {
-        tellRefused(keeper, decl, request, status)
-      }
-      done()
-    }
-  }
-}
-
-function tellRefused (audit: Audit, decl: RouteDecl, request: FastifyRequest, status: number): void {
-  const caller = knownCaller(request)
-  const params = decl.params === undefined ? {} : { params: keptOf(decl.params, request.params) }
-  const reason = status === 401 ? 'unauthenticated' : caller === null ? 'foreign_origin' : 'missing_grant'
-  audit.refused({
-    who: caller?.id ?? 'anonymous', how: caller?.mode ?? 'direct', what: nameOf(decl),
-    detail: { from: request.ip, ...params }
-  }, { status, reason, detail: {} })
-}
+/** How the audit names a route. */
+export const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`

@@ -3,12 +3,13 @@ import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
-import { audited, isAudited, refusalHooks } from './audited.js'
+import { audited, isAudited } from './audited.js'
 import { Ending, hasLeft } from './ending.js'
 import { errorBody } from './error-body.js'
 import { jsonText } from './json.js'
 import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
+import { refusalHook } from './refused.js'
 import { arrivalOf, callerOf, enteredHere, noteArrival, sendError } from './server.js'
 import { LAST_WORDS_MS } from './standing.js'
 import { openStream } from './stream-writer.js'
@@ -89,8 +90,7 @@ export function createStreamCount (limit: number): StreamCount {
 export function mount (
   app: FastifyInstance, route: MountedRoute, options: MountOptions, streams: StreamCount
 ): void {
-  const { decl } = route
-  const { audit } = options
+  const [{ decl }, { audit }] = [route, options]
   const kept = audit !== undefined && isAudited(decl)
   const served = kept ? { ...route, handler: audited(route, audit) as MountedRoute['handler'] } : route
   app.route({
@@ -111,7 +111,7 @@ export function mount (
       done()
     },
     ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
-    ...(kept ? refusalHooks(decl, audit) : {}),
+    ...(kept ? refusalHook(decl, audit) : {}),
     handler: (request, reply) => new Exchange(served, request, reply, options, streams).serve()
   })
 }

@@ -1,3 +1,4 @@
+import { AuditService } from '../api/audit.js'
 import { BundleService } from '../api/services.js'
 import { parseNeed } from './graph.js'
 import type { Manifest, ServiceRef } from '../api/plugin.js'
@@ -35,6 +36,8 @@ function stopReason (from: Manifest, move: Move): string | null {
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
+  // Who was told that a change is asked for has to be told how it ends.
+  if (shared(from, { audit: AuditService }) !== undefined) return 'open changes are recorded by it'
   return engineReason(from, move)
 }
 

@@ -1,10 +1,14 @@
+import { once } from 'node:events'
 import t from 'tap'
+import { CallerService } from '../api/callers.js'
 import { AuditService } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
 import { definePlugin } from '../api/plugin.js'
+import { ListenerService } from '../api/services.js'
 import { isAudited } from '../http/audited.js'
 import { HIDDEN, keptNote, keptOf, keptParts } from '../http/kept.js'
 import { fake, startPlugin } from '../testing/index.js'
+import { duplexPair } from './duplex-pair.js'
 import type { Change, ChangeEnd } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
@@ -162,4 +166,26 @@ t.test('who is refused is told, without what was sent', async (t) => {
     { change: { who: 'anonymous', how: 'direct', what, detail }, end: end(403, 'foreign_origin') }
   ])
   t.same([steps, kept.begun], [[], []])
+})
+
+t.test('what a way of showing who asks refuses is told by its reason, also through a relay', async (t) => {
+  const kept = keeper()
+  const rig = await startPlugin(t, changing, { fakes: [kept.fake] })
+  rig.service(CallerService).register({
+    word: 'TEST1', bearer: 'svc_test_', check: () => { throw kernelError('join_refused') },
+    stands: () => undefined
+  })
+  await rig.inject(set('new', { authorization: 'TEST1 x' }))
+  const [near, far] = duplexPair()
+  rig.service(ListenerService).accept(far, { device: 'dev-a' })
+  near.write('POST /v1/thing/7 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n')
+  t.match(String((await once(near, 'data'))[0]), /^HTTP\/1\.1 401 /)
+  near.destroy()
+  far.destroy()
+  t.match(kept.refused, [
+    { change: { who: 'anonymous', how: 'direct', detail: { from: '127.0.0.1' } },
+      end: { status: 403, reason: 'join_refused' } },
+    { change: { who: 'anonymous', how: 'relay', detail: { from: 'dev-a' } },
+      end: { status: 401, reason: 'unauthenticated' } }
+  ])
 })

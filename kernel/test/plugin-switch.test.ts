@@ -239,6 +239,8 @@ const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][]
     /"a" requires it/],
   ['what it requires waits for a restart', { to: named('p', { requires: ['a'] }) }, /requires "a"/],
   ['what it requires runs', { to: named('p', { requires: ['a'] }), others: [named('a')] }, null],
+  ['it keeps the audit', { from: named('p', { provides: service('kernel.audit')! }) }, /open changes/],
+  ['it is to keep the audit', { to: named('p', { provides: service('kernel.audit')! }) }, null],
   ['an engine', {
     to: named('p', { engines: { e: {} as never } }),
     others: [named('a', { consumes: service('kernel.bundle')! })]

@@ -107,6 +107,7 @@ export const routes = {
     url: '/v1/devices/:id',
     summary: 'Revokes a device for good, at every node; a device may do that with itself.',
     authority: null,
+    audit: true,
     params: one,
     reply: {
       type: 'object', additionalProperties: false, required: ['id', 'revoked'],

@@ -1,0 +1,37 @@
+import type { FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { SvcError } from '../api/errors.js'
+import { nameOf } from './audited.js'
+import { remoteOf } from './arrival.js'
+import { relayedDevice } from './callers.js'
+import { keptOf } from './kept.js'
+import { memberOf } from './passed-on.js'
+import { knownCaller } from './server.js'
+import type { Audit, Change } from '../api/audit.js'
+import type { RouteDecl } from '../api/plugin.js'
+
+/** Tells the audit of requests that were refused before they came to their handler. */
+export function refusalHook (
+  decl: RouteDecl, audit: () => Audit | undefined
+): Pick<RouteShorthandOptions, 'onError'> {
+  return {
+    onError: (request, _reply, error: Error, done) => {
+      const { status, reason } = error instanceof SvcError ? error : { status: 500, reason: 'internal' }
+      const mine = memberOf(request.raw.socket) === undefined
+      if (mine && (status === 401 || status === 403)) {
+        audit()?.refused(changeOf(decl, request), { status, reason, detail: {} })
+      }
+      done()
+    }
+  }
+}
+
+function changeOf (decl: RouteDecl, request: FastifyRequest): Change {
+  const caller = knownCaller(request)
+  const device = relayedDevice(request.raw.socket)
+  const from = device ?? remoteOf(request)
+  return {
+    who: caller?.id ?? 'anonymous', how: caller?.mode ?? (device === undefined ? 'direct' : 'relay'),
+    what: nameOf(decl),
+    detail: { from, ...decl.params === undefined ? {} : { params: keptOf(decl.params, request.params) } }
+  }
+}
