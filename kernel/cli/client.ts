@@ -33,6 +33,8 @@ export interface Client {
   json<T = unknown> (path: string, ask?: Ask): Promise<T>
   /** Asks and leaves the body of a good answer to the caller. */
   open (path: string, ask?: Ask): Promise<Answer>
+  /** What Authorization has in a GET of a path, for a WebSocket; undefined where nothing is shown. */
+  credential (path: string): Promise<string | undefined>
 }
 
 /** Signs requests as a paired device; `correct` takes a refusal and says whether to try once more. */
@@ -97,6 +99,13 @@ export function createClient ({ url, token, signing, signal: outer, trust }: Cli
     token,
     agent,
     open,
+    async credential (path) {
+      if (token !== undefined) return `Bearer ${token}`
+      if (signing === undefined) return undefined
+      // A WebSocket is refused without being told why: the plain request corrects id and clock first.
+      await open('/node_id')
+      return signing.authorization('GET', `${base.pathname.replace(/\/$/, '')}${path}`, undefined)
+    },
     async json<T> (path: string, ask?: Ask) {
       const text = await readText((await open(path, ask)).bytes)
       try {

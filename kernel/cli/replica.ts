@@ -31,13 +31,14 @@ export interface Replica {
  * from then on. Throws CliError: 7 when nothing answers, else by the answer.
  */
 export async function openReplica (
-  { url, token, agent }: Client, signal: AbortSignal, changed: () => void
+  { url, agent, credential }: Client, signal: AbortSignal, changed: () => void
 ): Promise<Replica> {
   const failure = pending()
   const unreachable = (why: string): CliError => new CliError(exitCodes.unreachable,
     `no node answers at ${url}: ${why}; start one with \`svc up\`, or name another with --url`)
+  const authorization = await credential('/state/sync')
   const doc = new Doc()
-  const Socket = socketWith(token, await agent(), failure.reject, unreachable)
+  const Socket = socketWith(authorization, await agent(), failure.reject, unreachable)
   const provider = new WebsocketProvider(`${url.replace(/^http/, 'ws')}/state`, 'sync', doc, {
     disableBc: true, connect: false, WebSocketPolyfill: Socket
   })
@@ -86,10 +87,10 @@ function pending (): { promise: Promise<never>, reject: (error: CliError) => voi
 
 /** The provider makes its own sockets; only a class can give them headers and read a refusal. */
 function socketWith (
-  token: string | undefined, agent: Agent | undefined,
+  authorization: string | undefined, agent: Agent | undefined,
   fail: (error: CliError) => void, unreachable: (why: string) => CliError
 ): typeof globalThis.WebSocket {
-  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  const headers: Record<string, string> = authorization === undefined ? {} : { authorization }
   class Socket extends WebSocket {
     constructor (address: string, protocols: string[]) {
       super(address, protocols, { headers, agent })

@@ -22,7 +22,7 @@ export interface DecidingParts {
   /** Takes over what the document says. */
   hear: () => void
   /** The nodes of the cluster as a device has to know them. */
-  nodes: () => KnownNode[]
+  nodes: () => Promise<KnownNode[]>
 }
 
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
@@ -83,7 +83,7 @@ export class Deciding {
         deviceId, name: grant.name, authorities: [...authorities], viaRelay: [...viaRelay], expires,
         by: caller.id
       })
-      pairing.done(attempt, { grant, nodes: nodes() })
+      pairing.done(attempt, { grant, nodes: await nodes() })
       return deviceId
     } catch (error) {
       pairing.again(attempt)

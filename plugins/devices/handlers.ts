@@ -1,7 +1,6 @@
-import { kernelError, requireAuthority, SIGNED } from '../../kernel/index.js'
+import { kernelError, SIGNED } from '../../kernel/index.js'
 import { BEARER_SECONDS } from './bearers.js'
 import { Deciding } from './deciding.js'
-import { isDeviceId } from './scheme.js'
 import type { Grant, KnownNode, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
@@ -41,27 +40,31 @@ export interface DeviceView {
 export function createHandlers (ctx: DevicesContext, parts: Parts) {
   const { bearers, book, pairing } = parts
   const views = createViews(ctx, parts)
-  const deciding = new Deciding(ctx, { ...parts, nodes: () => knownNodes(ctx) })
+  const deciding = new Deciding(ctx, { ...parts, nodes: async () => await knownNodes(ctx) })
+  const ownId = (callerId: string): string => deviceOf(ctx, book, callerId)
   return {
     list: () => ({ devices: views.all() }),
     show: ({ params: { id } }: Request<'show'>) => views.one(id),
     revoke: async ({ params: { id }, caller }: Request<'revoke'>) => {
-      if (caller.id !== id) requireAuthority(caller, 'operator')
       await deciding.revoke(id, caller)
       return { id, revoked: true as const }
     },
-    self: ({ caller }: Request<'self'>) => {
-      const grant = book.grant(caller.id)
-      if (grant === undefined) throw ctx.error('device_not_found', 'Only a paired device can ask this.')
-      return { grant, nodeId: ctx.node.nodeId, nodes: knownNodes(ctx) }
+    leave: async ({ caller }: Request<'leave'>) => {
+      await deciding.revoke(ownId(caller.id), caller)
+      return { id: caller.id, revoked: true as const }
+    },
+    self: async ({ caller }: Request<'self'>) => {
+      const grant = book.grant(ownId(caller.id))
+      return { grant, nodeId: ctx.node.nodeId, nodes: await knownNodes(ctx) }
     },
     session: ({ caller, headers }: Request<'session'>) => {
       const signed = (headers['authorization'] ?? '').toLowerCase().startsWith(`${SIGNED.toLowerCase()} `)
-      if (!signed || !isDeviceId(caller.id)) {
+      const deviceId = ownId(caller.id)
+      if (!signed) {
         throw kernelError('unauthenticated', 'Only a request that a paired device has signed gets a bearer.')
       }
       return {
-        token: bearers.issue(caller.id), expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId
+        token: bearers.issue(deviceId), expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId
       }
     },
     open: ({ body, caller }: Request<'open'>) => {
@@ -112,12 +115,24 @@ function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
   }
 }
 
+/** The device that asks. Throws `device_not_found` for anybody else. */
+function deviceOf (ctx: DevicesContext, book: DeviceBook, callerId: string): string {
+  if (book.grant(callerId) !== undefined) return callerId
+  throw ctx.error('device_not_found', 'Only a paired device can ask this, for itself.')
+}
+
+type Identities = Record<string, { nodeInstallId: string, apiUrl: string | null } | undefined>
+
 /** The nodes of the cluster as a device has to know them. */
-function knownNodes ({ deps: { cluster, identity } }: DevicesContext): KnownNode[] {
+async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContext): Promise<KnownNode[]> {
   const fingerprints = identity.fingerprints()
+  // What a node says of itself: a link may have opened before the node knew its own address.
+  const { nodeIdentities } = await state.read() as { nodeIdentities: Identities }
+  const urls = new Map(Object.values(nodeIdentities).map((one) => [one?.nodeInstallId, one?.apiUrl]))
   return cluster.nodes().flatMap(({ installId, name, apiUrl }) => {
     const fingerprint = fingerprints.get(installId)
-    return fingerprint === undefined ? [] : [{ installId, name, url: apiUrl, fingerprint }]
+    const url = urls.get(installId) ?? apiUrl
+    return fingerprint === undefined ? [] : [{ installId, name, url, fingerprint }]
   })
 }
 

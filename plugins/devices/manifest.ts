@@ -1,5 +1,6 @@
 import {
-  CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService
+  CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService,
+  StateService
 } from '../../kernel/index.js'
 import { entrySchema, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
@@ -84,7 +85,7 @@ export const manifest = {
   summary: 'Pairs phones and other machines as devices of the cluster, and revokes them.',
   consumes: {
     callers: CallerService, cluster: ClusterService, declarations: DeclarationService,
-    identity: IdentityService, session: SessionService
+    identity: IdentityService, session: SessionService, state: StateService
   },
   provides: { devices: DevicesService },
   routes, errors, events, verbs,

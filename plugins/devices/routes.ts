@@ -105,15 +105,26 @@ export const routes = {
   revoke: {
     method: 'DELETE',
     url: '/v1/devices/:id',
-    summary: 'Revokes a device for good, at every node; a device may do that with itself.',
-    authority: null,
-    audit: true,
+    summary: 'Revokes a device for good, at every node.',
+    authority: 'operator',
     params: one,
     reply: {
       type: 'object', additionalProperties: false, required: ['id', 'revoked'],
       properties: { id: text, revoked: { const: true } }
     },
-    errors: ['device_not_found', 'missing_grant', 'unauthenticated']
+    errors: ['device_not_found']
+  },
+  leave: {
+    method: 'DELETE',
+    url: '/v1/devices/self',
+    summary: 'The device that asks is revoked for good.',
+    authority: null,
+    audit: true,
+    reply: {
+      type: 'object', additionalProperties: false, required: ['id', 'revoked'],
+      properties: { id: text, revoked: { const: true } }
+    },
+    errors: ['device_not_found']
   },
   self: {
     method: 'GET',
@@ -133,7 +144,7 @@ export const routes = {
       type: 'object', additionalProperties: false, required: ['token', 'expiresInSeconds', 'nodeId'],
       properties: { token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }
     },
-    errors: ['unauthenticated']
+    errors: ['device_not_found', 'unauthenticated']
   },
   open: {
     method: 'POST',

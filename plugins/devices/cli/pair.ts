@@ -14,8 +14,8 @@ export default {
     const { client, err, signal } = ctx
     const { ends } = await client.json<View>('/v1/devices/pairing',
       { method: 'POST', body: choiceOf(ctx, options) })
-    err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the device open ` +
-      `${client.url}/#/devices, or run: svc device pair ${client.url}`)
+    err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the other machine run: ` +
+      `svc device pair ${client.url}`)
     try {
       for (;;) {
         const view = await client.json<View>('/v1/devices/pairing')

@@ -1,0 +1,89 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { deviceFor, deviceKeysOf, RequestSigner } from '../../kernel/index.js'
+import { quiet, startCluster } from './cluster-kit.js'
+import { ask, open } from './http.js'
+import { cli, figure, folder, run, secondsSince, svc, until } from './kit.js'
+import type { DeviceFile } from '../../kernel/index.js'
+import type { Test } from 'tap'
+import type { Member } from './cluster-kit.js'
+
+/** `svc pair` at a node whose operator says yes, and `svc device pair` in a home of its own. */
+async function pairAt (t: Test, { node }: Member, ...options: string[]): Promise<{ home: string }> {
+  const home = folder(t)
+  const url = ['--url', node.url]
+  const host = run(process.execPath, [cli, '--home', node.home, ...url, 'pair', ...options], { input: 'y\n' })
+  await until('the pairing is open', async () => host.stderr().includes('svc device pair'))
+  const device = await svc(['--home', home, 'device', 'pair', node.url, '--name', 'tablet'])
+  t.equal(device.status, 0, device.stderr)
+  t.equal(await host.ended, 0, host.stderr())
+  const digits = (text: string): string | undefined => /\d{6}/.exec(text)?.[0]
+  const shown = digits(device.stderr.split('shows')[1] ?? '')
+  t.equal(digits(host.stderr().split('must be')[1] ?? ''), shown, 'the same digits on both sides')
+  return { home }
+}
+
+const deviceAt = (home: string, { node }: Member): DeviceFile => deviceFor(home, node.url)!
+
+/** A stream of a node, opened by the device of a home; a refusal corrects the device as it does `svc`. */
+async function follow (home: string, member: Member): Promise<{ status: number, over: () => boolean }> {
+  const device = deviceAt(home, member)
+  const signer = new RequestSigner({
+    keys: deviceKeysOf(device), seen: undefined, now: Date.now,
+    fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
+  })
+  const path = '/state?follow=1'
+  const signed = (target: string) =>
+    ({ headers: { authorization: signer.authorization('GET', target, undefined) } })
+  const at = { url: member.node.url }
+  const refused = await ask(at, '/node_id', signed('/node_id'))
+  t.equal(refused.status, 401)
+  const { error } = refused.json as { error: { details: unknown } }
+  t.ok(signer.correct(error.details), 'a node of the cluster said it')
+  const response = await open(at, path, signed(path))
+  let over = false
+  response.on('error', () => {}).on('close', () => { over = true }).resume()
+  return { status: response.statusCode ?? 0, over: () => over }
+}
+
+const status = async (home: string, { node }: Member): Promise<number | string> =>
+  (await svc(['--home', home, '--url', node.url, 'nodes', '--json'])).status
+
+t.test('T-A13: a device is let in by six digits, used at every node, and shut out everywhere', async (t) => {
+  const cluster = await startCluster(t, { nodes: 2, config: quiet })
+  await cluster.agreed()
+  const [one, two] = cluster.members as [Member, Member]
+  const { home } = await pairAt(t, one, '--name', 'my tablet', '--authorities', 'read')
+  for (const member of cluster.members) t.equal(await status(home, member), 0, member.name)
+  const refused = await svc(['--home', home, '--url', two.node.url, 'token', 'ls'])
+  t.equal(refused.status, 5, 'no operator')
+  t.match(refused.stderr, /missing_grant/)
+
+  await one.kill()
+  await one.start()
+  await cluster.agreed()
+  t.equal(await status(home, one), 0, 'after a kill -9 it has another id, and the device learns it')
+
+  const streams = await Promise.all(cluster.members.map(async (member) => await follow(home, member)))
+  t.same(streams.map((stream) => stream.status), [200, 200])
+  const { deviceId, keySeed } = deviceAt(home, one)
+  const listed = await svc(['--home', two.home, '--url', two.node.url, 'devices', 'ls', '--json'])
+  t.match(JSON.parse(listed.stdout), { devices: [{ deviceId, name: 'my tablet', state: 'active' }] })
+  const start = performance.now()
+  const revoked = await svc(['--home', two.home, '--url', two.node.url, 'devices', 'revoke', deviceId])
+  t.equal(revoked.status, 0, revoked.stderr)
+  await until('the streams end', async () => streams.every((stream) => stream.over()))
+  figure(t, 'T-A13', true, { endedSeconds: secondsSince(start) })
+  for (const member of cluster.members) t.equal(await status(home, member), 5, member.name)
+  await one.kill()
+  await one.start()
+  t.equal(await status(home, one), 5, 'also after a restart')
+
+  for (const { home: of } of cluster.members) {
+    const files = readdirSync(of, { recursive: true, encoding: 'utf8' })
+    for (const file of files.filter((name) => name.endsWith('.json') || name.endsWith('.log'))) {
+      t.notOk(readFileSync(join(of, file), 'latin1').includes(keySeed), file)
+    }
+  }
+})
