@@ -217,10 +217,10 @@ export const kernelRules: readonly Rule[] = [
   ...(['tls_cert', 'tls_key'] as const).map((key): Rule => ({
     path: ['api', key],
     check: (config) => {
+      // The other way round it may be there: so TLS can be switched off for a while.
       const used = getIn(config, ['api', 'tls']) === 'files'
-      const named = getIn(config, ['api', key]) !== undefined
-      if (used === named) return null
-      return used ? 'is missing; api.tls: files needs it' : 'is used with api.tls: files only'
+      const missing = getIn(config, ['api', key]) === undefined
+      return used && missing ? 'is missing; api.tls: files needs it' : null
     }
   })),
   {

@@ -48,6 +48,8 @@ export interface Kernel {
 
 /** How often a closing node looks whether its open calls have ended, ms. */
 const DRAIN_POLL_MS = 50
+/** How long requests that were told to end may take for their last words, ms. */
+const LAST_ANSWERS_MS = 1000
 
 /** An assembly with its server and the state that it tells. */
 type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
@@ -197,7 +199,11 @@ async function close (kernel: Booting, graceMs: number, stop: () => Promise<void
     await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS))
   }
   commands.abortAll('shutting_down')
-  for (const { work } of [kernel, ...kernel.started]) work.stop(() => kernelError('shutting_down'))
+  const owners = [kernel, ...kernel.started]
+  for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
+  // An answer that waits for its record in the audit still goes out; so does that of the request to restart.
+  await Promise.all(owners.map(async ({ work }) => { await work.ended(clock, LAST_ANSWERS_MS) }))
+  await new Promise((resolve) => setImmediate(resolve))
   await kernel.capabilities.close()
   await stop()
 }
