@@ -61,6 +61,8 @@ t.test('a plugin is installed, replaced, switched and removed while a stream run
   t.match((await svc(['plugin', 'enable', 'demo', '--home', home])).stdout, /index\.js has changed/)
   t.equal(await status(), 404)
   t.match((await ask(node, '/state')).text, /plugin_changed/)
+  const told = async (): Promise<string> => (await ask(node, '/events?kinds=PluginChanged&limit=10')).text
+  await until('the event', async () => /index\.js/.test(await told()))
   t.equal((await svc(['plugin', 'verify', '--home', home])).status, 1)
   writeFileSync(file, good)
 
