@@ -82,7 +82,7 @@ export const manifest = {
   name: 'devices',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Pairs phones and other machines as devices of the cluster, and revokes them.',
+  summary: 'Pairs other machines as devices of the cluster, and revokes them.',
   consumes: {
     callers: CallerService, cluster: ClusterService, declarations: DeclarationService,
     identity: IdentityService, session: SessionService, state: StateService
