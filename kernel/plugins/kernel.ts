@@ -1,4 +1,5 @@
 import { CallerService } from '../api/callers.js'
+import { systemClock } from '../api/clock.js'
 import { kernelError } from '../api/errors.js'
 import { IdentityService } from '../api/identity.js'
 import {
@@ -202,7 +203,8 @@ async function close (kernel: Booting, graceMs: number, stop: () => Promise<void
   const owners = [kernel, ...kernel.started]
   for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
   // An answer that waits for its record in the audit still goes out; so does that of the request to restart.
-  await Promise.all(owners.map(async ({ work }) => { await work.ended(clock, LAST_ANSWERS_MS) }))
+  // Sockets end in real time, whatever clock the plugins have.
+  await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
   await new Promise((resolve) => setImmediate(resolve))
   await kernel.capabilities.close()
   await stop()

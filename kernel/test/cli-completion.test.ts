@@ -26,7 +26,7 @@ t.test('what can follow', async (t) => {
   await check('', (found) =>
     found.includes('status') && found.includes('plugin') && !found.includes('complete-words'))
   await check('sta', ['state', 'status'])
-  await check('plugin ', ['disable', 'enable', 'ls', 'new', 'show'])
+  await check('plugin ', ['disable', 'enable', 'install', 'ls', 'new', 'rm', 'show', 'verify'])
   await check('plugin dis', ['disable'])
   await check('plugin disable ', ['access', 'runners'])
   await check('plugin disable runners ', [])

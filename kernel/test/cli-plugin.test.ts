@@ -121,9 +121,9 @@ t.test('plugin new writes a project whose test passes', async (t) => {
   t.equal(made.status, 0, made.err)
   const folder = join(cwd, 'demo-echo')
   t.match(made.out, /plugins:\n {4}demo-echo:\n {6}module: "\.\.\/demo-echo\/index\.js"/)
-  const { dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as
-    { dependencies: { svc: string } }
-  t.equal(realpathSync(resolve(folder, dependencies.svc.replace('file:', ''))), packageRoot())
+  const { devDependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as
+    { devDependencies: { svc: string } }
+  t.equal(realpathSync(resolve(folder, devDependencies.svc.replace('file:', ''))), packageRoot())
   const check = async (words: string[], status: number, err: RegExp): Promise<void> => {
     t.match(await cli([...words, '--home', cwd], { plugins, cwd }), { status, err }, words.join(' '))
   }
