@@ -17,7 +17,6 @@ export const scenarios = {
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
   'a request that another node serves has one trace': 'tracing',
-  'clients speak TLS and know whom they speak to': 'tls',
   'a plugin is installed, switched and removed while the node runs': 'plugin-packages'
 }
 
