@@ -14,6 +14,8 @@ import type { HttpLimits } from './server.js'
 import type { ServerIdentity } from './tls/identity.js'
 
 const CONNECTION_CHECK_MS = 5000
+/** How long answers that are being sent may take once the server closes, ms. */
+const LAST_BYTES_MS = 250
 const MAX_REQUESTS_PER_SOCKET = 1000
 
 /**
@@ -77,9 +79,12 @@ export class Front {
 
   /** Closes every connection and stops listening. Safe to call when it never listened. */
   async close (): Promise<void> {
+    // First of all nobody comes any more: who waits at the port is answered by the next start.
+    const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
-    this.server.closeAllConnections()
-    await new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
+    const late = setTimeout(() => { this.server.closeAllConnections() }, LAST_BYTES_MS)
+    await closed
+    clearTimeout(late)
   }
 }
 
