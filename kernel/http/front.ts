@@ -1,3 +1,4 @@
+import { systemClock } from '../api/clock.js'
 import { createServer } from 'node:http'
 import { createServer as createSecure } from 'node:https'
 import type { IncomingMessage, Server, ServerOptions as NodeServerOptions, ServerResponse } from 'node:http'
@@ -77,14 +78,14 @@ export class Front {
     return `${scheme}://${address.includes(':') ? `[${address}]` : address}:${port}`
   }
 
-  /** Closes every connection and stops listening. Safe to call when it never listened. */
+  /** Stops listening, lets answers go out and closes every connection. Safe when it never listened. */
   async close (): Promise<void> {
     // First of all nobody comes any more: who waits at the port is answered by the next start.
     const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
-    const late = setTimeout(() => { this.server.closeAllConnections() }, LAST_BYTES_MS)
+    const cancel = systemClock.after(LAST_BYTES_MS, () => { this.server.closeAllConnections() })
     await closed
-    clearTimeout(late)
+    cancel()
   }
 }
 

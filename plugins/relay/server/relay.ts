@@ -2,6 +2,7 @@ import { createServer as createPlain } from 'node:http'
 import { createServer as createTls } from 'node:https'
 import { once } from 'node:events'
 import { WebSocketServer } from 'ws'
+import { isLoopback } from '../../../kernel/index.js'
 import { socketOptions } from '../channel/secure.js'
 import { paths } from '../wire.js'
 import { Visitors } from './limits.js'
@@ -137,6 +138,3 @@ function addressOf (request: IncomingMessage, { proxied }: RelayOptions): string
   if (proxied !== true) return own
   return String(request.headers['x-forwarded-for'] ?? own).split(',').at(-1)!.trim()
 }
-
-/** True for addresses that only this machine has. */
-const isLoopback = (address: string): boolean => /^(::ffff:)?127\.\d+\.\d+\.\d+$|^::1$/.test(address)
