@@ -66,6 +66,10 @@ export {
 } from './signing/keys.js'
 export type { KeyPair, PairSecrets } from './signing/keys.js'
 export {
-  deviceFileOf, deviceFor, deviceKeysOf, newDeviceKeys, RequestSigner, saveDevice, savedDevices, signerAt
+  deviceFileOf, deviceFor, deviceKeysOf, newDeviceKeys, saveDevice, savedDevices, signerAt
 } from './signing/device.js'
-export type { DeviceFile, DeviceKeys, KnownNode, Seen, SigningOptions } from './signing/device.js'
+export type { DeviceFile, DeviceKeys } from './signing/device.js'
+export { PairingError, pairWith } from './signing/pair.js'
+export type { AskNode, PairOptions } from './signing/pair.js'
+export { RequestSigner } from './signing/signer.js'
+export type { DeviceSelf, Seen, SigningOptions } from './signing/signer.js'

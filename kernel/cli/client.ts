@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
-import type { RequestSigner } from '../signing/device.js'
+import type { RequestSigner } from '../signing/signer.js'
 import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
@@ -67,7 +67,7 @@ export function createClient ({ url, token, signing, signal: outer, trust }: Cli
     const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
     const through = await agent()
     const authorization = token === undefined
-      ? signing?.authorization(method, to.pathname + to.search, body)
+      ? await signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
     const response = await send(to, {
       method, signal, agent: through,
@@ -90,7 +90,8 @@ export function createClient ({ url, token, signing, signal: outer, trust }: Cli
       return await attempt(path, ask)
     } catch (error) {
       // The node has started anew, or the clocks differ: it says so, and how.
-      if (token !== undefined || signing?.correct((error as CliError).api?.details) !== true) throw error
+      const { api } = error as Partial<CliError>
+      if (token !== undefined || await signing?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
     }
   }
@@ -104,7 +105,7 @@ export function createClient ({ url, token, signing, signal: outer, trust }: Cli
       if (signing === undefined) return undefined
       // A WebSocket is refused without being told why: the plain request corrects id and clock first.
       await open('/node_id')
-      return signing.authorization('GET', `${base.pathname.replace(/\/$/, '')}${path}`, undefined)
+      return await signing.authorization('GET', `${base.pathname.replace(/\/$/, '')}${path}`, undefined)
     },
     async json<T> (path: string, ask?: Ask) {
       const text = await readText((await open(path, ask)).bytes)

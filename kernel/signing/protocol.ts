@@ -1,8 +1,8 @@
 /**
  * How paired devices speak: which bytes are signed, hashed and shown, without any cryptography, so that
  * nodes, the command line and browsers make the same ones. Keys, hashes, nonces and signatures travel as
- * base64url without padding. kernel/test/signing-vectors.json has examples to check another implementation
- * by.
+ * base64url (RFC 4648) without padding. kernel/test/signing-vectors.json has examples to check another
+ * implementation by.
  */
 
 /** The word in front of a signed request's credential. */
@@ -13,6 +13,18 @@ export const DEVICE_BEARER = 'svc_dev_'
 export const WINDOW_MS = 60_000
 
 const utf8 = new TextEncoder()
+
+/** Some bytes, such as a key or a hash, as base64url. */
+export function base64url (bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+}
+
+/** The bytes of a base64url; none for what is none, and so no key and no signature. */
+export function fromBase64url (text: string): Uint8Array<ArrayBuffer> {
+  if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return new Uint8Array(0)
+  const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
+  return Uint8Array.from(bytes, (one) => one.charCodeAt(0))
+}
 
 /** Bytes in which no part runs into the next: each is preceded by its length (32 bits, big endian). */
 export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
@@ -149,6 +161,14 @@ export interface Correction {
 export const CORRECTION = 'correction'
 export const correctionBytes = ({ nodeId, timeMs, nonce }: Correction): Uint8Array<ArrayBuffer> =>
   framed(nodeId, String(timeMs), nonce)
+
+/** A node of the cluster that a device belongs to; `fingerprint`: what its key is known by. */
+export interface KnownNode {
+  readonly installId: string
+  readonly name: string
+  readonly url: string | null
+  readonly fingerprint: string
+}
 
 /** What a device may do, and by when: signed by the node where it was confirmed. Times are ISO-8601. */
 export interface Grant {

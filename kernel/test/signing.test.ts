@@ -3,14 +3,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { createIdentity } from '../cluster/identity/identity.js'
-import { deviceFileOf, deviceFor, newDeviceKeys, RequestSigner, savedDevices, saveDevice, signerAt }
+import { deviceFileOf, deviceFor, newDeviceKeys, savedDevices, saveDevice, signerAt }
   from '../signing/device.js'
-import { agreed, fingerprintOfRaw, isSignedBy, keyPairOf, newKeyPair, pairSecrets, sha256, signed }
+import { agreed, answerMac, fingerprintOfRaw, isSignedBy, keyPairOf, newKeyPair, pairSecrets, sha256, signed }
   from '../signing/keys.js'
 import {
-  commitBytes, CORRECTION, correctionBytes, deviceIdOf, grantBytes, proofBytes, purposeBytes, readCredential,
-  requestText, transcriptBytes, writeCredential
+  base64url, commitBytes, CORRECTION, correctionBytes, deviceIdOf, fromBase64url, grantBytes, proofBytes,
+  purposeBytes, readCredential, requestText, transcriptBytes, writeCredential
 } from '../signing/protocol.js'
+import { RequestSigner } from '../signing/signer.js'
+import * as web from '../signing/web.js'
 import type { Members } from '../cluster/members/file.js'
 import type { KeyPair } from '../signing/keys.js'
 import type { Grant } from '../signing/protocol.js'
@@ -25,7 +27,9 @@ const seed = (name: string, curve: 'Ed25519' | 'X25519'): KeyPair =>
   keyPairOf(curve, raw(vectors.seeds[name]!))
 const { signature: grantSignature, ...grant } = JSON.parse(vectors.grant['json']!) as Grant
 
-t.test('pairing gives the committed bytes on both sides', (t) => {
+const pkcs8 = ({ privateKey }: KeyPair): Buffer => privateKey.export({ type: 'pkcs8', format: 'der' })
+
+t.test('pairing gives the committed bytes on both sides', async (t) => {
   const [key, agreement, ephemeral] =
     [seed('deviceKey', 'Ed25519'), seed('deviceAgreement', 'X25519'), seed('deviceEphemeral', 'X25519')]
   const nodeEphemeral = seed('nodeEphemeral', 'X25519')
@@ -47,10 +51,46 @@ t.test('pairing gives the committed bytes on both sides', (t) => {
     digits: here.digits, answerKey: text(here.answerKey),
     proof: text(signed(key.privateKey, proofBytes(hash)))
   }, vectors.pairing)
+
+  const { subtle } = crypto
+  const held = await subtle.importKey('pkcs8', pkcs8(ephemeral), 'X25519', false, ['deriveBits'])
+  const same = await web.compared(held, Uint8Array.from(node.ephemeral), Uint8Array.from(hash))
+  t.equal(same.digits, here.digits, 'WebCrypto shows the same')
+  const mac = fromBase64url(answerMac(here.answerKey, '{"a":1}'))
+  t.same([await same.isAnswer(mac, '{"a":1}'), await same.isAnswer(mac, '{"a":2}'),
+    await same.isAnswer(new Uint8Array(0), '')], [true, false, false])
+  await t.rejects(web.compared(held, new Uint8Array(32), Uint8Array.from(hash)), 'a key of low order')
+  const signs = await subtle.importKey('pkcs8', pkcs8(key), 'Ed25519', false, ['sign'])
+  const proof = await web.signedWith(signs, proofBytes(hash))
+  t.equal(base64url(proof), vectors.pairing['proof'])
+  const own = Uint8Array.from(key.publicKey)
+  t.equal(await web.fingerprintOf(own), fingerprintOfRaw(own))
+  t.equal(await web.fingerprintOf(own.subarray(1)), undefined)
+  t.equal(deviceIdOf(await web.sha256(own)), vectors.pairing['deviceId'])
+  t.same([await web.isSignedBy(own, proofBytes(hash), proof),
+    await web.isSignedBy(own, proofBytes(commit), proof),
+    await web.isSignedBy(own.subarray(1), proofBytes(hash), proof)], [true, false, false])
+})
+
+t.test('bytes travel as base64url', (t) => {
+  for (const bytes of [[], [0], [255, 254], [251, 255, 191, 0], [...Array(64).keys()]]) {
+    const written = base64url(Uint8Array.from(bytes))
+    t.equal(written, Buffer.from(bytes).toString('base64url'))
+    t.same([...fromBase64url(written)], bytes)
+  }
+  for (const odd of ['a.b', 'a', 'ab=', '€', 'a+b/']) t.equal(fromBase64url(odd).length, 0, odd)
   t.end()
 })
 
-t.test('a request and a grant are signed over the committed bytes', (t) => {
+t.test('a key of WebCrypto stays where it is', async (t) => {
+  const { privateKey, publicKey } = await web.newWebPair('Ed25519')
+  await t.rejects(crypto.subtle.exportKey('pkcs8', privateKey))
+  t.ok(isSignedBy(publicKey, Buffer.from('x'), await web.signedWith(privateKey, Uint8Array.of(120))))
+  const one = await web.newWebPair('X25519')
+  await t.rejects(crypto.subtle.exportKey('pkcs8', one.privateKey))
+})
+
+t.test('a request and a grant are signed over the committed bytes', async (t) => {
   const { privateKey } = seed('deviceKey', 'Ed25519')
   const { method, nodeId, target, payload, ts, nonce, signature } = vectors.request as Record<string, string>
   const body = text(sha256(Buffer.from(payload!)))
@@ -58,6 +98,9 @@ t.test('a request and a grant are signed over the committed bytes', (t) => {
   t.equal(text(signed(privateKey, Buffer.from(requestText(request)))), signature)
   t.equal(text(signed(seed('nodeKey', 'Ed25519').privateKey, purposeBytes('grant', grantBytes(grant)))),
     grantSignature)
+  const signs = await crypto.subtle.importKey('pkcs8', pkcs8(seed('deviceKey', 'Ed25519')), 'Ed25519', false,
+    ['sign'])
+  t.equal(base64url(await web.signedWith(signs, new TextEncoder().encode(requestText(request)))), signature)
   const credential = {
     device: vectors.pairing['deviceId']!, ts: Number(ts), nonce: nonce!, body, signature: signature!
   }
@@ -69,7 +112,6 @@ t.test('a request and a grant are signed over the committed bytes', (t) => {
     written.slice(0, -1), '', written.replace('dev=', 'dev=A')
   ]
   for (const other of others) t.equal(readCredential(other), undefined, other)
-  t.end()
 })
 
 const nobody = {
@@ -94,7 +136,7 @@ t.test('the agreement key belongs to the node\'s key, and purposes do not mix', 
   t.end()
 })
 
-t.test('only a node of the cluster corrects the clock and id that a device goes by', (t) => {
+t.test('only a node of the cluster corrects the clock and id that a device goes by', async (t) => {
   const [node, stranger] = [newKeyPair('Ed25519'), newKeyPair('Ed25519')]
   const keys = newDeviceKeys()
   const learnt: unknown[] = []
@@ -108,19 +150,21 @@ t.test('only a node of the cluster corrects the clock and id that a device goes 
     const signature = text(signed(by.privateKey, purposeBytes(CORRECTION, correctionBytes(said))))
     return { ...said, nodeKey: text(by.publicKey), signature }
   }
-  const nonce = nonceOf(signer.authorization('GET', '/x', undefined))
-  t.notOk(signer.correct(say(stranger, nonce)), 'not a node')
-  const other = nonceOf(signer.authorization('GET', '/x', undefined))
-  t.notOk(signer.correct({ ...say(node, other), timeMs: 5 }), 'altered')
-  t.notOk(signer.correct(say(node, 'a'.repeat(16))), 'not about a request of its own')
-  for (const odd of [undefined, null, 5, {}, { nodeId: 1 }]) t.notOk(signer.correct(odd))
+  const nonce = nonceOf(await signer.authorization('GET', '/x', undefined))
+  t.notOk(await signer.correct(say(stranger, nonce)), 'not a node')
+  const other = nonceOf(await signer.authorization('GET', '/x', undefined))
+  t.notOk(await signer.correct({ ...say(node, other), timeMs: 5 }), 'altered')
+  const fourth = nonceOf(await signer.authorization('GET', '/x', undefined))
+  t.notOk(await signer.correct({ ...say(node, fourth), nodeKey: '!' }), 'no base64url')
+  t.notOk(await signer.correct(say(node, 'a'.repeat(16))), 'not about a request of its own')
+  for (const odd of [undefined, null, 5, {}, { nodeId: 1 }]) t.notOk(await signer.correct(odd))
   t.same(learnt, [])
-  const third = nonceOf(signer.authorization('GET', '/x', undefined))
-  t.ok(signer.correct(say(node, third)))
-  t.notOk(signer.correct(say(node, third)), 'once')
+  const third = nonceOf(await signer.authorization('GET', '/x', undefined))
+  t.ok(await signer.correct(say(node, third)))
+  t.notOk(await signer.correct(say(node, third)), 'once')
   t.same(learnt, [{ nodeId: 'n2', aheadMs: 300_000 }])
-  t.equal(readCredential(signer.authorization('GET', '/x', undefined).slice(5))!.ts, 1_300_000)
-  t.end()
+  const last = await signer.authorization('GET', '/x', undefined)
+  t.equal(readCredential(last.slice(5))!.ts, 1_300_000)
 })
 
 t.test('a home keeps its devices to itself, and finds the one for an address', (t) => {

@@ -34,14 +34,14 @@ async function follow (home: string, member: Member): Promise<{ status: number, 
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
   })
   const path = '/state?follow=1'
-  const signed = (target: string) =>
-    ({ headers: { authorization: signer.authorization('GET', target, undefined) } })
+  const signed = async (target: string) =>
+    ({ headers: { authorization: await signer.authorization('GET', target, undefined) } })
   const at = { url: member.node.url }
-  const refused = await ask(at, '/node_id', signed('/node_id'))
+  const refused = await ask(at, '/node_id', await signed('/node_id'))
   t.equal(refused.status, 401)
   const { error } = refused.json as { error: { details: unknown } }
-  t.ok(signer.correct(error.details), 'a node of the cluster said it')
-  const response = await open(at, path, signed(path))
+  t.ok(await signer.correct(error.details), 'a node of the cluster said it')
+  const response = await open(at, path, await signed(path))
   let over = false
   response.on('error', () => {}).on('close', () => { over = true }).resume()
   return { status: response.statusCode ?? 0, over: () => over }

@@ -1,10 +1,10 @@
 import { hostname } from 'node:os'
 import { plain, realPace } from '../../../kernel/cli/index.js'
-import { saveDevice } from '../../../kernel/index.js'
-import { pairDevice, PairingError } from '../client.js'
+import { PairingError, saveDevice } from '../../../kernel/index.js'
+import { pairDevice } from '../client.js'
 import { describe } from './describe.js'
 import type { Verb } from '../../../kernel/cli/index.js'
-import type { AskNode } from '../client.js'
+import type { AskNode } from '../../../kernel/index.js'
 
 export default {
   async run (ctx, [address], options) {

@@ -61,12 +61,12 @@ async function use (c: CoreCluster, rig: NodeRig, device: DeviceFile): Promise<n
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
   })
   const once = async () => {
-    const authorization = signer.authorization('GET', '/state', undefined)
+    const authorization = await signer.authorization('GET', '/state', undefined)
     return await rig.ask('GET', '/state', undefined, { authorization })
   }
   const first = await once()
   const { error } = first.json<{ error?: { details: unknown } }>()
-  return signer.correct(error?.details) ? (await once()).statusCode : first.statusCode
+  return await signer.correct(error?.details) ? (await once()).statusCode : first.statusCode
 }
 
 const everywhere = async (c: CoreCluster, rigs: readonly NodeRig[], device: DeviceFile): Promise<number[]> =>

@@ -3,9 +3,8 @@ import { RequestSigner, deviceKeysOf } from '../../../kernel/index.js'
 import { pairDevice } from '../client.js'
 import devices from '../index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
-import type { DeviceFile } from '../../../kernel/index.js'
+import type { AskNode, DeviceFile } from '../../../kernel/index.js'
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
-import type { AskNode } from '../client.js'
 
 export const URL_HERE = 'http://127.0.0.1'
 

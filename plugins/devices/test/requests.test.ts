@@ -44,40 +44,45 @@ async function send (rig: Rig, { method = 'GET', url, payload, authorization }: 
   return { status: answer.statusCode, reason: body.error?.reason, details: body.error?.details, body }
 }
 
-const sign = (signer: RequestSigner, url: string, method = 'GET', payload?: string): Sent => ({
+const sign = async (
+  signer: RequestSigner, url: string, method = 'GET', payload?: string
+): Promise<Sent> => ({
   method, url, ...payload === undefined ? {} : { payload },
-  authorization: signer.authorization(method, url, payload === undefined ? undefined : Buffer.from(payload))
+  authorization: await signer.authorization(method, url,
+    payload === undefined ? undefined : new TextEncoder().encode(payload))
 })
 
 t.test('a signed request counts once, here, now and as it was signed', async (t) => {
   const rig = await running(t)
   const device = await pair(rig)
   const signer = signerOf(rig, device)
-  const first = sign(signer, '/who?x=1')
+  const first = await sign(signer, '/who?x=1')
   t.match(await send(rig, first),
     { status: 200, body: { id: device.deviceId, mode: 'paired', authorities: ['read', 'invoke'] } })
-  const post = sign(signer, '/take', 'POST', '{"n":1}')
+  const post = await sign(signer, '/take', 'POST', '{"n":1}')
   t.match(await send(rig, post), { status: 200, body: { took: { n: 1 } } })
-  const fresh = (): Sent => sign(signer, '/take', 'POST', '{"n":1}')
+  const fresh = async (): Promise<Sent> => await sign(signer, '/take', 'POST', '{"n":1}')
   const other = signerOf(rig, { ...device, seen: { [URL_HERE]: { nodeId: 'another', aheadMs: 0 } } })
+  const { authorization: bare } = await fresh()
   const rows: [title: string, sent: Sent, reason: string][] = [
     ['replayed', first, 'signature_refused'],
     ['replayed with a body', post, 'signature_refused'],
-    ['another path', { ...sign(signer, '/who?x=1'), url: '/who?x=2' }, 'signature_refused'],
-    ['another method', { ...sign(signer, '/take'), method: 'POST', payload: '{}' }, 'signature_refused'],
-    ['another body', { ...fresh(), payload: '{"n":2}' }, 'unauthenticated'],
-    ['no body', { method: 'POST', url: '/take', authorization: fresh().authorization }, 'unauthenticated'],
-    ['to another node', sign(other, '/who'), 'signature_refused'],
-    ['90 s ahead', sign(signerOf(rig, device, 90_000), '/who'), 'signature_refused'],
-    ['90 s behind', sign(signerOf(rig, device, -90_000), '/who'), 'signature_refused'],
-    ['mangled', { url: '/who', authorization: `${sign(signer, '/who').authorization}x` }, 'unauthenticated']
+    ['another path', { ...await sign(signer, '/who?x=1'), url: '/who?x=2' }, 'signature_refused'],
+    ['another method', { ...await sign(signer, '/take'), method: 'POST', payload: '{}' },
+      'signature_refused'],
+    ['another body', { ...await fresh(), payload: '{"n":2}' }, 'unauthenticated'],
+    ['no body', { method: 'POST', url: '/take', authorization: bare }, 'unauthenticated'],
+    ['to another node', await sign(other, '/who'), 'signature_refused'],
+    ['90 s ahead', await sign(signerOf(rig, device, 90_000), '/who'), 'signature_refused'],
+    ['90 s behind', await sign(signerOf(rig, device, -90_000), '/who'), 'signature_refused'],
+    ['mangled', { url: '/who', authorization: `${bare}x` }, 'unauthenticated']
   ]
   for (const [title, sent, reason] of rows) {
     t.match(await send(rig, sent), { status: 401, reason }, title)
   }
-  t.match(await send(rig, sign(signer, '/run', 'POST')), { status: 403, reason: 'missing_grant' })
+  t.match(await send(rig, await sign(signer, '/run', 'POST')), { status: 403, reason: 'missing_grant' })
   for (const ahead of [50_000, -50_000]) {
-    t.equal((await send(rig, sign(signerOf(rig, device, ahead), '/who'))).status, 200, `${ahead} ms`)
+    t.equal((await send(rig, await sign(signerOf(rig, device, ahead), '/who'))).status, 200, `${ahead} ms`)
   }
   t.match(await ask(rig, 'GET', `/v1/devices/${device.deviceId}`), { lastUsedDay: '2026-01-01' })
 })
@@ -90,22 +95,22 @@ t.test('an honest device whose clock is off corrects itself, and so after a rest
     ['another start', { nodeId: 'before', aheadMs: 0 }, 0]
   ] as const) {
     const signer = signerOf(rig, { ...device, seen: { [URL_HERE]: seen } }, ahead)
-    const refused = await send(rig, sign(signer, '/who'))
+    const refused = await send(rig, await sign(signer, '/who'))
     t.match(refused, { status: 401, reason: 'signature_refused' }, title)
-    t.ok(signer.correct(refused.details), title)
-    t.equal((await send(rig, sign(signer, '/who'))).status, 200, title)
+    t.ok(await signer.correct(refused.details), title)
+    t.equal((await send(rig, await sign(signer, '/who'))).status, 200, title)
   }
 })
 
 t.test('too many wrong signatures of a device from one address are not looked at', async (t) => {
   const rig = await running(t)
   const device = await pair(rig)
-  const wrong = { ...sign(signerOf(rig, device), '/who'), url: '/who?other' }
+  const wrong = { ...await sign(signerOf(rig, device), '/who'), url: '/who?other' }
   const seen: unknown[] = []
   for (let i = 0; i < 11; i++) seen.push((await send(rig, wrong)).reason)
   t.same([...new Set(seen)], ['signature_refused', 'overloaded'])
   await rig.clock.advance(60_000)
-  t.equal((await send(rig, sign(signerOf(rig, device), '/who'))).status, 200)
+  t.equal((await send(rig, await sign(signerOf(rig, device), '/who'))).status, 200)
 })
 
 t.test('nonces are refused rather than forgotten, whatever the clock does', (t) => {
@@ -127,7 +132,7 @@ t.test('nonces are refused rather than forgotten, whatever the clock does', (t) 
 t.test('a bearer is the device\'s, for ten minutes, and takes no signature to come by another', async (t) => {
   const rig = await running(t)
   const device = await pair(rig)
-  const session = await send(rig, sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
+  const session = await send(rig, await sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
   const { token } = session.body as unknown as { token: string }
   t.match(token, /^svc_dev_/)
   const authorization = `Bearer ${token}`
@@ -142,17 +147,17 @@ t.test('a bearer is the device\'s, for ten minutes, and takes no signature to co
   t.equal(anonymous.statusCode, 404)
 })
 
-const headersOf = (signer: RequestSigner, path: string): { authorization: string } =>
-  ({ authorization: signer.authorization('GET', path, undefined) })
+const headersOf = async (signer: RequestSigner, path: string): Promise<{ authorization: string }> =>
+  ({ authorization: await signer.authorization('GET', path, undefined) })
 
 /** A stream and a WebSocket of a device, each with whether it is open. */
 async function openBoth (url: string, signer: RequestSigner) {
   const stream = { open: true }
-  const call = get(`${url}/follow`, { headers: headersOf(signer, '/follow') })
+  const call = get(`${url}/follow`, { headers: await headersOf(signer, '/follow') })
   const [response] = await once(call, 'response') as [IncomingMessage]
   response.on('error', () => {}).on('close', () => { stream.open = false }).resume()
   const path = '/v1/capabilities/session'
-  const ws = new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers: headersOf(signer, path) })
+  const ws = new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers: await headersOf(signer, path) })
   await once(ws, 'open')
   return { stream, ws, status: response.statusCode }
 }
@@ -180,7 +185,7 @@ t.test('what a device has open ends when it is revoked, and when its grant ends'
     await rig.clock.advance(2500)
     t.equal((await closed)[0], 4401, why)
     await untilTrue(() => !stream.open)
-    const later = await fetch(`${url}/who`, { headers: headersOf(signer, '/who') })
+    const later = await fetch(`${url}/who`, { headers: await headersOf(signer, '/who') })
     t.equal(later.status, 401)
     t.match(await later.json(), { error: { reason: 'device_ended', details: { why } } })
   }
@@ -194,12 +199,12 @@ t.test('a device revokes itself, and no other without operator', async (t) => {
   const [one, other] = [await pair(rig), await pair(rig)]
   const signer = signerOf(rig, one)
   const remove = async ({ deviceId }: DeviceFile) =>
-    await send(rig, sign(signer, `/v1/devices/${deviceId}`, 'DELETE'))
+    await send(rig, await sign(signer, `/v1/devices/${deviceId}`, 'DELETE'))
   t.match(await remove(other), { status: 403, reason: 'missing_grant' })
-  t.match(await send(rig, sign(signer, '/v1/devices/self', 'DELETE')),
+  t.match(await send(rig, await sign(signer, '/v1/devices/self', 'DELETE')),
     { status: 200, body: { revoked: true } })
   t.match(await remove(one), { status: 401, reason: 'device_ended' })
-  t.equal((await send(rig, sign(signerOf(rig, other), '/who'))).status, 200)
+  t.equal((await send(rig, await sign(signerOf(rig, other), '/who'))).status, 200)
   const nobody = ask(rig, 'DELETE', `/v1/devices/${'a'.repeat(52)}`)
   await t.rejects(nobody, { reason: 'device_not_found' } as never)
 })
@@ -209,7 +214,7 @@ t.test('what a device lets in ends with it, and no later', async (t) => {
   const maker = await pair(rig, { authorities: ['operator', 'read'], viaRelay: ['read'] })
   const signer = signerOf(rig, maker)
   const asMaker = async (url: string, body: object) =>
-    await send(rig, sign(signer, url, 'POST', JSON.stringify(body)))
+    await send(rig, await sign(signer, url, 'POST', JSON.stringify(body)))
   const late = new Date(rig.clock.now() + 91 * 86_400_000).toISOString()
   t.match(await asMaker('/v1/devices/pairing', { authorities: ['read'], expires: late }), { status: 400 })
   t.match(await asMaker('/v1/devices/pairing', { authorities: ['invoke'] }), { status: 403 })
@@ -218,9 +223,9 @@ t.test('what a device lets in ends with it, and no later', async (t) => {
   t.match(await asMaker('/v1/devices/pairing/confirm', { attempt, digits }),
     { status: 200, body: { by: maker.deviceId } })
   const made = signerOf(rig, await device)
-  t.equal((await send(rig, sign(made, '/who'))).status, 200)
+  t.equal((await send(rig, await sign(made, '/who'))).status, 200)
   await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
-  t.match(await send(rig, sign(made, '/who')), { status: 401, reason: 'device_ended' })
+  t.match(await send(rig, await sign(made, '/who')), { status: 401, reason: 'device_ended' })
 })
 
 t.test('through a relay a device has what its grant leaves to relays', async (t) => {
@@ -239,11 +244,12 @@ t.test('through a relay a device has what its grant leaves to relays', async (t)
     here.destroy()
     return statusCode
   }
-  t.equal(await over(device, sign(signerOf(rig, device), '/who')), 200)
-  t.equal(await over(device, sign(signerOf(rig, device), '/run', 'POST')), 403, 'operator is not implied')
-  t.equal((await send(rig, sign(signerOf(rig, device), '/run', 'POST'))).status, 200, 'directly it has it')
-  t.equal(await over(other, sign(signerOf(rig, device), '/who')), 401, 'another device at the other end')
-  const session = await send(rig, sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
+  const signer = signerOf(rig, device)
+  t.equal(await over(device, await sign(signer, '/who')), 200)
+  t.equal(await over(device, await sign(signer, '/run', 'POST')), 403, 'operator is not implied')
+  t.equal((await send(rig, await sign(signer, '/run', 'POST'))).status, 200, 'directly it has it')
+  t.equal(await over(other, await sign(signer, '/who')), 401, 'another device at the other end')
+  const session = await send(rig, await sign(signer, '/v1/devices/session', 'POST', '{}'))
   const { token } = session.body as never
   t.equal(await over(device, { url: '/who', authorization: `Bearer ${String(token)}` }), 200)
   t.equal(await over(other, { url: '/who', authorization: `Bearer ${String(token)}` }), 401)
@@ -252,7 +258,7 @@ t.test('through a relay a device has what its grant leaves to relays', async (t)
 t.test('20,000 mangled headers and messages: no crash, no grant, nobody gets in', async (t) => {
   const rig = await running(t)
   const device = await pair(rig)
-  const good = sign(signerOf(rig, device), '/who').authorization
+  const { authorization: good } = await sign(signerOf(rig, device), '/who')
   let seed = 1
   const random = (below: number): number => {
     seed = (seed * 1_103_515_245 + 12_345) & 0x7fffffff

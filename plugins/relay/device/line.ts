@@ -137,7 +137,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
       method: 'POST', path: SESSION, createConnection: carrier(await channel.mux.open()),
       headers: {
         'host': 'relay', 'content-type': 'application/json', 'content-length': body.length,
-        'authorization': signer.authorization('POST', SESSION, body)
+        'authorization': await signer.authorization('POST', SESSION, body)
       }
     })
     // Cut off while its answer is read, it tells of that a second time.
@@ -145,7 +145,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal
     if (said.error === undefined) return said
-    if (attempt > 0 || !signer.correct(said.error.details)) {
+    if (attempt > 0 || !await signer.correct(said.error.details)) {
       throw kernelError('unauthenticated', said.error.message)
     }
   }

@@ -1,0 +1,93 @@
+/** The device's side of pairing, in browsers and on the command line. */
+import {
+  base64url, commitBytes, fromBase64url, proofBytes, purposeBytes, transcriptBytes
+} from './protocol.js'
+import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } from './web.js'
+import type { Grant, KnownNode, NodeHalf } from './protocol.js'
+import type { DeviceSelf, Seen } from './signer.js'
+
+/** How often the device asks whether the operator has confirmed, ms. */
+const ASK_MS = 500
+const NONCE_BYTES = 16
+
+/** Asks the node and reads its JSON answer; throws what it refuses with. */
+export type AskNode = <T>(path: string, body?: object) => Promise<T>
+
+export interface PairOptions {
+  /** Fresh ones: a key that was revoked never counts again. */
+  keys: DeviceSelf
+  ask: AskNode
+  /** Where the node is. */
+  url: string
+  /** What the device calls itself. */
+  name: string
+  /** Shows the six digits; called once. */
+  show: (digits: string, nodeName: string) => void
+  /** Resolves after that many ms; throws when the wait is given up. */
+  pause: (ms: number) => Promise<void>
+}
+
+/** What a device keeps of its pairing besides its keys. */
+export interface Paired {
+  readonly grant: Grant
+  readonly nodes: readonly KnownNode[]
+  /** By origin of the URLs at which it was paired or learnt of. */
+  readonly seen: Readonly<Record<string, Seen>>
+}
+
+/** Why a pairing came to nothing, for people. */
+export class PairingError extends Error {
+  override readonly name = 'PairingError'
+}
+
+interface Begun { attempt: string, node: Record<keyof NodeHalf, string>, nodeId: string, name: string }
+interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | null, mac: string | null }
+
+/**
+ * Pairs a device: commits itself, shows its keys, shows the digits and waits for the operator. The answer is
+ * believed only with the secret that the digits are made of. Throws PairingError, and what `ask` throws.
+ */
+export async function pairWith ({ keys, ask, url, name, show, pause }: PairOptions): Promise<Paired> {
+  const ephemeral = await newWebPair('X25519')
+  const device = {
+    key: keys.key.publicKey, agreementKey: keys.agreement.publicKey, ephemeral: ephemeral.publicKey,
+    nonce: randomBytes(NONCE_BYTES), name
+  }
+  const commit = await sha256(commitBytes(device))
+  const begun = await ask<Begun>('/v1/devices/pair', { commit: base64url(commit) })
+  const node = {
+    key: fromBase64url(begun.node.key), agreementKey: fromBase64url(begun.node.agreementKey),
+    ephemeral: fromBase64url(begun.node.ephemeral), nonce: fromBase64url(begun.node.nonce)
+  }
+  const hash = await sha256(transcriptBytes(commit, node, device))
+  const path = `/v1/devices/pair/${encodeURIComponent(begun.attempt)}`
+  const { signature } = await ask<{ signature: string }>(path, {
+    key: base64url(device.key), agreementKey: base64url(device.agreementKey),
+    ephemeral: base64url(device.ephemeral), nonce: base64url(device.nonce), name,
+    proof: base64url(await keys.sign(proofBytes(hash)))
+  })
+  if (!await isSignedBy(node.key, purposeBytes('pair', hash), fromBase64url(signature))) {
+    throw new PairingError('the node could not show that its key is its own; nothing was paired')
+  }
+  const secrets = await compared(ephemeral.privateKey, node.ephemeral, hash).catch(() => {
+    throw new PairingError('the ephemeral key of the node is of no use; nothing was paired')
+  })
+  show(secrets.digits, begun.name)
+  for (;;) {
+    await pause(ASK_MS)
+    const { state, answer, mac } = await ask<Outcome>(path)
+    if (state === 'waiting') continue
+    if (state === 'refused' || answer === null) {
+      throw new PairingError('the operator did not confirm, or the time was over; begin anew')
+    }
+    if (!await secrets.isAnswer(fromBase64url(mac ?? ''), answer)) {
+      throw new PairingError('the answer is not the node\'s; nothing was kept')
+    }
+    const { grant, nodes } = JSON.parse(answer) as { grant: Grant, nodes: KnownNode[] }
+    const own = await fingerprintOf(node.key)
+    if (grant.deviceId !== keys.deviceId || !nodes.some(({ fingerprint }) => fingerprint === own)) {
+      throw new PairingError('the answer is about another device; nothing was kept')
+    }
+    return { grant, nodes, seen: { [new URL(url).origin]: { nodeId: begun.nodeId, aheadMs: 0 } } }
+  }
+}

@@ -1,0 +1,88 @@
+/** How a device signs its requests, in browsers and on the command line. */
+import {
+  base64url, CORRECTION, correctionBytes, fromBase64url, purposeBytes, requestText, SIGNED, writeCredential
+} from './protocol.js'
+import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
+
+/** A device by what it is known by and can do; where its key is kept is its own matter. */
+export interface DeviceSelf {
+  readonly deviceId: string
+  /** Ed25519, raw. */
+  readonly key: { readonly publicKey: Uint8Array }
+  /** X25519, raw: for the handshake over a relay. */
+  readonly agreement: { readonly publicKey: Uint8Array }
+  /** Ed25519, 64 bytes. */
+  readonly sign: (message: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>
+}
+
+/** What a device knows of an address: the node's present id, and how far the node's clock is ahead, ms. */
+export interface Seen { readonly nodeId: string, readonly aheadMs: number }
+
+const NONCE_BYTES = 12
+const MOST_SENT = 1024
+const utf8 = new TextEncoder()
+
+/** What a node says in the details of a refused signature. */
+type Refusal = Partial<Record<'nodeId' | 'timeMs' | 'nonce' | 'nodeKey' | 'signature', unknown>>
+
+export interface SigningOptions {
+  keys: Pick<DeviceSelf, 'deviceId' | 'sign'>
+  /** Fingerprints of the cluster's nodes: whose word about ids and clocks is taken. */
+  fingerprints: ReadonlySet<string>
+  /** Undefined before the node was met: its first answer tells. */
+  seen: Seen | undefined
+  /** Wall time of this device, ms. */
+  now: () => number
+  /** Told after each correction. */
+  learnt?: (seen: Seen) => void
+}
+
+/** Signs requests to one node, and learns from its refusals which id it has now and what its clock says. */
+export class RequestSigner {
+  readonly #options: SigningOptions
+  #seen: Seen
+  /** Of the newest requests: only an answer to one of them is believed. */
+  readonly #sent = new Set<string>()
+
+  constructor (options: SigningOptions) {
+    this.#options = options
+    this.#seen = options.seen ?? { nodeId: '', aheadMs: 0 }
+  }
+
+  /** The value of Authorization; `target`: path and query as they will be sent. */
+  async authorization (
+    method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined
+  ): Promise<string> {
+    const { keys: { deviceId, sign }, now } = this.#options
+    const request = {
+      method, target, nodeId: this.#seen.nodeId,
+      body: base64url(await sha256(body ?? new Uint8Array(0))),
+      ts: Math.max(0, Math.round(now() + this.#seen.aheadMs)),
+      nonce: base64url(randomBytes(NONCE_BYTES))
+    }
+    this.#sent.add(request.nonce)
+    if (this.#sent.size > MOST_SENT) this.#sent.delete(this.#sent.values().next().value!)
+    const signature = base64url(await sign(utf8.encode(requestText(request))))
+    const { body: bodyHash, nonce, ts } = request
+    return `${SIGNED} ${writeCredential({ device: deviceId, ts, nonce, body: bodyHash, signature })}`
+  }
+
+  /**
+   * Takes what a node says with a refused signature: whether the request is worth one more try. Only what a
+   * node of the cluster has signed, about a request of this signer, is believed.
+   */
+  async correct (details: unknown): Promise<boolean> {
+    const { nodeId, timeMs, nonce, nodeKey, signature } = (details ?? {}) as Refusal
+    if (typeof nodeId !== 'string' || typeof timeMs !== 'number' || typeof nonce !== 'string') return false
+    if (typeof nodeKey !== 'string' || typeof signature !== 'string') return false
+    if (!this.#sent.delete(nonce)) return false
+    const [key, proof] = [fromBase64url(nodeKey), fromBase64url(signature)]
+    const fingerprint = await fingerprintOf(key)
+    if (fingerprint === undefined || !this.#options.fingerprints.has(fingerprint)) return false
+    const said = purposeBytes(CORRECTION, correctionBytes({ nodeId, timeMs, nonce }))
+    if (!await isSignedBy(key, said, proof)) return false
+    this.#seen = { nodeId, aheadMs: timeMs - this.#options.now() }
+    this.#options.learnt?.(this.#seen)
+    return true
+  }
+}

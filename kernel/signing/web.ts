@@ -1,0 +1,83 @@
+/**
+ * The cryptography of a device, on WebCrypto alone: browsers and the command line run the same. What nodes
+ * do with the same bytes is in keys.ts. A browser has `crypto.subtle` in a secure context only.
+ */
+import { ANSWER_KEY_BYTES, base64url, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
+
+type Bytes = Uint8Array<ArrayBuffer>
+/** A key as WebCrypto holds it: its bytes need not be there for the program. */
+export type WebKey = Parameters<typeof crypto.subtle.sign>[1]
+type WebKeys = Record<'privateKey' | 'publicKey', WebKey>
+
+export const randomBytes = (count: number): Bytes => crypto.getRandomValues(new Uint8Array(count))
+
+export async function sha256 (bytes: Bytes): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))
+}
+
+/** A pair whose private key cannot be read, with the raw public one. */
+export interface WebPair { readonly privateKey: WebKey, readonly publicKey: Bytes }
+
+/** A fresh pair. Throws where the platform does not have the curve. */
+export async function newWebPair (curve: 'Ed25519' | 'X25519'): Promise<WebPair> {
+  const usages: ('sign' | 'deriveBits')[] = curve === 'Ed25519' ? ['sign'] : ['deriveBits']
+  const { privateKey, publicKey } =
+    await crypto.subtle.generateKey({ name: curve }, false, usages) as WebKeys
+  return { privateKey, publicKey: new Uint8Array(await crypto.subtle.exportKey('raw', publicKey)) }
+}
+
+/** An Ed25519 signature, 64 bytes. */
+export async function signedWith (key: WebKey, message: Bytes): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.sign('Ed25519', key, message))
+}
+
+/** Whether the holder of a raw Ed25519 key signed a message; false for what is no key and no signature. */
+export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes): Promise<boolean> {
+  try {
+    const held = await crypto.subtle.importKey('raw', key, 'Ed25519', false, ['verify'])
+    return await crypto.subtle.verify('Ed25519', held, signature, message)
+  } catch {
+    return false
+  }
+}
+
+/** What a node's raw Ed25519 key is known by: base64url SHA-256 of its SPKI; undefined for what is no key. */
+export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
+  try {
+    const held = await crypto.subtle.importKey('raw', key, 'Ed25519', true, ['verify'])
+    return base64url(await sha256(new Uint8Array(await crypto.subtle.exportKey('spki', held))))
+  } catch {
+    return undefined
+  }
+}
+
+/** What the device makes of a pairing: the digits to show, and whether an answer is the node's. */
+export interface Compared {
+  readonly digits: string
+  readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
+}
+
+/**
+ * Compares by X25519 (RFC 7748) of the ephemeral keys and HKDF over the transcript's hash. Throws for a
+ * public key that is none, or of low order.
+ */
+export async function compared (privateKey: WebKey, peer: Bytes, transcriptHash: Bytes): Promise<Compared> {
+  const { subtle } = crypto
+  const peerKey = await subtle.importKey('raw', peer, 'X25519', true, [])
+  const shared = await subtle.deriveBits({ name: 'X25519', public: peerKey }, privateKey, SHARED_BITS)
+  const secret = await subtle.importKey('raw', shared, 'HKDF', false, ['deriveBits'])
+  const make = async (info: string, bytes: number): Promise<Bytes> => {
+    const how = { name: 'HKDF', hash: 'SHA-256', salt: transcriptHash, info: utf8.encode(info) }
+    return new Uint8Array(await subtle.deriveBits(how, secret, bytes * 8))
+  }
+  const hmac = { name: 'HMAC', hash: 'SHA-256' }
+  const answerKey = await subtle.importKey('raw', await make(derived.answer, ANSWER_KEY_BYTES), hmac, false,
+    ['verify'])
+  return {
+    digits: digitsOf(await make(derived.digits, DIGITS_BYTES)),
+    isAnswer: async (mac, text) => await subtle.verify('HMAC', answerKey, mac, utf8.encode(text))
+  }
+}
+
+const SHARED_BITS = 256
+const utf8 = new TextEncoder()
