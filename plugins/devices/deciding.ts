@@ -1,5 +1,5 @@
 import { GRANT, grantBytes, kernelError, requireAuthority } from '../../kernel/index.js'
-import { LONGEST_MS } from './grants.js'
+import { isDeviceId, LONGEST_MS } from './grants.js'
 import type { Caller, Grant, KnownNode, SvcError } from '../../kernel/index.js'
 import type { DeviceBook } from './book.js'
 import type { DevicesContext } from './manifest.js'
@@ -44,7 +44,9 @@ export class Deciding {
   wish (choice: Choice, caller: Caller, base?: Wish): Omit<Wish, 'by'> {
     const authorities = choice.authorities ?? base?.authorities ?? USUAL
     const left = choice.viaRelay ?? (choice.authorities === undefined ? base?.viaRelay : undefined)
-    const viaRelay = left ?? USUAL.filter((authority) => authorities.includes(authority))
+    const maker = this.#parts.book.grant(this.#origin(caller).id)
+    const viaRelay = left ?? USUAL.filter((authority) =>
+      authorities.includes(authority) && maker?.viaRelay.includes(authority) !== false)
     for (const authority of authorities) {
       if (!this.#isKnown(authority)) {
         throw issue('authorities', `has "${authority}", which is no authority`)
@@ -53,6 +55,11 @@ export class Deciding {
     }
     const more = viaRelay.find((authority) => !authorities.includes(authority))
     if (more !== undefined) throw issue('viaRelay', `has "${more}", which is not among authorities`)
+    const beyond = viaRelay.find((authority) => maker?.viaRelay.includes(authority) === false)
+    if (beyond !== undefined) {
+      throw kernelError('missing_grant', `A device gives through a relay what it has there: "${beyond}" ` +
+        'it has not.', { authority: beyond })
+    }
     return {
       name: choice.name ?? base?.name ?? null, authorities, viaRelay,
       expires: this.#end(choice.expires ?? base?.expires, caller),
@@ -73,7 +80,7 @@ export class Deciding {
       const { name, ...rest } = this.wish(choice, caller, base)
       const grant = this.#signed({
         deviceId, name: name ?? device.name, key: text(device.key), agreementKey: text(device.agreementKey),
-        ...rest, by: caller.id
+        ...rest, by: this.#origin(caller).id
       })
       await this.#ctx.command('grantDevice', { grant: grant as never })
       book.merge([{ grant, revoked: null }])
@@ -113,10 +120,24 @@ export class Deciding {
     return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
   }
 
-  /** When a grant ends: what a device gives ends no later than that device. */
+  /**
+   * Who really decides: with a token that a device has made, that device, so that what it lets in ends with
+   * it; and when the token ends.
+   */
+  #origin ({ id }: Caller): { id: string, ends: string | null } {
+    const tokens = new Map(this.#ctx.deps.tokens.list().map((one) => [one.id, one]))
+    const own = tokens.get(id)
+    let maker = id
+    for (let one = own; one !== undefined; one = tokens.get(one.by)) maker = one.by
+    return { id: isDeviceId(maker) ? maker : id, ends: own?.expires ?? null }
+  }
+
+  /** When a grant ends: what a device or a token gives ends no later than that one. */
   #end (asked: string | undefined, caller: Caller): string {
     const now = this.#ctx.clock.now()
-    const makerEnds = this.#parts.book.grant(caller.id)?.expires
+    const origin = this.#origin(caller)
+    const makerEnds = [this.#parts.book.grant(origin.id)?.expires, origin.ends ?? undefined]
+      .filter((end) => end !== undefined).sort()[0]
     const usual = new Date(now + USUAL_DAYS * DAY_MS).toISOString()
     const unasked = makerEnds !== undefined && makerEnds < usual ? makerEnds : usual
     const expires = asked === undefined ? unasked : new Date(asked).toISOString()
@@ -125,7 +146,7 @@ export class Deciding {
       throw issue('expires', `is ${expires}; at most ${LONGEST_MS / DAY_MS} days from now may be`)
     }
     if (makerEnds !== undefined && expires > makerEnds) {
-      throw issue('expires', `is ${expires}, after the device that gives it (${makerEnds})`)
+      throw issue('expires', `is ${expires}, after the credential that gives it (${makerEnds})`)
     }
     return expires
   }

@@ -25,7 +25,8 @@ export const MOST_ENTRIES = 10_000
 
 const text = { type: 'string', minLength: 1, maxLength: 100 } as const
 const time = { type: 'string', format: 'date-time', maxLength: 40 } as const
-const deviceId = { type: 'string', pattern: '^[a-z2-7]{52}$' } as const
+const DEVICE_ID = /^[a-z2-7]{52}$/
+const deviceId = { type: 'string', pattern: DEVICE_ID.source } as const
 const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
 const authorities = {
   type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 64 }
@@ -61,6 +62,9 @@ export const entrySchema = {
     revoked: { anyOf: [{ type: 'null' }, revocationSchema] }
   }
 } as const
+
+/** Whether the id of a caller is that of a device. */
+export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 

@@ -1,6 +1,6 @@
 import {
   CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService,
-  StateService
+  StateService, TokenService
 } from '../../kernel/index.js'
 import { entrySchema, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
@@ -85,7 +85,7 @@ export const manifest = {
   summary: 'Pairs other machines as devices of the cluster, and revokes them.',
   consumes: {
     callers: CallerService, cluster: ClusterService, declarations: DeclarationService,
-    identity: IdentityService, session: SessionService, state: StateService
+    identity: IdentityService, session: SessionService, state: StateService, tokens: TokenService
   },
   provides: { devices: DevicesService },
   routes, errors, events, verbs,

@@ -41,7 +41,7 @@ interface Attempt {
   answer?: { text: string, mac: string }
 }
 
-interface Window { readonly wish: Wish, readonly endsMs: number, readonly ends: string, tries: number }
+interface Window { readonly wish: Wish, endsMs: number, readonly ends: string, tries: number }
 
 /** What the operator sees of a window. */
 export interface WindowView {
@@ -92,8 +92,12 @@ export class Pairing {
     return this.view()
   }
 
-  /** Closes the window and refuses who waits in it. */
+  /** Closes the window and refuses who waits in it; a confirmation under way comes to its end before. */
   close (): void {
+    if (this.#attempt?.stage === 'confirming') {
+      this.#window!.endsMs = this.#options.clock.mono()
+      return
+    }
     if (this.#attempt !== undefined) this.#end(this.#attempt, 'refused')
     this.#window = undefined
   }

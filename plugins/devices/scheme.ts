@@ -2,6 +2,7 @@ import { verify } from 'node:crypto'
 import {
   CORRECTION, correctionBytes, DEVICE_BEARER, kernelError, publicKeyOf, readCredential, requestText, SIGNED
 } from '../../kernel/index.js'
+import { isDeviceId } from './grants.js'
 import { MOST_NONCES, Nonces } from './nonces.js'
 import type { KeyObject } from 'node:crypto'
 import type {
@@ -143,8 +144,6 @@ export class DeviceScheme implements CallerScheme {
     return made
   }
 }
-
-export const isDeviceId = (id: string): boolean => /^[a-z2-7]{52}$/.test(id)
 
 /** Over a relay only the device that the handshake authenticated counts. */
 const fits = ({ device }: Arrival, deviceId: string): boolean => device === null || device === deviceId

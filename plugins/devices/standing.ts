@@ -1,3 +1,4 @@
+import { isDeviceId } from './grants.js'
 import type { Clock, Grant, Identity } from '../../kernel/index.js'
 import type { DeviceBook } from './book.js'
 
@@ -68,8 +69,8 @@ export class DeviceStanding {
     if (Date.parse(grant.expires) <= clock.now()) return 'expired'
     if (identity.memberWith(Buffer.from(grant.nodeKey, 'base64url')) === undefined) return 'node_removed'
     if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
-    // What a device has let in ends with it.
-    const byDevice = book.grant(grant.by) !== undefined || book.revoked(grant.by) !== undefined
+    // What a device has let in ends with it, and with what is known of it.
+    const byDevice = isDeviceId(grant.by)
     const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
     return ends ? 'revoked' : grant
   }

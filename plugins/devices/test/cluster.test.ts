@@ -145,3 +145,30 @@ t.test('what a part decided whose session gave way is not lost', async (t) => {
   t.same(await everywhere(c, rigs, one), [200, 200, 200])
   t.same(await everywhere(c, rigs, other), [200, 200, 200])
 })
+
+t.test('a window that is closed while the cluster takes the grant lets that come to its end', async (t) => {
+  const { c, rigs } = await three(t, 2)
+  // Not the master, which would have it at once.
+  const rig = rigs.find(({ node }) => !node.core.session.isMaster)
+  await json(rig!, 'POST', '/v1/devices/pairing', {})
+  let show = (_digits: string): void => {}
+  const shown = new Promise<string>((resolve) => { show = resolve })
+  const made = pairDevice({
+    ask: async (path, body) => await json(rig!, body === undefined ? 'GET' : 'POST', path, body),
+    url: 'http://n1', name: 'phone', pause, show: (digits) => { show(digits) }
+  })
+  const digits = await shown
+  const { device } = await json<{ device: { attempt: string } }>(rig!, 'GET', '/v1/devices/pairing')
+  const { attempt } = device
+  const confirm = async () => await rig!.ask('POST', '/v1/devices/pairing/confirm', { attempt, digits })
+  let over = false
+  const first = confirm().finally(() => { over = true })
+  for (let i = 0; i < 20; i++) await pause()
+  t.equal((await confirm()).statusCode, 409, 'confirmed once')
+  t.equal((await rig!.ask('POST', '/v1/devices/pairing/refuse', { attempt })).statusCode, 409)
+  t.equal((await rig!.ask('DELETE', '/v1/devices/pairing')).statusCode, 200)
+  t.notOk(over)
+  t.equal((await c.settled(first)).statusCode, 200)
+  t.match(await made, { grant: { by: 'local' } }, 'whoever confirmed has let it in, and it hears that')
+  t.match(await json(rig!, 'GET', '/v1/devices/pairing'), { open: false })
+})

@@ -2,13 +2,16 @@ import { once } from 'node:events'
 import { get } from 'node:http'
 import t from 'tap'
 import WebSocket from 'ws'
-import { definePlugin, ListenerService, readCredential } from '../../../kernel/index.js'
+import {
+  definePlugin, ListenerService, OwnApiService, readCredential, TokenService
+} from '../../../kernel/index.js'
+import { fake } from '../../../kernel/testing/index.js'
 import { duplexPair } from '../../../kernel/test/duplex-pair.js'
 import { MOST_NONCES, Nonces } from '../nonces.js'
 import { schemeIn } from './fuzz-kit.js'
 import { ask, beginPairing, pair, signerOf, start, URL_HERE } from './devices-kit.js'
 import type { IncomingMessage } from 'node:http'
-import type { DeviceFile, RequestSigner } from '../../../kernel/index.js'
+import type { DeviceFile, RequestSigner, TokenRecord } from '../../../kernel/index.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 
 const probe = definePlugin({
@@ -226,6 +229,55 @@ t.test('what a device lets in ends with it, and no later', async (t) => {
   t.equal((await send(rig, await sign(made, '/who'))).status, 200)
   await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
   t.match(await send(rig, await sign(made, '/who')), { status: 401, reason: 'device_ended' })
+})
+
+t.test('a token that a device has made lets nothing in that outlives the device, or the token', async (t) => {
+  const tokens: TokenRecord[] = []
+  const rig = await start(t, {
+    plugins: [probe], fakes: [fake(TokenService, { list: () => tokens })]
+  })
+  const maker = await pair(rig, {
+    authorities: ['operator', 'read'], viaRelay: ['read'],
+    expires: new Date(rig.clock.now() + 30 * 86_400_000).toISOString()
+  })
+  const soon = new Date(rig.clock.now() + 3_600_000).toISOString()
+  const authorities = ['operator', 'read']
+  const record = { label: 'x', authorities, created: soon, lastUsedDay: null, revoked: false, expires: null }
+  tokens.push({ ...record, id: 'app_1', by: maker.deviceId }, { ...record, id: 'app_2', by: 'app_1' },
+    { ...record, id: 'app_3', by: 'operator', expires: soon })
+  const as = async (id: string, path: string, body: object) => {
+    const caller = { id, mode: 'direct', authorities: new Set(['operator', 'read']) } as const
+    const { signal } = new AbortController()
+    const { status, text } = await rig.service(OwnApiService).ask(
+      { method: 'POST', path, body, caller, signal })
+    return { status, body: JSON.parse(text) as { by: string, expires: string } }
+  }
+  const letIn = async (id: string) => {
+    t.equal((await as(id, '/v1/devices/pairing', { authorities: ['read'] })).status, 200)
+    const { attempt, device, digits } = await beginPairing(rig)
+    const { body } = await as(id, '/v1/devices/pairing/confirm', { attempt, digits })
+    return { ...body, signer: signerOf(rig, await device) }
+  }
+  const made = await letIn('app_2')
+  t.match(made, { by: maker.deviceId, expires: maker.grant.expires })
+  t.match(await letIn('app_3'), { by: 'app_3', expires: soon }, 'no later than the token')
+  const late = { authorities: ['read'], expires: maker.grant.expires }
+  t.equal((await as('app_3', '/v1/devices/pairing', late)).status, 400)
+  t.equal((await send(rig, sign(made.signer, '/who'))).status, 200)
+  await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
+  t.match(await send(rig, sign(made.signer, '/who')), { status: 401, reason: 'device_ended' })
+})
+
+t.test('through a relay a device gives no more than it has there', async (t) => {
+  const rig = await running(t)
+  const maker = await pair(rig, { authorities: ['operator', 'read', 'invoke'], viaRelay: ['read'] })
+  const open = async (body: object) => await send(rig,
+    sign(signerOf(rig, maker), '/v1/devices/pairing', 'POST', JSON.stringify(body)))
+  for (const authority of ['operator', 'invoke']) {
+    t.match(await open({ authorities: ['read', authority], viaRelay: [authority] }),
+      { status: 403, reason: 'missing_grant', details: { authority } })
+  }
+  t.match(await open({ authorities: ['read', 'invoke'] }), { status: 200, body: { viaRelay: ['read'] } })
 })
 
 t.test('through a relay a device has what its grant leaves to relays', async (t) => {
