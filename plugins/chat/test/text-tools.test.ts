@@ -131,6 +131,19 @@ t.test('a marker that is a token of its own begins a call', async (t) => {
   t.not(best(marker!), marker, 'not inside a call')
 })
 
+t.test('free text ends where calls begin, by their first marker alone', async (t) => {
+  const text = await model('deepseek_r1')
+  const chosen = (marker: string): boolean => {
+    const chooser = text.chooser({ ...PLAIN, grammar: { kind: 'tools', tools, choice: 'auto' } })
+    const id = text.encode(marker, false)[0] as number
+    const logits = new Float32Array(text.vocabularySize)
+    logits[id] = 1
+    return chooser.choose(logits).id === id
+  }
+  t.notOk(chosen('<｜tool▁call▁begin｜>'), 'it would open a call that no rule holds')
+  t.ok(chosen('<｜tool▁calls▁begin｜>'))
+})
+
 t.test('the channels of gpt-oss under a grammar: reasoning, then what was asked for', async (t) => {
   const text = await model('gpt_oss')
   const takes = (grammar: GrammarRequest, written: string): boolean => {

@@ -87,7 +87,7 @@ export class GrammarConstraint implements Constraint {
     // At each place a special token either spells a marker of the grammar, or is passed over in free text.
     return configOf(this.config.frames.flatMap(markersAt).flatMap((frame) =>
       markerAfter(frame.alone, bytes)?.frames ??
-      (frame.rule instanceof Free && frame.rule.open ? [frame] : [])))
+      (frame.rule instanceof Free && frame.rule.passes(bytes) ? [frame] : [])))
   }
 
   /** Special tokens that may come next: the end, markers, and all in free text. */

@@ -57,14 +57,15 @@ function answerRule (shape: AnswerShape, common: CommonRules): Rule {
 /** An output whose calls begin with a marker. `answer` null: any text may be it; undefined: none. */
 function markedRule (calls: CallGrammar, format: ToolFormat, answer: Rule | null | undefined): Rule {
   const { make } = calls
-  const { opens: [marker], bare } = format
+  const { opens: [marker, ...others], bare } = format
   const inside = format.calls(calls)
   const required = make.spaced(bare !== undefined || marker === undefined ? inside
     : new Sequence(make, [make.marker(marker), inside]))
   if (answer === undefined) return required
   if (answer !== null) return new Choice(make, [make.spaced(answer), required])
   if (bare === undefined && marker !== undefined) {
-    return new Sequence(make, [new Free(make, upTo(marker), true), inside])
+    // Another marker would begin calls that the rule knows nothing of.
+    return new Sequence(make, [new Free(make, upTo(marker), true, others), inside])
   }
   const noCall = `^[ \\n]*[^ \\n\\${bare ?? '{'}]`
   return new Choice(make, [new Free(make, regexAutomaton(parseRegex(noCall)), true), required])

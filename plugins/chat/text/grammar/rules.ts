@@ -35,17 +35,22 @@ export class Fixed extends Rule {
 }
 
 /**
- * Free text. `mayEnd`: the output may end in it at any place. `open`: special tokens in it are passed over;
- * else there are none.
+ * Free text. `mayEnd`: the output may end in it at any place. Special tokens in it are passed over, but for
+ * those that are barred.
  */
 export class Free extends Fixed {
-  readonly open: boolean
   private readonly mayEnd: boolean
+  private readonly barred: readonly string[] | 'all'
 
-  constructor (set: RuleSet, automaton: Automaton, mayEnd: boolean, open = true) {
+  constructor (set: RuleSet, automaton: Automaton, mayEnd: boolean, barred: readonly string[] | 'all' = []) {
     super(set, automaton, true)
     this.mayEnd = mayEnd
-    this.open = open
+    this.barred = barred
+  }
+
+  /** Whether a special token may stand in it. */
+  passes (token: Uint8Array): boolean {
+    return this.barred !== 'all' && !this.barred.some((marker) => Buffer.from(marker).equals(token))
   }
 
   override rest (state: State): number {

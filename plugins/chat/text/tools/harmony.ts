@@ -59,12 +59,12 @@ export function channelsRule (make: Builder, { answer, calls }: HarmonyShape): R
   const text = (marker: string): Rule => make.marker(marker)
   // Filled below, as another message may follow the first.
   const message = new Choice(make)
-  const rest = new Free(make, upTo(END), false, false)
+  const rest = new Free(make, upTo(END), false, 'all')
   const more = new Sequence(make, [rest, text(START), text('assistant'), message])
   const channel = new Choice(make, [new Sequence(make, [text('analysis'), text(MESSAGE), more])])
   const { options } = channel
   if (answer !== undefined) {
-    const body = answer === null ? new Free(make, upTo(END), true, false) : make.spaced(answer)
+    const body = answer === null ? new Free(make, upTo(END), true, 'all') : make.spaced(answer)
     options.push(new Sequence(make, [text('final'), text(MESSAGE), body]))
   }
   if (calls !== null) {
