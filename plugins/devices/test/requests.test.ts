@@ -263,16 +263,16 @@ t.test('a token that a device has made lets nothing in that outlives the device,
   t.match(await letIn('app_3'), { by: 'app_3', expires: soon }, 'no later than the token')
   const late = { authorities: ['read'], expires: maker.grant.expires }
   t.equal((await as('app_3', '/v1/devices/pairing', late)).status, 400)
-  t.equal((await send(rig, sign(made.signer, '/who'))).status, 200)
+  t.equal((await send(rig, await sign(made.signer, '/who'))).status, 200)
   await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
-  t.match(await send(rig, sign(made.signer, '/who')), { status: 401, reason: 'device_ended' })
+  t.match(await send(rig, await sign(made.signer, '/who')), { status: 401, reason: 'device_ended' })
 })
 
 t.test('through a relay a device gives no more than it has there', async (t) => {
   const rig = await running(t)
   const maker = await pair(rig, { authorities: ['operator', 'read', 'invoke'], viaRelay: ['read'] })
   const open = async (body: object) => await send(rig,
-    sign(signerOf(rig, maker), '/v1/devices/pairing', 'POST', JSON.stringify(body)))
+    await sign(signerOf(rig, maker), '/v1/devices/pairing', 'POST', JSON.stringify(body)))
   for (const authority of ['operator', 'invoke']) {
     t.match(await open({ authorities: ['read', authority], viaRelay: [authority] }),
       { status: 403, reason: 'missing_grant', details: { authority } })
