@@ -83,20 +83,28 @@ export function findSetpriv (path: string = process.env['PATH'] ?? ''): Setpriv 
   const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
   const found = folders.map((dir) => join(dir, 'setpriv')).find(runnable)
   if (found === undefined) return null
-  // Builds of setpriv and kernels differ in what they know; asked once per path.
-  if (!setprivs.has(found)) setprivs.set(found, holdOf(found))
-  const hold = setprivs.get(found) ?? null
+  const hold = holdOf(found)
   return hold === null ? null : { path: found, hold }
 }
 
-/** The most that this setpriv and this kernel do together; null when not even the death signal. */
+/**
+ * The most that this setpriv and this kernel do together; null when not even the death signal. Builds of
+ * both differ in what they know. Asked once per path, unless a try ran out of time or was killed.
+ */
 function holdOf (setpriv: string): Hold | null {
-  const works = (more: readonly string[]): boolean => spawnSync(setpriv,
-    [...DEATH_SIGNAL, ...more, '--', process.execPath, '-v'],
-    { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS }).status === 0
-  if (works([NO_NEW_RIGHTS, ...fileRules(['/'], tmpdir())])) return 'files'
-  if (works([NO_NEW_RIGHTS])) return 'privileges'
-  return works([]) ? 'none' : null
+  const known = setprivs.get(setpriv)
+  if (known !== undefined) return known
+  let sure = true
+  const works = (more: readonly string[]): boolean => {
+    const { status } = spawnSync(setpriv, [...DEATH_SIGNAL, ...more, '--', process.execPath, '-v'],
+      { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS })
+    sure &&= status !== null
+    return status === 0
+  }
+  const hold = works([NO_NEW_RIGHTS, ...fileRules(['/'], tmpdir())]) ? 'files'
+    : works([NO_NEW_RIGHTS]) ? 'privileges' : works([]) ? 'none' : null
+  if (sure) setprivs.set(setpriv, hold)
+  return hold
 }
 
 /**

@@ -105,6 +105,15 @@ t.test('how far a setpriv holds is found out once', (t) => {
   t.end()
 })
 
+t.test('a setpriv that did not come to an answer is asked again', async (t) => {
+  const dir = t.testdir({ setpriv: '#!/bin/sh\nkill -9 $$\n' })
+  const path = join(dir, 'setpriv')
+  chmodSync(path, 0o755)
+  t.equal(findSetpriv(dir), null)
+  standIn(dir, '--no-new-privs')
+  t.strictSame(findSetpriv(dir), { path, hold: 'privileges' })
+})
+
 t.test('a path that is gone is left out of the rules', (t) => {
   const dir = t.testdir({})
   const rules = fileRules(['/usr', join(dir, 'nowhere')], dir)
