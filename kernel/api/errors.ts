@@ -9,7 +9,7 @@ export class SvcError extends Error {
   readonly param: string | null
   readonly retryAfterSeconds: number | undefined
   /** Headers that go with the answer. */
-  readonly headers: Record<string, string> = {}
+  readonly headers: Record<string, string>
 
   constructor (reason: string, decl: ErrorDecl, message?: string, details: Record<string, unknown> = {}) {
     super(message ?? decl.message)
@@ -17,6 +17,9 @@ export class SvcError extends Error {
     this.reason = reason
     this.status = decl.status
     this.retryable = decl.retryable
+    // OpenAI's and Anthropic's clients repeat what has these codes, unless told that it is in vain.
+    this.headers = decl.retryable || ![408, 409].includes(decl.status) && decl.status < 500 ? {}
+      : { 'x-should-retry': 'false' }
     this.details = { remedy: decl.remedy, ...details }
     this.param = typeof details['param'] === 'string' ? details['param'] : null
     this.retryAfterSeconds = typeof details['retryAfterSeconds'] === 'number'

@@ -212,6 +212,8 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
       t.equal(answer.statusCode, status, answer.body)
       t.match(answer.json(), { error: { reason, message, code: CODES[reason] ?? reason }, detail: message })
       if (status === 429) t.ok(answer.headers['retry-after'])
+      const told = status === 502 ? 'false' : undefined
+      t.equal(answer.headers['x-should-retry'], told, 'official clients repeat a 502 unless told')
       if (reason !== 'invalid_request') t.match(answer.headers, { 'x-svc-command-id': UUID })
     }
   }
