@@ -1,5 +1,6 @@
 /** What models there are, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
+import { takesTools } from '../../../staging/service.js'
 import { digestOf } from '../made.js'
 import { ask } from './own.js'
 import { find, nameIn } from './names.js'
@@ -133,8 +134,6 @@ function shown (
   { card, made }: Listed, { modified_at, details }: { modified_at: string, details: object }
 ): object {
   const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads } = card
-  const tools = support['tools']
-  const canCall = tools !== undefined && !tools.startsWith('no effect')
   const task = card.tasks.includes('embeddings') ? 'embedding' : 'completion'
   const lines = parameterLines(made?.parameters ?? card.defaults)
   const { system, messages = [] } = made ?? {}
@@ -152,6 +151,8 @@ function shown (
       [`${family}.embedding_length`]: hiddenSize, [`${family}.block_count`]: nLayers,
       [`${family}.attention.head_count`]: heads, [`${family}.attention.head_count_kv`]: kvHeads
     },
-    capabilities: [task, ...canCall ? ['tools'] : [], ...support['images'] === undefined ? [] : ['vision']]
+    capabilities: [
+      task, ...takesTools(card) ? ['tools'] : [], ...support['images'] === undefined ? [] : ['vision']
+    ]
   }
 }

@@ -92,8 +92,10 @@ export const listRule = (grammar: CallGrammar, keys: CallKeys = KEYS): Rule => {
     make.array({ elements: [], others: objectRule(grammar, keys), min: 1, max: most, needed: 0 }))
 }
 
-/** A format of one list of objects between two markers. */
-export const listBetween = (open: string, end: string, keys: CallKeys = KEYS): ToolFormat => ({
+/** A format of objects between two markers; `calls`: the rule of what follows the first of them. */
+export const objectsBetween = (
+  open: string, end: string, calls: ToolFormat['calls'], keys: CallKeys = KEYS
+): ToolFormat => ({
   shows: [open, end, `"${keys.name}"`],
   opens: [open],
   inner: [end],
@@ -101,8 +103,12 @@ export const listBetween = (open: string, end: string, keys: CallKeys = KEYS): T
     if (yield * readObjects(input, out)) yield * skipPast(input, end)
     else yield * input.until([end], (text) => { out.content(text) })
   },
-  calls: (grammar) => {
+  calls
+})
+
+/** A format of one list of objects between two markers. */
+export const listBetween = (open: string, end: string, keys: CallKeys = KEYS): ToolFormat =>
+  objectsBetween(open, end, (grammar) => {
     const { make } = grammar
     return new Sequence(make, [listRule(grammar, keys), make.spaced(make.marker(end))])
-  }
-})
+  }, keys)
