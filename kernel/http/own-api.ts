@@ -28,21 +28,28 @@ export class OwnRequests {
   }
 
   async #ask (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnAnswer> {
-    return await this.#inject(question, async (request) => {
-      const answer = await raceAbort(app.inject(request), question.signal)
-      return { status: answer.statusCode, text: answer.payload }
-    })
+    const { signal, letGo } = following(question.signal)
+    try {
+      return await this.#inject({ ...question, signal }, async (request) => {
+        const answer = await raceAbort(app.inject(request), signal)
+        return { status: answer.statusCode, text: answer.payload }
+      })
+    } finally {
+      letGo()
+    }
   }
 
   async #open (app: Pick<Front, 'inject'>, question: OwnQuestion): Promise<OwnStream> {
-    const { signal } = question
-    return await this.#inject(question, async (request) => {
+    const { signal, letGo } = following(question.signal)
+    return await this.#inject({ ...question, signal }, async (request) => {
       // An aborted request goes on once its body is read: the response is what ends its work.
       const asked = app.inject({ ...request, payloadAsStream: true })
-      asked.then(({ raw: { res } }) => {
+      asked.then((answer) => {
+        const { raw: { res } } = answer
+        answer.stream().once('close', letGo)
         if (signal.aborted) res.destroy()
         else signal.addEventListener('abort', () => { res.destroy() }, { once: true })
-      }, () => {})
+      }, letGo)
       const answer = await raceAbort(asked, signal)
       const headers = answer.headers as IncomingHttpHeaders
       return { status: answer.statusCode, headers, bytes: answer.stream() }
@@ -53,7 +60,6 @@ export class OwnRequests {
     { path, method = 'GET', body, accept, caller, signal }: OwnQuestion,
     inject: (request: InjectOptions) => Promise<T>
   ): Promise<T> {
-    signal.throwIfAborted()
     const key = randomUUID()
     this.#callers.set(key, caller)
     try {
@@ -66,4 +72,16 @@ export class OwnRequests {
       this.#callers.delete(key)
     }
   }
+}
+
+/**
+ * A signal that aborts with another until it is let go: whoever asks may do so many times under one signal of
+ * its own, and what a request hung on it would stay there.
+ */
+function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => void } {
+  signal.throwIfAborted()
+  const own = new AbortController()
+  const follow = (): void => { own.abort(signal.reason) }
+  signal.addEventListener('abort', follow, { once: true })
+  return { signal: own.signal, letGo: () => { signal.removeEventListener('abort', follow) } }
 }

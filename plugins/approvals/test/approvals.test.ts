@@ -1,4 +1,5 @@
 import t from 'tap'
+import { setMaxListeners } from 'node:events'
 import { definePlugin, SpendingService } from '../../../kernel/index.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
@@ -127,6 +128,8 @@ t.test('what waits is bounded', async (t) => {
   const rig = await start(t)
   const spending = rig.service(SpendingService)
   const over = new AbortController()
+  // A signal of each call's own in production.
+  setMaxListeners(0, over.signal)
   const ended: Promise<unknown>[] = []
   const ask = (id: string): Promise<unknown> => {
     const one = spending.allow(expense(id, over.signal)).catch((error: unknown) => error)

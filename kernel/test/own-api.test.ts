@@ -1,0 +1,43 @@
+import t from 'tap'
+import { getEventListeners, once } from 'node:events'
+import { definePlugin, OwnApiService } from '../index.js'
+import { startPlugin } from '../testing/index.js'
+import type { Caller, OwnApi } from '../index.js'
+
+const caller: Caller = { id: 'probe', mode: 'direct', authorities: new Set(['read']) }
+const probe = definePlugin({
+  name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Answers, or never ends.',
+  routes: {
+    drip: { method: 'GET', url: '/drip', summary: 's', authority: 'read', stream: true },
+    hang: { method: 'GET', url: '/hang', summary: 's', authority: 'read' }
+  }
+}, () => ({
+  routes: {
+    async drip (request) {
+      const stream = request.open({ contentType: 'text/plain' })
+      await stream.write('a drop')
+    },
+    async hang ({ signal }) { await once(signal, 'abort') }
+  }
+}))
+
+t.test('what a node asks of itself leaves nothing on the signal of who asked', async (t) => {
+  const rig = await startPlugin(t, probe)
+  const own = rig.kernel.service(OwnApiService.id) as OwnApi
+  const over = new AbortController()
+  const { signal } = over
+  const left = (): number => getEventListeners(signal, 'abort').length
+  for (let i = 0; i < 3; i++) {
+    t.match(await own.ask({ path: '/drip', caller, signal }), { status: 200, text: 'a drop' })
+    t.match(await own.ask({ path: '/nowhere', caller, signal }), { status: 404 })
+    const { bytes } = await own.open({ path: '/drip', caller, signal })
+    for await (const part of bytes) t.equal(String(part), 'a drop')
+  }
+  t.equal(left(), 0)
+  const hanging = own.ask({ path: '/hang', caller, signal })
+  t.equal(left(), 1)
+  over.abort(new Error('gone'))
+  await t.rejects(hanging, /gone/)
+  await t.rejects(own.ask({ path: '/drip', caller, signal }), /gone/)
+  await t.rejects(own.open({ path: '/drip', caller, signal }), /gone/)
+})
