@@ -23,6 +23,7 @@ export const scenarios = {
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
   'kernel/test/cluster-control-growth.test.ts',
+  'kernel/test/plugin-switch-leak.test.ts',
   'plugins/devices/test/growth.test.ts',
   'plugins/relay/test/hostile.test.ts',
   'plugins/relay/test/relayed.test.ts',

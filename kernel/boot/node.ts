@@ -136,10 +136,6 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
     for (const warning of setup.warnings) log.root.warn({}, warning)
-    for (const { name, file, message } of setup.changed) {
-      kernel.health.raise('plugin_changed', message)
-      kernel.bus.emit('kernel', 'PluginChanged', { nodeId: node.nodeId, plugin: name, file })
-    }
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
       storing: () => links.cluster.status().storing
@@ -211,15 +207,15 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     restart: made.restart.ask,
     reload: made.reload,
     strict: false,
+    changed: setup.changed,
     warnings: setup.warnings,
-    configApi: (onChange) => createConfigApi({
+    configApi: createConfigApi({
       path: setup.file ?? join(options.home, homeFile.config),
       config: setup.config,
       written: setup.written,
       owners: setup.owners,
       authorities: [...setup.authorities],
-      env: options.env,
-      onChange
+      env: options.env
     })
   }
 }

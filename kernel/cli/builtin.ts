@@ -177,7 +177,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
   },
   'config set': {
     heading: 'Set it up',
-    summary: 'change one setting in svc.yaml, from the next restart',
+    summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
     examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\''],

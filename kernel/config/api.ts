@@ -16,7 +16,14 @@ import type { Path } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 /** A change as a client asks for it: values by dotted path, null to remove. */
-export interface ConfigChange { revision: string, set: Record<string, unknown> }
+export interface ConfigChange {
+  /** Of the file that it is meant for; whichever there is when absent. */
+  revision?: string
+  set: Record<string, unknown>
+}
+
+/** What was written; `undo` puts the text back as it was, unless it has changed once more. */
+export interface Saved { revision: string, undo (): void }
 
 export interface ConfigApi {
   /**
@@ -27,13 +34,11 @@ export interface ConfigApi {
     revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
   }
   /**
-   * Changes svc.yaml; it takes effect at the next restart. Throws `config_changed` when the file is not of
-   * the given revision any more, `invalid_request` when the result would be wrong, `missing_grant` when the
-   * caller may not change that or would grant more than it has itself (nothing is written).
+   * Changes svc.yaml and nothing else. Throws `config_changed` when the file is not of the given revision any
+   * more, `invalid_request` when the result would be wrong, `missing_grant` when the caller may not change
+   * that or would grant more than it has itself (nothing is written).
    */
-  write (change: ConfigChange, caller: Caller): { revision: string, restart_needed: boolean }
-  /** As `write`, whatever the revision; `undo` puts the text back, unless it has changed once more. */
-  change (set: ConfigChange['set'], caller: Caller): { revision: string, changed: boolean, undo (): void }
+  write (change: ConfigChange, caller: Caller): Saved
   /** What the file says at a path. */
   value (path: Path): unknown
   /** What is at and below these paths is in force from now on, as the file and `config` have it. */
@@ -58,7 +63,6 @@ export interface ConfigApiOptions {
   authorities: readonly string[]
   /** The node's environment, for `${env.NAME}`. */
   env: Env
-  onChange: () => void
 }
 
 /** Reading and changing svc.yaml over the API. */
@@ -67,10 +71,9 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const saved = (): unknown => readConfigText(text(), null).value
   const inForce = new InForce(options.config, options.written)
   let { owners, authorities } = options
-  type Saved = { revision: string, undo?: () => void }
   const write = ({ revision, set }: ConfigChange, caller: Caller): Saved => {
     const before = text()
-    if (revisionOf(before) !== revision) {
+    if (revision !== undefined && revisionOf(before) !== revision) {
       throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
         { revision: revisionOf(before) })
     }
@@ -79,7 +82,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
       [inForce.at(key).writtenAt(key), value === null ? undefined : value]), { owners, authorities, env })
     if ('issues' in after) throw refused(after.issues)
     authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
-    if (after.text === before) return { revision }
+    if (after.text === before) return { revision: revisionOf(before), undo: () => {} }
     saveConfigFile(path, after.text)
     return {
       revision: revisionOf(after.text),
@@ -94,15 +97,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
         restart_needed: !inForce.says(written)
       }
     },
-    write (change, caller) {
-      const { revision, undo } = write(change, caller)
-      if (undo !== undefined) options.onChange()
-      return { revision, restart_needed: undo !== undefined }
-    },
-    change (set, caller) {
-      const { revision, undo } = write({ revision: revisionOf(text()), set }, caller)
-      return { revision, changed: undo !== undefined, undo: undo ?? (() => {}) }
-    },
+    write,
     value: (path) => getIn(saved(), path),
     took (paths, config) { inForce.take(paths, config, saved()) },
     know (more, granted) {
@@ -113,7 +108,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
     masked: ({ set }) => Object.fromEntries(Object.entries(set).map(([path, value]) =>
       [path, options.config.masked(path, value)])),
     keep (path, value, caller) {
-      write({ revision: revisionOf(text()), set: { [path]: value } }, caller)
+      write({ set: { [path]: value } }, caller)
       inForce.keep(path, value)
     }
   }

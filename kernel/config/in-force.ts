@@ -8,7 +8,7 @@ export class InForce {
   readonly #first: ResolvedConfig
   readonly #tree: Tree
   /** Settings of plugins that were started later, the newest last. */
-  readonly #taken: { readonly under: Path, readonly config: ResolvedConfig }[] = []
+  #taken: readonly { readonly under: Path, readonly config: ResolvedConfig }[] = []
   /** Single values that a plugin has put into force by itself. */
   readonly #kept = new Map<string, unknown>()
 
@@ -30,7 +30,9 @@ export class InForce {
       const value = getIn(written, place)
       if (value === undefined) deleteIn(this.#tree, place)
       else setIn(this.#tree, place, cleanCopy(value))
-      this.#taken.push({ under: parsePath(path)!, config })
+      const under = parsePath(path)!
+      // What was taken below it counts no more: a plugin may be switched any number of times.
+      this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }
 

@@ -1,7 +1,6 @@
 import os from 'node:os'
 import type { Readable } from 'node:stream'
 import { kernelError, SvcError } from '../api/errors.js'
-import { parsePath } from '../config/paths.js'
 import { openApi } from '../plugins/openapi.js'
 import { requireAuthority } from './access.js'
 import { collectBody } from './body.js'
@@ -18,7 +17,17 @@ const object = <const P extends Record<string, unknown>>(properties: P) =>
 const settings = {
   type: 'array', items: { type: 'object', required: ['path'], properties: { path: text } }
 } as const
-const written = object({ revision: text, restart_needed: { type: 'boolean' } })
+const effect = {
+  in_effect: { type: 'boolean' },
+  why: { type: ['string', 'null'], description: 'what keeps it from taking effect at once' }
+} as const
+const written = object({
+  revision: text, restart_needed: { type: 'boolean' },
+  plugins: {
+    type: 'array', description: 'the plugins that it has switched',
+    items: object({ name: text, enabled: { type: 'boolean' }, ...effect })
+  }
+})
 
 const ok = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const
 
@@ -137,10 +146,11 @@ export const systemRoutes = {
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',
-    summary: 'Changes svc.yaml at the given revision; takes effect at the next restart.',
+    summary: 'Changes svc.yaml at the given revision. A plugin is switched at once where that can be done; ' +
+      'the rest takes effect at the next restart.',
     body: configChange,
     reply: written,
-    errors: ['config_changed', 'missing_grant']
+    errors: ['config_changed', 'missing_grant', 'plugin_failed']
   },
   plugins: {
     method: 'GET', url: '/v1/plugins', authority: 'plugin:read',
@@ -157,10 +167,7 @@ export const systemRoutes = {
       type: 'object', additionalProperties: false, required: ['enabled'],
       properties: { enabled: { type: 'boolean' } }
     },
-    reply: object({
-      revision: text, restart_needed: { type: 'boolean' }, in_effect: { type: 'boolean' },
-      why: { type: ['string', 'null'], description: 'what keeps it from taking effect at once' }
-    }),
+    reply: object({ revision: text, restart_needed: { type: 'boolean' }, ...effect }),
     errors: ['not_found', 'config_changed', 'plugin_failed']
   }
 } as const satisfies Record<string, RouteDecl>
@@ -209,26 +216,17 @@ export function systemHandlers (kernel: SystemParts): Handlers {
 function pluginHandlers (
   kernel: SystemParts
 ): Pick<Handlers, 'config' | 'setConfig' | 'plugins' | 'switchPlugin'> {
-  const { options: { node: { nodeId } }, present, bus, config } = kernel
+  const { present, config } = kernel
   const all = (): { manifest: Manifest, why: string | null }[] => [
     ...present.on.map(({ manifest }) => ({ manifest, why: null })),
     ...present.off.map(({ plugin: { manifest }, message }) => ({ manifest, why: message }))
   ]
-  const switched = (plugin: string, on: boolean): void => {
-    bus.emit('kernel', on ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
-  }
   return {
     config: () => config.read(),
-    setConfig: (request) => {
+    setConfig: async (request) => {
       const change = request.body as ConfigChange
       request.note({ set: config.masked(change) })
-      const written = config.write(change, request.caller)
-      for (const [path, value] of Object.entries(change.set)) {
-        const [top, plugin, key, more] = parsePath(path) ?? []
-        if (top !== 'plugins' || plugin === undefined || key !== 'enabled' || more !== undefined) continue
-        if (typeof value === 'boolean') switched(plugin, value)
-      }
-      return written
+      return await kernel.switches.write(change, request.caller)
     },
     plugins: () => ({
       plugins: all().map(({ manifest: { name, version, summary }, why }) =>

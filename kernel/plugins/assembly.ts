@@ -69,10 +69,12 @@ export interface KernelOptions {
   local: ReadonlySet<string>
   /** Asks for a restart; false when one is under way. */
   restart: () => boolean
-  /** Reading and changing svc.yaml; `changed` is called after a change. */
-  configApi: (changed: () => void) => ConfigApi
+  /** Reading and changing svc.yaml. */
+  configApi: ConfigApi
   /** Reads svc.yaml and the plugins that it names once more. Throws BootError with all that is wrong. */
   reload: () => Promise<Loaded>
+  /** Installed plugins that were found changed at this boot. */
+  changed: Loaded['changed']
   /** Warnings of this boot. */
   warnings: readonly string[]
   /** Told every event, from the first on. */
@@ -111,7 +113,7 @@ export function assemble (options: KernelOptions) {
   const standing = new Standing(clock, (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
   return {
     options, log, bus, health, commands, changes, present, capabilities, tracers, traffic, schemes, standing,
-    config: options.configApi(() => { health.raise('restart_needed', '') }),
+    config: options.configApi,
     readiness: createReadiness(),
     /** Tags under `nodeCapabilities`. */
     tags: new Set<string>(),

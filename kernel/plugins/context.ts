@@ -9,6 +9,7 @@ import type { Assembly, KernelOptions } from './assembly.js'
 import type { StateView } from '../state/state.js'
 
 interface Effect { label: string, dispose: () => void | Promise<void> }
+type AddEffect = (label: string, dispose: Effect['dispose']) => void
 
 /** A plugin's context together with what undoes everything made through it. */
 export interface LiveContext {
@@ -78,7 +79,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
   }
-  const effect = (label: string, dispose: Effect['dispose']): void => {
+  const effect: AddEffect = (label, dispose) => {
     // Of a start that was given up and went on all the same.
     if (over) void undo({ label, dispose })
     else effects.push({ label, dispose })
@@ -89,7 +90,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     deps: dependencies(manifest, kernel.services),
     log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
-      [name, tracked(sectionFor(kernel, name, decl), name, effect)])),
+      [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
       const problem = ownCommand(manifest, name)(args)
       if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
@@ -167,16 +168,16 @@ function ownSettings (
 
 /** A section, whose changes are changes of the state. */
 function sectionFor (
-  { options: { cluster }, changes }: Assembly, name: string, decl: SectionDecl
+  { options: { cluster }, changes }: Assembly, name: string, decl: SectionDecl, effect: AddEffect
 ): Section<unknown> {
   const section = cluster.sections.section<unknown>(name, decl)
-  section.observe(changes.notify)
+  effect(`changes of ${name}`, section.observe(changes.notify))
   return section
 }
 
 /** Observers of a section are effects of the plugin too. */
 function tracked (
-  section: Section<unknown>, name: string, effect: (label: string, dispose: () => void) => void
+  section: Section<unknown>, name: string, effect: AddEffect
 ): Section<unknown> {
   return {
     ...section,

@@ -112,8 +112,8 @@ function standInFor (
     linkSvc(home)
     return undefined
   }
-  const message = `The plugin "${name}" is off: ${fault.message} in ${folder} since it was installed; ` +
-    `\`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`, brings it back.`
+  const message = `The plugin "${name}" is not started: ${fault.message} in ${folder} since it was ` +
+    `installed; \`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`, mends it.`
   changed.push({ name, file: fault.file, message })
   return { manifest: record.manifest, start: () => { throw new Error(message) } }
 }

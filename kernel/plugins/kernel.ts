@@ -89,6 +89,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     }
     await showRoutes(table)
     kernel.bus.open()
+    switches.changed.tell(options.changed)
     const quiet = kernel.state.publish()
     return {
       app: front, bus: kernel.bus, health: kernel.health, commands: kernel.commands, routes: kernel.routes,

@@ -1,30 +1,49 @@
 import { BootError, kernelError } from '../api/errors.js'
-import { formatPath } from '../config/paths.js'
+import { formatPath, isTree } from '../config/paths.js'
 import { namedBy } from '../state/source.js'
+import { ChangedPlugins } from './changed.js'
 import { coldReason } from './cold.js'
 import { startPlugins } from './lifecycle.js'
 import { stopOne } from './running.js'
+import { dependantsOf, inOrder, offOf, runningOf, samePlugin, switchesPlugins } from './steps.js'
 import type { Caller, Plugin } from '../api/plugin.js'
+import type { ConfigChange, Saved } from '../config/api.js'
+import type { ResolvedConfig } from '../config/resolve.js'
 import type { Assembly } from './assembly.js'
 import type { OffPlugin } from './present.js'
 import type { Setup } from './load.js'
+import type { Step } from './steps.js'
 
 /** svc.yaml as it is now, with the plugins that it names. */
 export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
 
-/** The answer to a switch of a plugin. */
-export interface Switched {
-  revision: string
-  /** Whether svc.yaml says something that only a restart brings. */
-  restart_needed: boolean
+/** Whether a switch of a plugin has taken effect. */
+interface Effect {
   /** Whether the plugin now runs, or does not, as was asked. */
   in_effect: boolean
   /** Why not. */
   why: string | null
 }
 
-/** Switches plugins in svc.yaml and, where that can be done, at once; one after the other. */
+/** What a change of svc.yaml has come to. */
+interface Changed {
+  revision: string
+  /** Whether svc.yaml says something that only a restart brings. */
+  restart_needed: boolean
+}
+
+/** The answer to a switch of a plugin. */
+export type Switched = Changed & Effect
+
+/** The answer to a change of settings, with the plugins that it has switched. */
+export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
+
+/** How far a step has come: what keeps it from taking effect, or how it is taken back. */
+type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
+
+/** Changes svc.yaml and switches plugins, at once where that can be done; one change after the other. */
 export class PluginSwitch {
+  readonly changed: ChangedPlugins
   readonly #kernel: Assembly
   /** Puts the routes of what runs now on the server. */
   readonly #show: () => Promise<void>
@@ -32,9 +51,11 @@ export class PluginSwitch {
   #last: Promise<unknown> = Promise.resolve()
 
   constructor (kernel: Assembly, show: () => Promise<void>) {
+    const { health, bus, options: { node } } = kernel
     this.#kernel = kernel
     this.#show = show
     this.#named = new Set([...namedBy(kernel, 'stateWhereabouts'), ...namedBy(kernel, 'stateReadings')])
+    this.changed = new ChangedPlugins({ health, bus, nodeId: node.nodeId })
   }
 
   /**
@@ -42,16 +63,34 @@ export class PluginSwitch {
    * Throws `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
    */
   async turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
-    const turned = this.#last.then(async () => await this.#turn(name, enabled, caller))
-    this.#last = turned.catch(() => {})
-    return await turned
+    return await this.#afterOthers(async () => await this.#turn(name, enabled, caller))
+  }
+
+  /**
+   * Changes svc.yaml, and switches the plugins that it turns on or off. What fails leaves file and node as
+   * they were. Throws `plugin_failed` and what `ConfigApi.write` throws.
+   */
+  async write (change: ConfigChange, caller: Caller): Promise<Written> {
+    return await this.#afterOthers(async () => {
+      // A file that is wrong can still be mended; what runs then waits for the restart.
+      const before = switchesPlugins(change) ? await this.#load([]).catch(() => undefined) : undefined
+      const { revision, effects } = await this.#apply(change, caller, before, [])
+      const plugins = [...effects].map(([name, effect]) =>
+        ({ name, enabled: this.#enabled(name), ...effect }))
+      return { revision, restart_needed: this.#kernel.config.pending(), plugins }
+    })
+  }
+
+  async #afterOthers<T> (work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work)
+    this.#last = done.catch(() => {})
+    return await done
   }
 
   async #turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
-    const { config, present, bus, health, options } = this.#kernel
-    const before = await this.#load(name)
-    if (before.order.every((one) => one.manifest.name !== name) &&
-      before.off.every(({ plugin }) => plugin.manifest.name !== name)) {
+    const { config } = this.#kernel
+    const before = await this.#load([name])
+    if (before.order.every((one) => one.manifest.name !== name) && offOf(before, name) === undefined) {
       if (!enabled && await this.#forget(name, before)) {
         const { revision, restart_needed } = config.read()
         return { revision, restart_needed, in_effect: true, why: null }
@@ -60,80 +99,150 @@ export class PluginSwitch {
     }
     config.know(before.owners, [...before.authorities])
     // Enabled is the default; written out it would demand, for the boot, that nothing it needs is off.
-    const path = formatPath(['plugins', name, 'enabled'])
-    const written = config.change({ [path]: enabled ? null : false }, caller)
-    const was = present.on.find(({ manifest }) => manifest.name === name)
-    let why: string | null
-    try {
-      why = await this.#follow(name, was, before)
-    } catch (error) {
-      written.undo()
-      throw error
-    }
-    const is = present.on.find(({ manifest }) => manifest.name === name)
-    if (config.pending()) health.raise('restart_needed', '')
-    else health.clear('restart_needed')
-    if (written.changed || is !== was) {
-      bus.emit('kernel', enabled ? 'PluginEnabled' : 'PluginDisabled',
-        { nodeId: options.node.nodeId, plugin: name })
-    }
-    return { revision: written.revision, restart_needed: config.pending(), in_effect: why === null, why }
+    const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
+    const { revision, effects } = await this.#apply({ set }, caller, before, [name])
+    return { revision, restart_needed: config.pending(), ...effects.get(name)! }
   }
 
   /** Drops a plugin that is off and that svc.yaml names no more; false where there is none. */
   async #forget (name: string, now: Loaded): Promise<boolean> {
     const { present, config } = this.#kernel
-    if (!present.off.some(({ plugin }) => plugin.manifest.name === name)) return false
+    if (offOf(present, name) === undefined) return false
     present.change(present.on, present.off.filter(({ plugin }) => plugin.manifest.name !== name))
     await this.#show()
     config.took([formatPath(['plugins', name])], now.config)
     return true
   }
 
-  /** Does what the file says now of a plugin; what keeps it from that without a restart, or null. */
-  async #follow (name: string, was: Plugin | undefined, before: Loaded): Promise<string | null> {
-    const { present, config, changes } = this.#kernel
-    const now = await this.#load(name)
-    this.#tellChanged(name, now)
-    const to = now.order.find(({ manifest }) => manifest.name === name)
-    const off = now.off.find(({ plugin }) => plugin.manifest.name === name)
-    if (samePlugin(was, to)) {
-      // It may be off for what it requires, whatever is asked for.
-      const wanted = config.value(['plugins', name, 'enabled']) !== false
-      return was === undefined && wanted ? off?.message ?? null : null
+  /** Writes a change and follows it: with the plugins that it switches, and with those that are named. */
+  async #apply (
+    change: ConfigChange, caller: Caller, before: Loaded | undefined, named: readonly string[]
+  ): Promise<Pick<Saved, 'revision'> & { effects: Map<string, Effect> }> {
+    const { present, config, health } = this.#kernel
+    const was = this.#switches()
+    const ran = present.on
+    const written = config.write(change, caller)
+    const is = this.#switches()
+    const turned = [...new Set([...was.keys(), ...is.keys()])]
+      .filter((name) => (was.get(name) ?? true) !== (is.get(name) ?? true))
+    let effects: Map<string, Effect>
+    try {
+      effects = await this.#follow([...new Set([...named, ...turned])], before)
+    } catch (error) {
+      written.undo()
+      throw error
     }
-    const cold = to !== undefined && now.stale.includes(name)
-      ? 'its files are not those that this node has loaded'
-      : coldReason({
-          name, from: was?.manifest, to: to?.manifest, named: this.#named,
-          others: present.manifests.filter((manifest) => manifest.name !== name),
-          before: namesOf(before), after: namesOf(now)
-        })
-    if (cold !== null) return `A restart is needed, since ${cold}.`
-    if (was !== undefined) await this.#stop(was, off)
-    if (to !== undefined) {
+    if (config.pending()) health.raise('restart_needed', '')
+    else health.clear('restart_needed')
+    for (const name of effects.keys()) {
+      if (turned.includes(name) || runningOf(ran, name) !== runningOf(present.on, name)) this.#tell(name)
+    }
+    return { revision: written.revision, effects }
+  }
+
+  #tell (plugin: string): void {
+    const { bus, options: { node: { nodeId } } } = this.#kernel
+    bus.emit('kernel', this.#enabled(plugin) ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
+  }
+
+  /** What svc.yaml says of plugins that it names; the others are on. */
+  #switches (): Map<string, boolean> {
+    const plugins = this.#kernel.config.value(['plugins'])
+    return new Map(Object.entries(isTree(plugins) ? plugins : {}).map(([name, section]) =>
+      [name, !isTree(section) || section['enabled'] !== false]))
+  }
+
+  #enabled (name: string): boolean { return this.#switches().get(name) ?? true }
+
+  /** Does what the file says now of some plugins. Throws `plugin_failed`; they then run as before. */
+  async #follow (names: readonly string[], before: Loaded | undefined): Promise<Map<string, Effect>> {
+    const effects = new Map<string, Effect>()
+    if (names.length === 0) return effects
+    const now = await this.#load(names)
+    this.changed.tell(now.changed)
+    const done: Stepped[] = []
+    for (const step of inOrder(names, this.#kernel.present.on, now)) {
       try {
-        await this.#start(to, now)
+        const stepped = await this.#step(step, now, before, names)
+        done.push(stepped)
+        effects.set(step.name, { in_effect: stepped.why === null, why: stepped.why })
       } catch (error) {
-        // Its settings are still those with which it has run.
-        if (was !== undefined) await this.#start(was)
+        await this.#takeBack(done)
         throw error
       }
     }
-    const settings = Object.keys((to ?? was)?.manifest.settings ?? {})
-    config.took([formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))], now.config)
+    const { config, changes } = this.#kernel
+    for (const one of done) if (one.why === null) config.took(one.taken, now.config)
     changes.notify()
-    return null
+    return effects
   }
 
-  /** Files that were changed are told of when they would have been loaded. */
-  #tellChanged (name: string, { changed }: Loaded): void {
-    const { health, bus, options } = this.#kernel
-    if (changed.length === 0) health.clear('plugin_changed')
-    for (const { message } of changed) health.raise('plugin_changed', message)
-    const file = changed.find((one) => one.name === name)?.file
-    if (file === undefined) return
-    bus.emit('kernel', 'PluginChanged', { nodeId: options.node.nodeId, plugin: name, file })
+  async #takeBack (done: readonly Stepped[]): Promise<void> {
+    for (const one of done.toReversed()) {
+      if (one.why !== null) continue
+      await one.back?.().catch((err: unknown) => {
+        this.#kernel.log.error({ err }, 'a plugin could not be put back after a change that failed')
+      })
+    }
+  }
+
+  async #step (
+    step: Step, now: Loaded, before: Loaded | undefined, names: readonly string[]
+  ): Promise<Stepped> {
+    const { present, adopted } = this.#kernel
+    const { name, from, to, off } = step
+    if (samePlugin(from, to)) return await this.#stay(step, now)
+    const needing = dependantsOf(name, now)
+    const others = ({ order }: Loaded): string[] => order.map(({ manifest }) => manifest.name)
+      .filter((one) => needing.has(one) && !names.includes(one))
+    const cold = before === undefined
+      ? 'svc.yaml could not be followed before this change'
+      : to !== undefined && now.stale.includes(name)
+        ? STALE
+        : coldReason({
+            name, from: from?.manifest, to: to?.manifest, named: this.#named,
+            others: present.manifests.filter((manifest) => manifest.name !== name),
+            before: others(before), after: others(now)
+          })
+    if (cold !== null) return { why: restartSince(cold) }
+    const wasOff = offOf(present, name)
+    const earlier = adopted.get(name)
+    await this.#replace(from, to, off, now.config)
+    const settings = Object.keys((to ?? from)?.manifest.settings ?? {})
+    return {
+      why: null,
+      taken: [formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))],
+      back: async () => { await this.#replace(to, from, wasOff, earlier) }
+    }
+  }
+
+  /** A plugin that runs as svc.yaml says, or is off whatever it says: for what it requires, for instance. */
+  async #stay ({ name, from, off }: Step, now: Loaded): Promise<Stepped> {
+    const { present } = this.#kernel
+    if (from !== undefined && now.stale.includes(name)) return { why: restartSince(STALE) }
+    const taken = [formatPath(['plugins', name, 'enabled'])]
+    if (from !== undefined || off === undefined) return { why: null, taken }
+    if (offOf(present, name)?.message !== off.message) {
+      present.change(present.on, [...present.off.filter((one) => one.plugin.manifest.name !== name), off])
+      await this.#show()
+    }
+    return this.#enabled(name) ? { why: off.message } : { why: null, taken }
+  }
+
+  /** Stops one, starts the other; what fails to start leaves the first one running, with its settings. */
+  async #replace (
+    from: Plugin | undefined, to: Plugin | undefined, off: OffPlugin | undefined,
+    config: ResolvedConfig | undefined
+  ): Promise<void> {
+    const earlier = this.#kernel.adopted.get((from ?? to)!.manifest.name)
+    if (from !== undefined) await this.#stop(from, off)
+    if (to === undefined) return
+    try {
+      await this.#start(to, config)
+    } catch (error) {
+      if (from !== undefined) await this.#start(from, earlier)
+      throw error
+    }
   }
 
   async #stop (plugin: Plugin, off: OffPlugin | undefined): Promise<void> {
@@ -147,12 +256,13 @@ export class PluginSwitch {
     await stopOne(running, this.#kernel, () => kernelError('plugin_disabled', message, { plugin: name }))
   }
 
-  async #start (plugin: Plugin, loaded?: Loaded): Promise<void> {
+  /** Starts a plugin with its settings in `config`; those of the boot where that is undefined. */
+  async #start (plugin: Plugin, config: ResolvedConfig | undefined): Promise<void> {
     const { present, started, adopted } = this.#kernel
     const { name } = plugin.manifest
     const { on, off } = present
     const earlier = adopted.get(name)
-    if (loaded !== undefined) adopted.set(name, loaded.config)
+    adopt(adopted, name, config)
     try {
       const { problems } = await startPlugins([plugin], this.#kernel)
       if (problems.length > 0) throw new BootError(problems)
@@ -163,30 +273,32 @@ export class PluginSwitch {
       const running = at < 0 ? undefined : started.splice(at, 1)[0]
       await running?.dispose()
       present.change(on, off)
-      if (earlier === undefined) adopted.delete(name)
-      else adopted.set(name, earlier)
-      throw failed(name, error)
+      adopt(adopted, name, earlier)
+      throw failed([name], error)
     }
   }
 
   /** Reads svc.yaml and what it names anew. Throws `plugin_failed` with all that is wrong. */
-  async #load (name: string): Promise<Loaded> {
+  async #load (names: readonly string[]): Promise<Loaded> {
     try {
       return await this.#kernel.options.reload()
     } catch (error) {
-      throw failed(name, error)
+      throw failed(names, error)
     }
   }
 }
 
-const namesOf = ({ order }: Loaded): string[] => order.map(({ manifest }) => manifest.name)
+const STALE = 'its files are not those that this node has loaded'
+const restartSince = (cold: string): string => `A restart is needed, since ${cold}.`
 
-/** The copies that are made of a plugin when it is read share its start. */
-const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
-  one?.start === other?.start
+function adopt (adopted: Assembly['adopted'], name: string, config: ResolvedConfig | undefined): void {
+  if (config === undefined) adopted.delete(name)
+  else adopted.set(name, config)
+}
 
-function failed (plugin: string, error: unknown): Error {
+function failed (plugins: readonly string[], error: unknown): Error {
   const problems = error instanceof BootError ? error.problems : [(error as Error).message]
-  return kernelError('plugin_failed',
-    `${problems.join('; ')}. The plugin "${plugin}" and svc.yaml are as they were.`, { plugin, problems })
+  const named = plugins.map((name) => `The plugin "${name}" and `).slice(0, 1).join('') || 'The node and '
+  return kernelError('plugin_failed', `${problems.join('; ')}. ${named}svc.yaml are as they were.`,
+    { plugin: plugins[0] ?? null, problems })
 }

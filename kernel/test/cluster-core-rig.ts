@@ -149,7 +149,7 @@ function kernelOptions (
     },
     gossip, machine, identity: identityOf(node.members), clock: c.clock, log: () => log, limits,
     plugins, off: [], config: () => ({}), settings: () => undefined, services: new Map(), callLimits: {},
-    trustProxy: [], warnings: [], strict: true, restart: () => true,
+    trustProxy: [], changed: [], warnings: [], strict: true, restart: () => true,
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []
     }),
@@ -159,13 +159,12 @@ function kernelOptions (
       create: async () => { throw new Error('no tokens here') }
     },
     local: new Set(allow ?? Object.keys(authorities)),
-    configApi: () => ({
+    configApi: {
       read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
-      write: () => ({ revision: '', restart_needed: true }),
-      change: () => ({ revision: '', changed: false, undo: () => {} }),
+      write: () => ({ revision: '', undo: () => {} }),
       value: () => undefined, took: () => {}, know: () => {}, pending: () => false, keep: () => {},
       masked: () => ({})
-    }),
+    },
     reload: async () => { throw new Error('no svc.yaml here') }
   }
 }

@@ -191,6 +191,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     local: new Set(options.allow ?? known),
     restart: () => true,
     ...switchable(plugin, options, config),
+    changed: [],
     warnings: [],
     strict: options.strict ?? true,
     startLimitMs: options.startLimitMs
@@ -216,19 +217,20 @@ function switchable (
         config, owners: [], authorities: new Set(), changed: [], stale: []
       }
     },
-    configApi: () => ({
+    configApi: {
       read: () => ({ revision: '', file: '', entries: [], unset: [], restart_needed: false }),
-      write: () => ({ revision: '', restart_needed: true }),
-      change (set) {
-        const [[path, value]] = Object.entries(set) as [[string, unknown]]
-        const [, name] = parsePath(path)!
-        const was = !disabled.has(name!)
-        turn(name!, value !== false)
-        return { revision: '', changed: was !== !disabled.has(name!), undo: () => { turn(name!, was) } }
+      write ({ set }) {
+        const before = [...disabled]
+        for (const [path, value] of Object.entries(set)) {
+          const [top, name, key] = parsePath(path)!
+          if (top === 'plugins' && key === 'enabled') turn(name!, value !== false)
+        }
+        const undo = (): void => { disabled.clear(); for (const name of before) disabled.add(name) }
+        return { revision: '', undo }
       },
-      value: ([, name]) => disabled.has(name!) ? false : undefined,
+      value: () => Object.fromEntries([...disabled].map((name) => [name, { enabled: false }])),
       took: () => {}, know: () => {}, pending: () => false, keep: () => {}, masked: () => ({})
-    })
+    }
   }
 }
 

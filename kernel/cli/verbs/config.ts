@@ -1,12 +1,14 @@
 import { formatProblems } from '../../config/problems.js'
+import { parsePath } from '../../config/paths.js'
 import { resolveConfig } from '../../config/resolve.js'
 import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
 import { checkManifests } from '../../plugins/registry.js'
 import { failuresOf } from '../contributed.js'
 import {
-  arranged, changeSetting, disabledIn, installationOf, restartHint, settingSchema
+  arranged, changeSetting, disabledIn, installationOf, settingSchema
 } from '../installed.js'
+import { switched, tellEffect } from '../switching.js'
 import type { JsonSchema } from '../../api/schema.js'
 import type { Entry } from '../../config/resolve.js'
 import type { Verb } from '../verb.js'
@@ -82,16 +84,25 @@ export const set: Verb = {
     }
     const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
     const place = config.writtenAt(key!)
-    const file = changeSetting(ctx, installation, place, value)
+    const plugin = typeof value === 'boolean' ? switchOf(place) : undefined
+    const { file, ...effect } = plugin === undefined
+      ? { file: changeSetting(ctx, installation, place, value), inEffect: false, why: null, restart: true }
+      : await switched(ctx, installation, plugin, value === true, options['config'])
     if (ctx.out.json) {
-      ctx.out.value({ settings: [{ path: place, value, file }] })
+      ctx.out.value({ settings: [{ path: place, value, file, ...effect }] })
       return
     }
-    ctx.out.line(`${place} is set in ${file}.`)
+    ctx.out.line(`${place} is set in ${file}${effect.inEffect ? ', and in effect' : ''}.`)
     const wins = config.entries(key).find((entry) => entry.origin === 'env')
     if (wins !== undefined) {
       ctx.err.line(`${wins.source ?? 'a variable'} is set and counts more than the file`)
     }
-    for (const line of restartHint(ctx)) ctx.out.line(line)
+    tellEffect(ctx, effect)
   }
+}
+
+/** The plugin that a setting switches; undefined for every other setting. */
+function switchOf (path: string): string | undefined {
+  const [top, plugin, key, ...more] = parsePath(path) ?? []
+  return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
 }

@@ -16,7 +16,8 @@ export const ls: Verb = {
     const plugins = installation.plugins.map(({ manifest: { name, version, summary }, source }) => {
       const change = installation.changed.find((one) => one.name === name)
       const why = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
-      const state = disabled.has(name) ? 'disabled' : why === null ? 'enabled' : 'off'
+      const state = change !== undefined ? 'changed'
+        : disabled.has(name) ? 'disabled' : why === null ? 'enabled' : 'off'
       return { name, version, state, why, source, summary }
     })
     if (ctx.out.json) ctx.out.value({ plugins })
@@ -55,9 +56,11 @@ export const enable: Verb = {
   }
 }
 
-/** The same with what it can do and be set to. */
+/** The same with the services that it asks for, and what it can do and be set to. */
 export function declares (manifest: Manifest): string[] {
   const more = [
+    ...Object.values({ ...manifest.consumes, ...manifest.consumesOptional })
+      .map(({ id }) => `uses the service ${id}`),
     ...Object.values(manifest.capabilities ?? {}).map((c) => `capability ${c.id}@${c.version}: ${c.title}`),
     ...Object.keys(fieldsOf(manifest.config ?? {})).map((key) => `setting plugins.${manifest.name}.${key}`),
     ...Object.keys(manifest.settings ?? {}).map((key) => `setting ${key}`)

@@ -1,0 +1,62 @@
+import { parsePath } from '../config/paths.js'
+import { parseNeed } from './graph.js'
+import type { Plugin } from '../api/plugin.js'
+import type { ConfigChange } from '../config/api.js'
+import type { OffPlugin } from './present.js'
+
+/** Which plugins svc.yaml lets run, in their order, and which it does not. */
+interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
+
+/** A plugin on its way from what runs to what svc.yaml says; undefined is off. */
+export interface Step {
+  readonly name: string
+  readonly from: Plugin | undefined
+  readonly to: Plugin | undefined
+  /** Why it is off, where it is. */
+  readonly off: OffPlugin | undefined
+}
+
+/** Whether a change may turn plugins on or off. */
+export function switchesPlugins ({ set }: ConfigChange): boolean {
+  return Object.keys(set).some((path) => {
+    const [top, , key = 'enabled'] = parsePath(path) ?? []
+    return top === 'plugins' && key === 'enabled'
+  })
+}
+
+/** First what stops, then what starts; what others require starts before them and stops after them. */
+export function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): Step[] {
+  const steps = names.map((name) => ({
+    name, from: runningOf(on, name), to: runningOf(now.order, name), off: offOf(now, name)
+  }))
+  const stops = on.toReversed().flatMap((plugin) =>
+    steps.filter(({ from, to }) => from === plugin && to === undefined))
+  const starts = now.order.flatMap((plugin) => steps.filter(({ to }) => to === plugin))
+  return [...stops, ...starts, ...steps.filter(({ from, to }) => from === undefined && to === undefined)]
+}
+
+/** The plugins that require one, or require one that does. */
+export function dependantsOf (name: string, { order, off }: Arranged): Set<string> {
+  const found = new Set([name])
+  const all = [...order, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
+  for (let size = 0; size < found.size;) {
+    size = found.size
+    for (const { name: other, requires = [] } of all) {
+      if (requires.some((need) => found.has(parseNeed(need).name))) found.add(other)
+    }
+  }
+  found.delete(name)
+  return found
+}
+
+/** The plugin of that name among some. */
+export const runningOf = (plugins: readonly Plugin[], name: string): Plugin | undefined =>
+  plugins.find(({ manifest }) => manifest.name === name)
+
+/** The plugin of that name among those that are off. */
+export const offOf = ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
+  off.find(({ plugin }) => plugin.manifest.name === name)
+
+/** The copies that are made of a plugin when it is read share its start. */
+export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
+  one?.start === other?.start
