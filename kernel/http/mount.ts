@@ -159,21 +159,6 @@ export function mountSocket (
   return { owner: 'kernel', name, decl, handler }
 }
 
-/** One object for all tables: a schema is compiled once, and what came of it is kept. */
-const ANY_QUERY = { type: 'object' } as const
-const ANY_BODY = {}
-
-/** A declaration that takes any query and body: the answer is the same for all. */
-export function withoutSchemas (
-  { method, url, summary, authority, members = false, params }: RouteDecl
-): RouteDecl {
-  return {
-    method, url, summary, authority, members, audit: false, query: ANY_QUERY,
-    ...(params === undefined ? {} : { params }),
-    ...(method === 'POST' || method === 'PUT' ? { body: ANY_BODY } : {})
-  }
-}
-
 function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   refuseOddModel((request.params as { model_id: string }).model_id)
   done()
