@@ -17,6 +17,7 @@ export const scenarios = {
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
   'a request that another node serves has one trace': 'tracing',
+  'a device does through a relay what it does directly, whatever dies': 'relay',
   'a plugin is installed, switched and removed while the node runs': 'plugin-packages'
 }
 

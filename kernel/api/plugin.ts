@@ -186,6 +186,8 @@ export interface Manifest {
   readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
+  /** What it keeps on a machine that is a paired device; such a module's default export is a `DeviceNews`. */
+  readonly deviceNews?: Readonly<Record<string, CheckDecl>>
   /** Variables the plugin reads that stand for no setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
   /**

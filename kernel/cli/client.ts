@@ -45,6 +45,8 @@ export interface ClientOptions {
   token: string | undefined
   /** Used where there is no token. */
   signing?: Signing | undefined
+  /** Told of each good answer. */
+  answered?: () => void
   signal: AbortSignal
   /** Whom to believe at an https address. */
   trust: TrustOptions
@@ -54,7 +56,8 @@ export interface ClientOptions {
 const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
-export function createClient ({ url, token, signing, signal: outer, trust }: ClientOptions): Client {
+export function createClient (options: ClientOptions): Client {
+  const { answered, url, token, signing, signal: outer, trust } = options
   const base = parseBase(url)
   let made: Promise<TrustingAgent> | undefined
   const agent = async (): Promise<TrustingAgent | undefined> => base.protocol !== 'https:'
@@ -81,7 +84,10 @@ export function createClient ({ url, token, signing, signal: outer, trust }: Cli
     }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
-    if (status >= 200 && status < 300) return { status, headers: response.headers, bytes }
+    if (status >= 200 && status < 300) {
+      answered?.()
+      return { status, headers: response.headers, bytes }
+    }
     const text = await readText(bytes)
     throw apiFailure(status, readApiError(text), text, response.headers)
   }

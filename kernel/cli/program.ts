@@ -65,7 +65,10 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   let status: number | void = exitCodes.ok
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
     const module = (await verb.load()).default as Verb
-    status = await module.run(createContext(given, options), args, given)
+    const context = createContext(given, options)
+    status = await module.run(context, args, given)
+    const { metAsDevice } = context
+    if (metAsDevice !== undefined && !options.signal.aborted) await context.learn(metAsDevice)
   })
   if (argv.length === 0) {
     program.outputHelp()
@@ -226,15 +229,19 @@ function report (
   return known?.exitCode ?? exitCodes.failed
 }
 
+/** What a verb works with, and where its client was answered as a device of that node. */
+interface RunContext extends VerbContext { readonly metAsDevice: string | undefined }
+
 /** What a verb works with, from its options and the environment. */
 export function createContext (
   given: Record<string, unknown>, { io, plugins, signal }: CliOptions
-): VerbContext {
+): RunContext {
   const option = (name: string, variable: string): string | undefined =>
     (given[name] as string | undefined) ?? (io.env[variable] === '' ? undefined : io.env[variable])
   const home = resolve(io.cwd, option('home', 'SVC_HOME') ?? `${homedir()}/.svc`)
   const out = createOut(io, given['json'] === true)
   let made: Client | undefined
+  let metAsDevice: string | undefined
   const clientFor = (options: Omit<ClientOptions, 'trust' | 'signal'> & { signal?: AbortSignal }): Client =>
     createClient({
       signal, ...options,
@@ -247,9 +254,11 @@ export function createContext (
     const url = option('url', 'SVC_URL') ?? runningUrl(home)
     const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
     const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
-    return made ??= clientFor({ url, token, signing })
+    const answered = (): void => { if (signing !== undefined) metAsDevice = url }
+    return made ??= clientFor({ url, token, signing, answered })
   }
-  const context: VerbContext = {
+  const context: RunContext = {
+    get metAsDevice () { return metAsDevice },
     get client () { return client() },
     clientFor,
     out,
@@ -263,6 +272,11 @@ export function createContext (
     invoke: (call) => invoke(client(), signal, call),
     sink: (path) => openSink(path === '-' ? path : resolve(io.cwd, path), out),
     retry: (options, attempt) => retryFor({ ...options, signal }, attempt),
+    async learn (url) {
+      const { deviceNews } = await import('./device-news.js')
+      const signing = signerAt(home, url, systemClock.now)
+      return await deviceNews(context, clientFor({ url, token: undefined, signing })).catch(() => [])
+    },
     notYet,
     fail: (code, message) => new CliError(code, message)
   }

@@ -68,6 +68,11 @@ export interface VerbContext {
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
+  /**
+   * Has the plugins learn from the node at an address what this machine, which was made a device there, needs
+   * to know. Returns lines about it, for people; never throws.
+   */
+  learn (url: string): Promise<string[]>
   /** True for errors that say the node is starting or busy, and for no answer at all. */
   notYet (error: CliError): boolean
   /** An error that ends the command with that exit status; throw it. */

@@ -21,6 +21,8 @@ export interface DeviceFile extends Paired {
   /** base64url: the private halves. */
   readonly keySeed: string
   readonly agreementSeed: string
+  /** When plugins last asked a node for news, and the id that it had then; by origin. */
+  readonly news?: Readonly<Record<string, { readonly nodeId: string, readonly at: string }>>
 }
 
 export function newDeviceKeys (): DeviceKeys {

@@ -1,7 +1,7 @@
 import { kernelError, SIGNED } from '../../kernel/index.js'
 import { BEARER_SECONDS } from './bearers.js'
 import { Deciding } from './deciding.js'
-import type { Grant, KnownNode, RouteRequest } from '../../kernel/index.js'
+import type { Caller, Grant, KnownNode, NodeHalf, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
 import type { Revocation } from './grants.js'
@@ -85,15 +85,13 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       ctx.emit('DeviceRefused', { name, by: caller.id })
       return shown(pairing.view())
     },
-    begin: ({ body: { commit } }: Request<'begin'>) => {
+    begin: ({ body: { commit }, caller }: Request<'begin'>) => {
+      refuseRelayed(ctx, caller)
       const { attempt, node } = pairing.begin(bytes(commit))
-      const half = {
-        key: text(node.key), agreementKey: text(node.agreementKey), ephemeral: text(node.ephemeral),
-        nonce: text(node.nonce)
-      }
-      return { attempt, node: half, nodeId: ctx.node.nodeId, name: ctx.node.name }
+      return { attempt, node: halfOf(node), nodeId: ctx.node.nodeId, name: ctx.node.name }
     },
-    reveal: ({ params: { attempt }, body }: Request<'reveal'>) => {
+    reveal: ({ params: { attempt }, body, caller }: Request<'reveal'>) => {
+      refuseRelayed(ctx, caller)
       const { name, proof } = body
       const device = {
         name, key: bytes(body.key), agreementKey: bytes(body.agreementKey), ephemeral: bytes(body.ephemeral),
@@ -106,6 +104,15 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       return { state, answer: answer?.text ?? null, mac: answer?.mac ?? null }
     }
   }
+}
+
+const halfOf = ({ agreementKey, ephemeral, key, nonce }: NodeHalf): Record<keyof NodeHalf, string> =>
+  ({ key: text(key), agreementKey: text(agreementKey), ephemeral: text(ephemeral), nonce: text(nonce) })
+
+/** Who is not at the node's own door is not let in through that of a device which was. */
+function refuseRelayed (ctx: DevicesContext, { mode }: Caller): void {
+  if (mode !== 'relay') return
+  throw ctx.error('pairing_failed', 'A device is paired where it reaches the node itself, not over a relay.')
 }
 
 function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {

@@ -207,7 +207,7 @@ export const routes = {
       type: 'object', additionalProperties: false, required: ['attempt', 'node', 'nodeId', 'name'],
       properties: { attempt: text, node: half, nodeId: text, name: text }
     },
-    errors: ['pairing_closed', 'pairing_busy']
+    errors: ['pairing_closed', 'pairing_busy', 'pairing_failed']
   },
   reveal: {
     method: 'POST',

@@ -50,6 +50,12 @@ export const manifest = {
         '`svc doctor` says what the node was answered.'
     }
   },
+  deviceNews: {
+    routes: {
+      summary: 'Where the cluster is met from elsewhere.',
+      load: async () => ({ default: (await import('./cli/news.js')).news })
+    }
+  },
   status: {
     relay: {
       summary: 'The relay of the node that is asked.',

@@ -64,6 +64,20 @@ export function provenRoute (
   return fits ? routeOf(key) : undefined
 }
 
+/**
+ * What a node tells a device with the end of their handshake, which no relay reads: its id and its time (ms
+ * since 1970), so that already the first request can be signed rightly.
+ */
+export const writeHello = (nodeId: string, timeMs: number): Uint8Array =>
+  Buffer.from(JSON.stringify({ nodeId, time: String(timeMs) }))
+
+/** The inverse; undefined for what is none. */
+export function readHello (payload: Uint8Array): { nodeId: string, timeMs: number } | undefined {
+  const texts = readTexts(payload, false, ['nodeId', 'time'])
+  const timeMs = Number(texts?.time)
+  return texts !== undefined && Number.isSafeInteger(timeMs) ? { nodeId: texts.nodeId, timeMs } : undefined
+}
+
 /** A text of the protocol: an object of texts. Undefined for anything else, and for what is over 2 KiB. */
 export function readTexts<const K extends string> (
   data: Uint8Array, binary: boolean, keys: readonly K[]

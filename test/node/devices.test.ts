@@ -3,26 +3,11 @@ import { join } from 'node:path'
 import t from 'tap'
 import { deviceFor, deviceKeysOf, RequestSigner } from '../../kernel/index.js'
 import { quiet, startCluster } from './cluster-kit.js'
+import { pairAt } from './devices-kit.js'
 import { ask, open } from './http.js'
-import { cli, figure, folder, run, secondsSince, svc, until } from './kit.js'
+import { figure, secondsSince, svc, until } from './kit.js'
 import type { DeviceFile } from '../../kernel/index.js'
-import type { Test } from 'tap'
 import type { Member } from './cluster-kit.js'
-
-/** `svc pair` at a node whose operator says yes, and `svc device pair` in a home of its own. */
-async function pairAt (t: Test, { node }: Member, ...options: string[]): Promise<{ home: string }> {
-  const home = folder(t)
-  const url = ['--url', node.url]
-  const host = run(process.execPath, [cli, '--home', node.home, ...url, 'pair', ...options], { input: 'y\n' })
-  await until('the pairing is open', async () => host.stderr().includes('svc device pair'))
-  const device = await svc(['--home', home, 'device', 'pair', node.url, '--name', 'tablet'])
-  t.equal(device.status, 0, device.stderr)
-  t.equal(await host.ended, 0, host.stderr())
-  const digits = (text: string): string | undefined => /\d{6}/.exec(text)?.[0]
-  const shown = digits(device.stderr.split('shows')[1] ?? '')
-  t.equal(digits(host.stderr().split('must be')[1] ?? ''), shown, 'the same digits on both sides')
-  return { home }
-}
 
 const deviceAt = (home: string, { node }: Member): DeviceFile => deviceFor(home, node.url)!
 
@@ -54,7 +39,7 @@ t.test('T-A13: a device is let in by six digits, used at every node, and shut ou
   const cluster = await startCluster(t, { nodes: 2, config: quiet })
   await cluster.agreed()
   const [one, two] = cluster.members as [Member, Member]
-  const { home } = await pairAt(t, one, '--name', 'my tablet', '--authorities', 'read')
+  const { home } = await pairAt(t, one.node, '--name', 'my tablet', '--authorities', 'read')
   for (const member of cluster.members) t.equal(await status(home, member), 0, member.name)
   const refused = await svc(['--home', home, '--url', two.node.url, 'token', 'ls'])
   t.equal(refused.status, 5, 'no operator')

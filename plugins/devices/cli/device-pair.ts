@@ -25,6 +25,7 @@ export default {
       throw error instanceof PairingError ? ctx.fail(1, error.message) : error
     })
     saveDevice(home, device)
+    const news = await ctx.learn(client.url)
     const { grant } = device
     if (out.json) {
       const { deviceId, authorities, viaRelay, expires } = grant
@@ -33,5 +34,6 @@ export default {
     }
     out.line(describe({ ...grant, lastUsedDay: null, state: 'active' }))
     err.line(`svc --url ${client.url} status (and every other verb) now signs its requests with this key`)
+    for (const line of news) err.line(line)
   }
 } satisfies Verb

@@ -1,7 +1,7 @@
 import { FRAME_BYTES } from './transport.js'
 
 /** Kinds of frames. Each has a kind (one byte), a stream (four bytes, big-endian), and what belongs to it. */
-export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5 } as const
+export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5, alive: 6 } as const
 
 const HEAD_BYTES = 5
 
@@ -20,6 +20,8 @@ export type Frame =
   | { readonly kind: 'end', readonly stream: number }
   /** Both sides of the stream are given up. */
   | { readonly kind: 'reset', readonly stream: number }
+  /** The sender has had nothing else to say for a while. Of no stream: its number is 0. */
+  | { readonly kind: 'alive', readonly stream: number }
 
 /** What the other side has broken the protocol with; the connection has to end. */
 export class ProtocolError extends Error { override readonly name = 'ProtocolError' }

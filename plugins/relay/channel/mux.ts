@@ -74,6 +74,7 @@ export class Mux {
   receive (input: Uint8Array): void {
     if (this.#error !== undefined) return
     const frame = readFrame(input)
+    if (frame.kind === 'alive') return
     if (frame.kind === 'open') {
       this.#accept(frame.stream)
       return
@@ -87,6 +88,9 @@ export class Mux {
     const fine = takeIn(stream, frame)
     if (!fine) throw new ProtocolError(`stream ${frame.stream} got more than was agreed`)
   }
+
+  /** Tells the other side that this one is there. */
+  beat (): void { this.#send({ kind: 'alive', stream: 0 }) }
 
   /** The connection takes frames again. */
   drained (): void {
@@ -150,7 +154,7 @@ export class Mux {
 }
 
 /** False when the other side sent what it must not. */
-function takeIn (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' }>): boolean {
+function takeIn (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' | 'alive' }>): boolean {
   switch (frame.kind) {
     case 'data': return stream.receive(frame.bytes)
     case 'credit': return stream.receiveCredit(frame.bytes)

@@ -2,11 +2,13 @@ import { once } from 'node:events'
 import { kernelError, KEY_BYTES } from '../../../kernel/index.js'
 import { Mux } from './mux.js'
 import { Initiator, MESSAGE_BYTES, Responder } from './noise.js'
+import { Pulse, pulseTimes } from './pulse.js'
 import { agreementOf } from './suite.js'
 import { Transport } from './transport.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
+import type { PulseTimes } from './pulse.js'
 import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
@@ -23,6 +25,8 @@ export interface EndOptions {
   /** The route that the connection was asked for by: it opens no other one. */
   readonly route: string
   readonly own: Agreement
+  /** When the other end is taken for gone; `pulseTimes` when left out. */
+  readonly pulse?: PulseTimes
 }
 
 /** An encrypted connection through a relay, with its streams. */
@@ -38,42 +42,44 @@ export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: fal
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
 
-/** The device's end. Throws when the other end does not prove to be the node with that key. */
+/** The device's end, with what the node says first. Throws unless the other end proves to have that key. */
 export async function callNode (
   ws: WebSocket, options: EndOptions & { readonly nodeKey: Uint8Array }
-): Promise<Channel> {
-  const { clock, nodeKey, own, random, route } = options
+): Promise<Channel & { readonly hello: Uint8Array }> {
+  const { nodeKey, own, random, route } = options
   const handshake = new Initiator({
     prologue: prologueOf(route), own, ephemeral: agreementOf(random(KEY_BYTES)), remoteStatic: nodeKey
   })
-  const answer = oneMessage(ws, clock)
+  const answer = oneMessage(ws, options.clock)
   ws.send(handshake.start())
   const message = await answer
-  let session: Session
+  let finished: { session: Session, payload: Uint8Array }
   try {
-    session = handshake.finish(message).session
+    finished = handshake.finish(message)
   } catch {
     ws.terminate()
     throw kernelError('unreachable', 'What answered through the relay is not the node that was paired.')
   }
-  return openChannel(ws, session, { clock })
+  return { ...openChannel(ws, finished.session, options), hello: finished.payload }
 }
 
 export interface AnswerOptions extends EndOptions {
   /** Which device has the key; undefined when none has, or its grant has ended. */
   readonly admit: (deviceKey: Uint8Array) => string | undefined
   readonly accept: (stream: MuxStream, device: string) => void
+  /** What the device is told first; the handshake carries it, encrypted. */
+  readonly hello?: () => Uint8Array
 }
 
 /** The node's end. Throws when the other end is no device that may come, of which it learns no more. */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
 ): Promise<Channel & { readonly device: string }> {
-  const { accept, admit, clock, own, random, route } = options
+  const { accept, admit, own, random, route } = options
   const handshake = new Responder({
     prologue: prologueOf(route), own, ephemeral: agreementOf(random(KEY_BYTES))
   })
-  const message = await oneMessage(ws, clock)
+  const message = await oneMessage(ws, options.clock)
   let device: string | undefined
   try {
     device = admit(handshake.receive(message).remoteStatic)
@@ -82,10 +88,10 @@ export async function answerDevice (
     ws.terminate()
     throw kernelError('unauthenticated', 'No paired device has that key.')
   }
-  const answer = handshake.answer()
+  const answer = handshake.answer(options.hello?.())
   ws.send(answer.message)
   const known = device
-  const channel = openChannel(ws, answer.session, { clock, accept: (stream) => { accept(stream, known) } })
+  const channel = openChannel(ws, answer.session, options, (stream) => { accept(stream, known) })
   return { ...channel, device }
 }
 
@@ -109,7 +115,8 @@ async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
 }
 
 function openChannel (
-  ws: WebSocket, session: Session, { accept, clock }: { clock: Clock, accept?: (stream: MuxStream) => void }
+  ws: WebSocket, session: Session, { clock, pulse: times = pulseTimes }: EndOptions,
+  accept?: (stream: MuxStream) => void
 ): Channel {
   const transport = new Transport(session, clock)
   let full = false
@@ -121,6 +128,7 @@ function openChannel (
   const mux = new Mux({
     clock,
     send: (frame) => {
+      pulse.sent()
       for (const message of transport.seal(frame)) ws.send(message, onSent)
       full ||= ws.bufferedAmount > FULL_BYTES
       return !full
@@ -131,13 +139,22 @@ function openChannel (
     mux.end(why)
     ws.terminate()
   }
+  const pulse = new Pulse({
+    clock, times, beat: () => { mux.beat() },
+    gone: () => {
+      const silent = `The other end of the relay was silent for ${times.goneMs / 1000} s.`
+      close(kernelError('unreachable', silent))
+    }
+  })
   const ended = new Promise<Error>((resolve) => {
     ws.once('close', () => {
       const why = kernelError('unreachable', 'The connection through the relay has ended.')
+      pulse.stop()
       mux.end(why)
       resolve(why)
     })
     ws.on('message', (data: Buffer, binary: boolean) => {
+      pulse.heard()
       try {
         const frame = binary ? transport.open(data) : undefined
         if (frame === undefined) throw new Error('a text')

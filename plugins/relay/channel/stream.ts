@@ -103,6 +103,11 @@ export class MuxStream extends Duplex {
     this.#host.wants(this)
   }
 
+  /** HTTP writes a chunk in four parts: together they are one message. */
+  override _writev (parts: { chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
+    this._write(Buffer.concat(parts.map(({ chunk }) => chunk)), 'buffer', done)
+  }
+
   override _final (done: () => void): void {
     this.#localEnded = true
     this.#host.ended(this)

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
 import { systemClock } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
 import { stopped } from './line.js'
+import { tlsOf } from './tls.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Relay, RelayOptions } from '../server/relay.js'
 import type { RelayLimits } from '../server/limits.js'
@@ -19,7 +18,8 @@ export default {
     const host = String(options['host'] ?? '127.0.0.1')
     const tls = tlsOf(ctx, options)
     const relay = await started(ctx, {
-      host, port: wholeNumber(ctx, options, 'port', PORT, 0, 65_535), ...tls === undefined ? {} : { tls },
+      host, port: wholeNumber(ctx, options, 'port', PORT, 0, 65_535),
+      ...tls === undefined ? {} : { tls: tls.first },
       proxied: options['behindProxy'] === true, limits: limitsOf(ctx, options),
       clock: systemClock, random: randomBytes
     })
@@ -30,7 +30,9 @@ export default {
       ctx.out.line(`relay at ${url}`)
       ctx.err.line(`a node comes with:  svc config set relay.url ${url}  and a restart`)
     }
+    const unwatch = tls?.watch((identity) => { relay.show(identity) })
     await stopped(ctx)
+    unwatch?.()
     await relay.close()
   }
 } satisfies Verb
@@ -42,23 +44,6 @@ async function started (ctx: VerbContext, options: RelayOptions): Promise<Relay>
     const { code, message } = error as NodeJS.ErrnoException
     const why = code === 'EADDRINUSE' ? 'something else listens there; choose another with --port' : message
     throw ctx.fail(FAILED, `cannot listen at ${options.host} port ${options.port}: ${why}`)
-  }
-}
-
-function tlsOf (ctx: VerbContext, options: Record<string, unknown>): RelayOptions['tls'] {
-  const [key, cert] = [options['tlsKey'], options['tlsCert']]
-  if (key === undefined && cert === undefined) return undefined
-  if (key === undefined || cert === undefined) {
-    throw ctx.fail(USAGE, '--tls-key and --tls-cert belong together')
-  }
-  return { key: file(ctx, '--tls-key', String(key)), cert: file(ctx, '--tls-cert', String(cert)) }
-}
-
-function file (ctx: VerbContext, option: string, path: string): string {
-  try {
-    return readFileSync(resolve(ctx.io.cwd, path), 'utf8')
-  } catch (error) {
-    throw ctx.fail(USAGE, `${option}: ${(error as Error).message}`)
   }
 }
 

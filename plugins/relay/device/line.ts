@@ -5,9 +5,10 @@ import { WebSocket } from 'ws'
 import { agreed, kernelError, RequestSigner } from '../../../kernel/index.js'
 import { callNode, socketOptions } from '../channel/secure.js'
 import { routeAt } from '../meeting.js'
-import { closes, paths, socketUrl } from '../wire.js'
+import { closes, paths, readHello, socketUrl } from '../wire.js'
 import type { IncomingMessage } from 'node:http'
 import type { Clock, DeviceKeys } from '../../../kernel/index.js'
+import type { PulseTimes } from '../channel/pulse.js'
 import type { Channel } from '../channel/secure.js'
 import type { MuxStream } from '../channel/stream.js'
 import type { Meeting } from '../meeting.js'
@@ -26,6 +27,8 @@ export interface LineOptions {
   readonly reached?: (ask: AskAsDevice) => Promise<unknown>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
+  /** When a node is taken for gone; `pulseTimes` when left out. */
+  readonly pulse?: PulseTimes
 }
 
 /** The way to a node, as long as it lasts. */
@@ -47,18 +50,20 @@ export class Line {
   /** The way to a node. Throws `unreachable` when none is reached, with what each of them was tried by. */
   async way (): Promise<Way> {
     if (this.#closed) throw kernelError('shutting_down')
-    const way = this.#way ??= this.#dialAny()
-    try {
-      return await way
-    } catch (error) {
-      if (this.#way === way) this.#way = undefined
-      throw error
-    }
+    return await (this.#way ??= this.#begin())
   }
 
   close (): void {
     this.#closed = true
     this.#way?.then(({ channel }) => { channel.close(new Error('the line was closed')) }, () => {})
+  }
+
+  /** Dials, and forgets the way as soon as there is none. */
+  #begin (): Promise<Way> {
+    const way = this.#dialAny()
+    const over = (): void => { if (this.#way === way) this.#way = undefined }
+    way.then(async ({ channel }) => { await channel.ended }).then(over, over)
+    return way
   }
 
   async #dialAny (): Promise<Way> {
@@ -76,7 +81,7 @@ export class Line {
   }
 
   async #dial (meeting: Meeting): Promise<Way> {
-    const { clock, keys: { agreement }, random } = this.#options
+    const { clock, keys: { agreement }, pulse, random } = this.#options
     const ws = new WebSocket(socketUrl(meeting.url, paths.device),
       { ...socketOptions, handshakeTimeout: DIAL_MS, followRedirects: false })
     ws.on('error', () => {})
@@ -87,23 +92,27 @@ export class Line {
     ws.send(JSON.stringify({ route }))
     const channel = await callNode(ws, {
       clock, random, route, nodeKey: Buffer.from(meeting.agreementKey, 'base64url'),
-      own: { publicKey: agreement.publicKey, agree: (peer) => agreed(agreement.privateKey, peer) }
+      own: { publicKey: agreement.publicKey, agree: (peer) => agreed(agreement.privateKey, peer) },
+      ...pulse === undefined ? {} : { pulse }
     }).catch((error: unknown) => {
       throw closed === closes.nobody ? new Error('the node is not at the relay') : error
     })
-    const way = { meeting, channel, bearer: this.#bearers(channel) }
-    channel.ended.then(() => { this.#way = undefined }, () => {})
-    await way.bearer()
+    const way = { meeting, channel, bearer: this.#bearers(channel, readHello(channel.hello)) }
+    await way.bearer().catch((error: unknown) => {
+      channel.close(new Error('the node gave no bearer'))
+      throw error
+    })
     // News may wait: what is known was enough to come here.
     this.#options.reached?.((path) => askOver(way, path)).catch(() => {})
     return way
   }
 
   /** Signs once for a bearer, and again before that one ends. */
-  #bearers (channel: Channel): () => Promise<string> {
+  #bearers (channel: Channel, hello: ReturnType<typeof readHello>): () => Promise<string> {
     const { clock, keys, known } = this.#options
+    const seen = hello && { nodeId: hello.nodeId, aheadMs: hello.timeMs - clock.now() }
     const signer = new RequestSigner({
-      keys, seen: undefined, now: () => clock.now(), fingerprints: known().fingerprints
+      keys, seen, now: () => clock.now(), fingerprints: known().fingerprints
     })
     let held: { token: Promise<string>, untilMs: number } | undefined
     const fetch = (): NonNullable<typeof held> => {
@@ -129,7 +138,7 @@ interface Refusal { readonly error?: { readonly message: string, readonly detail
 
 const SESSION = '/v1/devices/session'
 
-/** A bearer for this node. The first signature is refused: the node then says which id and time it has. */
+/** A bearer for this node. One whose clock was set meanwhile says with its refusal what it is. */
 async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
   const body = Buffer.from('{}')
   for (let attempt = 0; ; attempt++) {

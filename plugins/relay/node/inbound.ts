@@ -1,6 +1,6 @@
 import { WebSocket } from 'ws'
 import { answerDevice, socketOptions } from '../channel/secure.js'
-import { paths, socketUrl } from '../wire.js'
+import { paths, socketUrl, writeHello } from '../wire.js'
 import type { Duplex } from 'node:stream'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Agreement } from '../channel/suite.js'
@@ -21,6 +21,8 @@ export interface InboundOptions {
   readonly clock: Clock
   readonly log: Logger
   readonly random: (bytes: number) => Uint8Array
+  /** Id of this start of the node, which requests are signed for. */
+  readonly nodeId: string
   /** Which device has an X25519 key; undefined when none has whose grant counts. */
   readonly deviceWith: (key: Uint8Array) => string | undefined
   readonly stands: (device: string) => boolean
@@ -70,9 +72,9 @@ export class Inbound {
   }
 
   async #answer (ws: WebSocket): Promise<void> {
-    const { accept, clock, deviceWith, own, random, route } = this.#options
+    const { accept, clock, deviceWith, nodeId, own, random, route } = this.#options
     const channel = await answerDevice(ws, {
-      clock, own, random, route: route(), admit: deviceWith,
+      clock, own, random, route: route(), admit: deviceWith, hello: () => writeHello(nodeId, clock.now()),
       accept: (stream, device) => { accept(stream, { device }) }
     })
     this.#open.set(channel, channel.device)

@@ -21,7 +21,7 @@ export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
   if (url === null) return { view: () => NOWHERE }
   const inbound = new Inbound({
     url, own: { publicKey: identity.agreementKey, agree: (peer) => identity.agree(peer) }, clock, log,
-    route: (): string => uplink.route, random: randomBytes,
+    route: (): string => uplink.route, random: randomBytes, nodeId: ctx.node.nodeId,
     deviceWith: (key) => devices.deviceWith(key), stands: (id) => devices.stands(id),
     accept: (connection, from) => { listeners.accept(connection, from) }
   })

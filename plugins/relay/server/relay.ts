@@ -2,7 +2,7 @@ import { createServer as createPlain } from 'node:http'
 import { createServer as createTls } from 'node:https'
 import { once } from 'node:events'
 import { WebSocketServer } from 'ws'
-import { isLoopback } from '../../../kernel/index.js'
+import { isLoopback, showIdentity, tlsOf } from '../../../kernel/index.js'
 import { socketOptions } from '../channel/secure.js'
 import { paths } from '../wire.js'
 import { Visitors } from './limits.js'
@@ -12,15 +12,15 @@ import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { WebSocket } from 'ws'
-import type { Clock } from '../../../kernel/index.js'
+import type { Clock, ServerIdentity } from '../../../kernel/index.js'
 import type { RelayLimits } from './limits.js'
 
 export interface RelayOptions {
   readonly host: string
   /** 0 for any. */
   readonly port: number
-  /** PEM; without it the relay speaks plain HTTP, and a proxy in front of it should not. */
-  readonly tls?: { readonly key: string, readonly cert: string }
+  /** Without it the relay speaks plain HTTP, and a proxy in front of it should not. */
+  readonly tls?: ServerIdentity
   /** The address of a client is the last one in X-Forwarded-For, which a proxy in front of it sets. */
   readonly proxied?: boolean
   readonly limits: RelayLimits
@@ -31,6 +31,8 @@ export interface RelayOptions {
 export interface Relay {
   readonly port: number
   readonly board: Switchboard
+  /** Shows another key and certificate from the next connection on. */
+  show (identity: ServerIdentity): void
   close (): Promise<void>
 }
 
@@ -59,7 +61,8 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   }
   const server: Server = tls === undefined
     ? createPlain(http, answer)
-    : createTls({ ...http, ...tls }, answer)
+    // Half-open, a connection that its client has ended would stay for ever.
+    : createTls({ ...http, ...tlsOf(tls), allowHalfOpen: false }, answer)
   server.maxConnections = limits.connections
   const sockets = new WebSocketServer({
     noServer: true, ...socketOptions,
@@ -75,6 +78,7 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   return {
     port: (server.address() as AddressInfo).port,
     board,
+    show (identity) { showIdentity(server, identity) },
     async close () {
       stopPings()
       for (const ws of sockets.clients) ws.terminate()

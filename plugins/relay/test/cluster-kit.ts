@@ -7,7 +7,7 @@ import { Line } from '../device/line.js'
 import { learn } from '../device/known.js'
 import relay from '../index.js'
 import { until } from './relay-kit.js'
-import type { DeviceFile } from '../../../kernel/index.js'
+import type { Clock, DeviceFile } from '../../../kernel/index.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 import type { Known } from '../device/known.js'
 import type { Tearing } from './relay-kit.js'
@@ -30,6 +30,7 @@ export const probe = (done: string[]) => definePlugin({
     },
     operate: { method: 'POST', url: '/operate', summary: 's', authority: 'operator' },
     plugins: { method: 'POST', url: '/manage', summary: 's', authority: 'plugin:manage' },
+    approve: { method: 'POST', url: '/approve', summary: 's', authority: 'approve' },
     large: { method: 'GET', url: '/large', summary: 's', authority: 'read', stream: true },
     follow: { method: 'GET', url: '/follow', summary: 's', authority: 'read', stream: true }
   }
@@ -42,6 +43,7 @@ export const probe = (done: string[]) => definePlugin({
     },
     operate: () => { done.push('operate') },
     plugins: () => { done.push('manage') },
+    approve: () => { done.push('approve') },
     large: async (request) => {
       const stream = request.open({ contentType: 'application/octet-stream' })
       for (let i = 0; i < PARTS && !stream.closed; i++) {
@@ -58,10 +60,10 @@ export const probe = (done: string[]) => definePlugin({
 }))
 
 /** A node at a relay, on the real kernel with the real plugins, and what was done there. */
-export async function nodeAt (t: Tearing, url: string) {
+export async function nodeAt (t: Tearing, url: string, clock: Clock = systemClock) {
   const done: string[] = []
   const rig = await startPlugin(t, relay, {
-    plugins: [devices, probe(done)], settings: { relay: { url } }, clock: systemClock
+    plugins: [devices, probe(done)], settings: { relay: { url } }, clock
   })
   await rig.listen()
   const view = async () => (await rig.inject({ url: '/v1/relay' })).json() as Record<string, unknown>
@@ -98,9 +100,9 @@ export async function knownFrom (rig: Rig, home: string, device: DeviceFile): Pr
 }
 
 /** The line of a device to what it knows. */
-export function lineOf (t: Tearing, device: DeviceFile, known: Known): Line {
+export function lineOf (t: Tearing, device: DeviceFile, known: Known, clock: Clock = systemClock): Line {
   const line = new Line({
-    keys: deviceKeysOf(device), clock: systemClock, random: randomBytes, known: () => known
+    keys: deviceKeysOf(device), clock, random: randomBytes, known: () => known
   })
   t.teardown(() => { line.close() })
   return line

@@ -36,10 +36,11 @@ t.test('frames come back as they were written, and nothing else is one', async (
     { kind: 'open', stream: 1 }, { kind: 'data', stream: 2 ** 32 - 1, bytes: Buffer.from('x') },
     { kind: 'data', stream: 7, bytes: Buffer.alloc(DATA_BYTES) },
     { kind: 'credit', stream: 3, bytes: 2 ** 32 - 1 }, { kind: 'end', stream: 4 },
-    { kind: 'reset', stream: 5 }
+    { kind: 'reset', stream: 5 }, { kind: 'alive', stream: 0 }
   ]
   for (const frame of frames) t.same(readFrame(writeFrame(frame)), frame)
-  const bad = ['', '01', '0100000001ff', '0200000001', '03000000010000', '06000000010000', '0000000001',
+  const bad = ['', '01', '0100000001ff', '0200000001', '03000000010000', '07000000010000', '060000000000',
+    '0000000001',
     `0200000001${'00'.repeat(DATA_BYTES + 1)}`, '04000000', '030000000100000000ff']
   for (const hex of bad) {
     t.throws(() => readFrame(Buffer.from(hex, 'hex')), { name: 'ProtocolError' }, hex.slice(0, 20))
@@ -62,6 +63,27 @@ t.test('HTTP runs inside a stream: bodies both ways, an answer while it is made'
   t.equal((await text(response)).length, 600_001)
   await settle()
   t.equal(device.size, 0)
+})
+
+t.test('each chunk that is made goes as one frame, and at once', async (t) => {
+  let say = (_text: string): void => {}
+  const server = createServer((_, outgoing) => {
+    outgoing.flushHeaders()
+    say = (text) => { outgoing.write(text) }
+  })
+  const { device, sent } = pair((stream) => { server.emit('connection', stream) })
+  const one = await device.open()
+  const call = request({ createConnection: () => one }).end()
+  const [response] = await once(call, 'response') as [IncomingMessage]
+  response.setEncoding('utf8')
+  for (const word of ['one', 'two', 'three']) {
+    sent.length = 0
+    say(word)
+    t.equal((await once(response, 'data'))[0], word)
+    t.same(sent.map(({ kind }) => kind), ['data'])
+  }
+  call.destroy()
+  await settle()
 })
 
 t.test('a reader that takes nothing stops its own stream at a window, and others go on', async (t) => {

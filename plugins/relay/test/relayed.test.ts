@@ -3,23 +3,27 @@ import { request } from 'node:http'
 import { json, text } from 'node:stream/consumers'
 import t from 'tap'
 import WebSocket from 'ws'
+import { systemClock } from '../../../kernel/index.js'
 import { openForwarder } from '../device/forwarder.js'
 import { CANARY, connected, knownFrom, lineOf, nodeAt, paired, PART_BYTES, PARTS } from './cluster-kit.js'
 import { relayFor, until } from './relay-kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { ForwarderOptions } from '../device/forwarder.js'
+import type { Clock } from '../../../kernel/index.js'
 import type { Tearing } from './relay-kit.js'
+
+interface Clocks { readonly node?: Clock, readonly device?: Clock }
 
 /** A relay, a node, a device that was paired with it, and a port of the device's machine. */
 async function throughRelay (
-  t: Tearing, choice: object = {}, forwarding: Partial<ForwarderOptions> = {}
+  t: Tearing, choice: object = {}, forwarding: Partial<ForwarderOptions> = {}, clocks: Clocks = {}
 ) {
   const relay = await relayFor(t)
-  const { rig, done, view } = await nodeAt(t, relay.url)
+  const { rig, done, view } = await nodeAt(t, relay.url, clocks.node)
   const device = await paired(rig, choice)
   await connected(view)
   const known = await knownFrom(rig, rig.home, device)
-  const line = lineOf(t, device, known)
+  const line = lineOf(t, device, known, clocks.device)
   const forwarder = await openForwarder({ line, port: 0, token: null, ...forwarding })
   t.teardown(async () => { await forwarder.close() })
   return { relay, rig, done, view, device, known, line, url: `http://127.0.0.1:${forwarder.port}` }
@@ -50,6 +54,63 @@ t.test('a device does through the relay what its grant leaves to relays, and no 
   t.equal(refused.statusCode, 403)
   t.match(await json(refused), { error: { reason: 'missing_grant', details: { authority: 'operator' } } })
   t.same(done, ['x', 'manage'])
+})
+
+t.test('what reaches far is done for nobody through a relay, unless granted for it by name', async (t) => {
+  const far = ['operator', 'plugin:manage', 'approve']
+  const actions = [['/operate', 'operator'], ['/manage', 'plugin:manage'], ['/approve', 'approve']] as const
+  const usual = await throughRelay(t, { authorities: ['read', 'invoke', ...far] })
+  t.equal((await ask(usual.url, '/state')).statusCode, 200, 'reads succeed')
+  for (const [path, authority] of actions) {
+    const answer = await ask(usual.url, path, {})
+    t.equal(answer.statusCode, 403, path)
+    t.match(await json(answer), { error: { reason: 'missing_grant', details: { authority } } })
+  }
+  t.same(usual.done, [])
+  for (const [path, authority] of actions) {
+    const named = await throughRelay(t, { authorities: ['read', ...far], viaRelay: ['read', authority] })
+    const answers = await Promise.all(actions.map(async ([one]) => await ask(named.url, one, {})))
+    t.same(answers.map(({ statusCode }) => statusCode), actions.map(([one]) => one === path ? 200 : 403), `${authority} by name`)
+  }
+})
+
+t.test('nobody is paired through the connection of a device', async (t) => {
+  const { rig, url } = await throughRelay(t, { authorities: ['read', 'invoke', 'operator'] })
+  t.equal((await ask(url, '/v1/devices/pairing', {})).statusCode, 403, 'it cannot open the window')
+  t.equal((await rig.inject({ method: 'POST', url: '/v1/devices/pairing', payload: {} })).statusCode, 200)
+  const begin = { commit: 'A'.repeat(43) }
+  const refused = await ask(url, '/v1/devices/pair', begin)
+  t.equal(refused.statusCode, 403)
+  t.match(await json(refused), { error: { reason: 'pairing_failed', message: /not over a relay/ } })
+  const here = await rig.inject({ method: 'POST', url: '/v1/devices/pair', payload: begin })
+  t.equal(here.statusCode, 200, 'the window is open, and lost no try')
+  const { attempt } = here.json() as { attempt: string }
+  const word = 'A'.repeat(43)
+  const shown = { key: word, agreementKey: word, ephemeral: word, nonce: 'A'.repeat(22), name: 'x',
+    proof: 'A'.repeat(86) }
+  t.equal((await ask(url, `/v1/devices/pair/${attempt}`, shown)).statusCode, 403)
+  t.match((await rig.inject({ url: '/v1/devices/pairing' })).json(), { open: true, triesLeft: 4 })
+})
+
+t.test('clocks that are off by minutes, either way, are no matter', async (t) => {
+  const off = (minutes: number): Clock =>
+    ({ ...systemClock, now: () => systemClock.now() + minutes * 60_000 })
+  for (const [node, device] of [[-10, 0], [0, 10], [10, -10]] as const) {
+    const { url } = await throughRelay(t, {}, {}, { node: off(node), device: off(device) })
+    t.equal((await ask(url, '/who')).statusCode, 200, `node ${node} min, device ${device} min`)
+    t.equal((await ask(url, '/act', { word: 'x' })).statusCode, 200)
+  }
+})
+
+t.test('a device that opens connections without end keeps eight', async (t) => {
+  const { device, known, view } = await throughRelay(t)
+  let over = 0
+  for (let i = 0; i < 30; i++) {
+    const { channel } = await lineOf(t, device, known).way()
+    void channel.ended.then(() => { over++ })
+  }
+  await until(() => over === 22)
+  t.match(await view(), { connections: 8 })
 })
 
 t.test('nothing that a client says of itself counts', async (t) => {

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Bucket, relayLimits, Visitors } from '../server/limits.js'
-import { closes, paths, readTexts } from '../wire.js'
+import { closes, paths, readHello, readTexts, writeHello } from '../wire.js'
 import { claimed, identity, knock, relayFor, until } from './relay-kit.js'
 import type { Tearing } from './relay-kit.js'
 
@@ -173,6 +173,13 @@ t.test('connections that do not answer are closed', async (t) => {
   await alive.next()
   while (board.counts.nodes > 1) await once(alive.ws, 'ping')
   t.equal(alive.ws.readyState, alive.ws.OPEN)
+})
+
+t.test('what a node says first comes back as it was written, and nothing else does', async (t) => {
+  t.same(readHello(writeHello('n-1', 1_700_000_000_000)), { nodeId: 'n-1', timeMs: 1_700_000_000_000 })
+  for (const odd of ['', '{}', '{"nodeId":"x"}', '{"nodeId":"x","time":"soon"}', '{"nodeId":1,"time":"1"}']) {
+    t.equal(readHello(Buffer.from(odd)), undefined, odd)
+  }
 })
 
 t.test('texts of the protocol are read strictly', async (t) => {

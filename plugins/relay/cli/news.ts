@@ -1,0 +1,13 @@
+import { plain } from '../../../kernel/cli/index.js'
+import { learn } from '../device/known.js'
+import type { DeviceNews } from '../../../kernel/cli/index.js'
+
+/** A device learns by itself where its cluster is met from elsewhere, whenever it has reached a node. */
+export const news: DeviceNews = {
+  async run ({ ask, device, home }) {
+    const { meetings } = await learn(home, device, ask, { proven: false })
+    if (meetings.length === 0) return []
+    const nodes = meetings.map(({ name, url }) => `${plain(name)} at ${plain(url)}`).join(', ')
+    return [`From elsewhere it is reached by  svc device serve  (${nodes})`]
+  }
+}

@@ -1,0 +1,47 @@
+import { resolve } from 'node:path'
+import { IdentityError, identityInFiles, systemClock } from '../../../kernel/index.js'
+import type { VerbContext } from '../../../kernel/cli/index.js'
+import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
+
+const USAGE = 2
+const FAILED = 1
+/** How often it is looked whether the files are others, ms. */
+const PERIOD_MS = 10_000
+
+/** Key and certificate of a relay, from files that others may renew while it runs. */
+export interface RelayTls {
+  readonly first: ServerIdentity
+  /** Calls with each later one; returns what ends that. */
+  watch (show: (identity: ServerIdentity) => void): () => void
+}
+
+/** What the options name; undefined without them. Throws CliError for what cannot be used. */
+export function tlsOf (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
+  const [key, cert] = [options['tlsKey'], options['tlsCert']]
+  if (key === undefined && cert === undefined) return undefined
+  if (key === undefined || cert === undefined) {
+    throw ctx.fail(USAGE, '--tls-key and --tls-cert belong together')
+  }
+  const at = (path: unknown): string => resolve(ctx.io.cwd, String(path))
+  const source = identityInFiles({ key: at(key), cert: at(cert) }, systemClock.now)
+  return {
+    first: firstOf(ctx, source),
+    watch: (show) => systemClock.every(PERIOD_MS, () => {
+      try {
+        const next = source.next()
+        if (next !== null) show(next)
+      } catch (error) {
+        ctx.err.line(`the certificate stays the one of before: ${(error as Error).message}`)
+      }
+    })
+  }
+}
+
+function firstOf (ctx: VerbContext, source: IdentitySource): ServerIdentity {
+  try {
+    return source.next()!
+  } catch (error) {
+    if (!(error instanceof IdentityError)) throw error
+    throw ctx.fail(FAILED, `--tls-key, --tls-cert: ${error.message}`)
+  }
+}
