@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
@@ -24,7 +24,8 @@ function project (t: Test, example: string): string {
   cpSync(source(example), copy, { recursive: true })
   mkdirSync(join(copy, 'node_modules'))
   symlinkSync(root, join(copy, 'node_modules', 'svc'), 'dir')
-  writeFileSync(join(copy, 'package.json'), JSON.stringify({ name: example, private: true, type: 'module' }))
+  const json = join(copy, 'package.json')
+  if (!existsSync(json)) writeFileSync(json, JSON.stringify({ name: example, private: true, type: 'module' }))
   return copy
 }
 
@@ -88,7 +89,8 @@ t.test('the examples compile; the compiler finds what the manifest does not decl
 
 t.test('both examples work on a real node, the engine in a real runner', async (t) => {
   const node = await startNode(t, { config: { plugins: {
-    words: { module: source('words/index.js'), most: 3 }, beep: { module: source('beep/index.js') },
+    words: { module: join(project(t, 'words'), 'index.js'), most: 3 },
+    beep: { module: source('beep/index.js') },
     placement: { autoplace: ['example/beep'] }
   } } })
   const call = async (...args: string[]): ReturnType<typeof svc> =>

@@ -136,7 +136,17 @@ function alive (holder: Holder): boolean {
  * as dead) is taken over. Throws HomeError naming the pid that holds it. Returns what gives it back.
  */
 export function lockHome (home: string): () => void {
-  const path = join(home, homeFile.lock)
+  const taken = takeLock(join(home, homeFile.lock))
+  if (typeof taken === 'function') return taken
+  throw new HomeError(`the home ${home} is in use by process ${taken.pid} since ${taken.since}; ` +
+    'stop it, or give this node its own with --home')
+}
+
+/**
+ * Takes a lock file for this process and returns what gives it back; who holds it, where another does. A lock
+ * left by a dead process is taken over. Throws HomeError when it cannot be written.
+ */
+export function takeLock (path: string): (() => void) | { pid: number, since: string } {
   const mine: Holder = {
     format: 1,
     pid: process.pid,
@@ -151,16 +161,13 @@ export function lockHome (home: string): () => void {
       if (linked(aside, path)) return () => { if (readLock(path) === text) rmSync(path, { force: true }) }
       const held = readLock(path)
       const holder = holderIn(held)
-      if (holder !== undefined && alive(holder)) {
-        throw new HomeError(`the home ${home} is in use by process ${holder.pid} since ${holder.since}; ` +
-          'stop it, or give this node its own with --home')
-      }
+      if (holder !== undefined && alive(holder)) return holder
       if (held !== undefined) dropStale(path, aside, held)
     }
   } finally {
     rmSync(aside, { force: true })
   }
-  throw new HomeError(`cannot lock the home ${home}; remove ${path}* if no node runs there`)
+  throw new HomeError(`cannot take the lock; remove ${path}* if no process of svc runs there`)
 }
 
 /** The lock appears whole or not at all, and only where none is. */

@@ -1,17 +1,14 @@
-import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { randomUUID } from 'node:crypto'
 import { packageRoot } from '../boot/package.js'
 import { linkSvc, packagesFolder } from '../plugins/packages.js'
+import { isPackage, npm, ran } from './npm.js'
 import type { Manifest } from '../api/plugin.js'
 import type { VerbContext } from './verb.js'
 
-/** A package of the registry, by name and perhaps version; nothing that npm would read as an address. */
-const PACKAGE = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(@[\w.^~+-]+)?$/i
 const INCOMING = '.incoming-'
-/** Longest time for npm, and for a module to tell what it declares, ms. */
-const NPM_MS = 10 * 60_000
+/** Longest time for a module to tell what it declares, ms. */
 const DESCRIBE_MS = 30_000
 
 /** A package that was fetched and is not accepted yet. */
@@ -39,22 +36,21 @@ export async function fetchPackage (ctx: VerbContext, source: string): Promise<F
   try {
     writeFileSync(join(root, 'package.json'), '{ "private": true }\n')
     const spec = await packed(ctx, source, root)
-    await npm(ctx, root, ['install', ...QUIET, '--legacy-peer-deps', '--no-bin-links', '--omit=dev',
-      '--save-exact', spec])
+    await npm(ctx, root, source,
+      ['install', '--legacy-peer-deps', '--no-bin-links', '--omit=dev', '--save-exact', spec])
     rmSync(join(root, 'packed'), { recursive: true, force: true })
     rmSync(join(root, 'node_modules/.package-lock.json'), { force: true })
     const [name] = Object.keys((jsonAt(join(root, 'package.json'))['dependencies'] ?? {}) as object)
     if (name === undefined) throw ctx.fail(1, `npm installed nothing for ${source}`)
     const { version } = jsonAt(join(root, 'node_modules', name, 'package.json')) as { version: string }
     refuseOwnSvc(ctx, join(root, 'node_modules', name))
+    refuseUnpinned(ctx, root)
     return { root, package: name, version, ...await describe(ctx, root, name) }
   } catch (error) {
     rmSync(root, { recursive: true, force: true })
     throw error
   }
 }
-
-const QUIET = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error']
 
 /** What npm is to install: a folder is packed first, so that what is installed is what would be published. */
 async function packed (ctx: VerbContext, source: string, root: string): Promise<string> {
@@ -65,29 +61,43 @@ async function packed (ctx: VerbContext, source: string, root: string): Promise<
     refuseOwnSvc(ctx, path)
     const to = join(root, 'packed')
     mkdirSync(to)
-    await npm(ctx, root, ['pack', ...QUIET, '--pack-destination', to, path])
+    await npm(ctx, root, source, ['pack', '--pack-destination', to, path])
     return join(to, readdirSync(to)[0]!)
   }
-  if (PACKAGE.test(source) && !source.endsWith('.tgz')) return source
-  throw ctx.fail(2, `"${source}" is neither a folder, nor a file .tgz, nor the name of a package`)
+  if (isPackage(source) && !source.endsWith('.tgz')) return source
+  throw ctx.fail(2, `"${source}" is neither a folder with a package.json, nor a file .tgz, nor the name ` +
+    'of a package such as demo, @me/demo or demo@^1.2.0')
 }
 
 function refuseOwnSvc (ctx: VerbContext, folder: string): void {
-  const { dependencies = {} } = jsonAt(join(folder, 'package.json')) as { dependencies?: object }
-  if (!('svc' in dependencies)) return
+  const { dependencies, optionalDependencies } =
+    jsonAt(join(folder, 'package.json')) as Record<string, object>
+  if (!('svc' in { ...dependencies, ...optionalDependencies })) return
   throw ctx.fail(1, 'the package names "svc" under "dependencies": it would bring another svc along; ' +
     'name it under "peerDependencies" (and "devDependencies" for its tests)')
+}
+
+/** Throws for a file that the lockfile has no hash of, or that a link brings from elsewhere. */
+function refuseUnpinned (ctx: VerbContext, root: string): void {
+  interface Locked { integrity?: string, resolved?: string, inBundle?: boolean, link?: boolean }
+  const { packages } = jsonAt(join(root, 'package-lock.json')) as { packages: Record<string, Locked> }
+  const found = Object.entries(packages).find(([path, { integrity, inBundle, link }]) =>
+    path !== '' && (link === true || (integrity === undefined && inBundle !== true)))
+  if (found === undefined) return
+  const [path, { resolved = 'nowhere' }] = found
+  throw ctx.fail(1, `the package brings ${path.replace(/^.*node_modules\//, '')} from ${resolved}, ` +
+    'which has no hash that could be kept; it may bring packages of a registry, and what lies in itself')
 }
 
 function jsonAt (path: string): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-/** Leftovers of installs that were killed. */
+/** Leftovers of installs that were killed; npm of one may go on for a moment, and then they stay. */
 function clearIncoming (folder: string): void {
   for (const name of readdirSync(folder)) {
     if (!name.startsWith(INCOMING) || runs(Number(name.slice(INCOMING.length).split('-')[0]))) continue
-    rmSync(join(folder, name), { recursive: true, force: true })
+    try { rmSync(join(folder, name), { recursive: true, force: true }) } catch { /* The next one tries. */ }
   }
 }
 
@@ -97,11 +107,6 @@ function runs (pid: number): boolean {
   }
 }
 
-async function npm (ctx: VerbContext, cwd: string, args: string[]): Promise<void> {
-  const { status, text } = await ran('npm', args, { cwd, env: ctx.io.env, limitMs: NPM_MS, ctx })
-  if (status !== 0) throw ctx.fail(1, `npm ${args[0]!} failed:\n${text.trim()}`)
-}
-
 /** Marks what the module says among what it may print itself. */
 const MARK = 'svc-manifest '
 
@@ -109,13 +114,17 @@ async function describe (
   ctx: VerbContext, root: string, name: string
 ): Promise<{ module: string, manifest: Manifest }> {
   const script = `
-    const url = import.meta.resolve(${JSON.stringify(name)})
-    const { default: plugin } = await import(url)
-    if (typeof plugin?.manifest !== 'object' || typeof plugin.start !== 'function') {
-      throw new Error('its default export is not what definePlugin returns')
-    }
-    const { panels, models, engines, verbs, checks, tools, ...manifest } = plugin.manifest
-    process.stdout.write('\\n${MARK}' + JSON.stringify({ url, manifest }) + '\\n')`
+    const tell = (what) => { process.stdout.write('\\n${MARK}' + JSON.stringify(what) + '\\n') }
+    try {
+      const url = import.meta.resolve(${JSON.stringify(name)})
+      const { default: plugin } = await import(url)
+      if (typeof plugin?.manifest === 'object' && typeof plugin.start === 'function') {
+        const { panels, models, engines, verbs, checks, tools, ...manifest } = plugin.manifest
+        tell({ url, manifest })
+      } else tell({ problem: 'its default export is not what definePlugin returns' })
+    } catch (error) {
+      tell({ problem: String(error?.message ?? error).split('\\n')[0] })
+    }`
   const flags = process.allowedNodeEnvironmentFlags
   const guard = flags.has('--permission') ? '--permission' : '--experimental-permission'
   const reads = [root, packageRoot(), join(packagesFolder(ctx.home), 'node_modules')]
@@ -124,26 +133,14 @@ async function describe (
     [guard, ...reads, '--no-warnings', '--input-type=module', '--eval', script],
     { cwd: root, env: { PATH: ctx.io.env['PATH'] }, limitMs: DESCRIBE_MS, ctx })
   const line = text.split('\n').findLast((one) => one.startsWith(MARK))
-  if (status !== 0 || line === undefined) {
-    throw ctx.fail(1, `${name} does not tell what it declares:\n${text.trim().slice(0, 2000)}`)
+  if (line === undefined) {
+    const how = status === null ? `it was ended after ${DESCRIBE_MS / 1000} s` : `it ended with ${status}`
+    throw ctx.fail(1, `${name} does not tell what it declares; ${how}:\n${text.trim().slice(0, 2000)}`)
   }
-  const { url, manifest } = JSON.parse(line.slice(MARK.length)) as { url: string, manifest: Manifest }
+  const { url, manifest, problem } = JSON.parse(line.slice(MARK.length)) as
+    { url: string, manifest: Manifest, problem?: string }
+  if (problem !== undefined) throw ctx.fail(1, `${name} is no plugin of svc: ${problem}`)
   const module = decodeURIComponent(new URL(url).pathname)
   if (!module.startsWith(`${root}/`)) throw ctx.fail(1, `the module of ${name} lies outside of its package`)
   return { module: module.slice(root.length + 1), manifest }
-}
-
-async function ran (
-  command: string, args: string[],
-  { cwd, env, limitMs, ctx }: { cwd: string, env: NodeJS.ProcessEnv, limitMs: number, ctx: VerbContext }
-): Promise<{ status: number | null, text: string }> {
-  const child = spawn(command, args, {
-    cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: limitMs, signal: ctx.signal
-  })
-  let text = ''
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { text += String(part) })
-  return await new Promise((done, reject) => {
-    child.on('error', (error) => { reject(ctx.fail(1, `cannot run ${command}: ${error.message}`)) })
-    child.on('close', (status) => { done({ status, text }) })
-  })
 }

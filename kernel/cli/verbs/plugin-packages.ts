@@ -1,5 +1,9 @@
-import { chmodSync, existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import {
+  chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync
+} from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { takeLock } from '../../boot/home.js'
 import { loadPlugins } from '../../plugins/load.js'
 import { saveConfigFile } from '../../config/file.js'
 import {
@@ -15,6 +19,9 @@ import type { Fetched } from '../packages.js'
 import type { Effect } from '../switching.js'
 import type { Verb, VerbContext } from '../verb.js'
 
+/** How often a command looks whether the one before it is done, ms. */
+const LOCK_POLL_MS = 100
+
 /** `svc plugin install` */
 export const install: Verb = {
   async run (ctx, [source], options) {
@@ -25,27 +32,47 @@ export const install: Verb = {
       if ((await ctx.plugins()).some(({ manifest }) => manifest.name === name)) {
         throw ctx.fail(1, `"${name}" is the name of a plugin that ships with svc`)
       }
-      const installation = await installationOf(ctx)
-      const old = installedFolder(ctx, installation, name)
-      const known = installation.plugins.find(({ manifest }) => manifest.name === name)
-      if (known !== undefined && old === undefined) {
-        throw ctx.fail(1, `svc.yaml names "${name}" as ${known.source}; remove that section first`)
-      }
       await accepted(ctx, fetched, options['yes'] === true)
-      const folder = keep(ctx, fetched)
-      const effect = await use(ctx, installation, fetched, folder)
-      if (effect.why === null && old !== undefined && old !== folder) removeFolder(ctx.home, old)
-      report(ctx, fetched, folder, effect)
+      await afterOthers(ctx, async () => {
+        const installation = await installationOf(ctx)
+        const old = installedFolder(ctx, installation, name)
+        const known = installation.plugins.find(({ manifest }) => manifest.name === name)
+        if (known !== undefined && old === undefined) {
+          throw ctx.fail(1, `svc.yaml names "${name}" as ${known.source}; remove that section first`)
+        }
+        const folder = keep(ctx, fetched)
+        const effect = await use(ctx, installation, fetched, folder)
+        if (effect.why === null && old !== undefined && old !== folder) removeFolder(ctx.home, old)
+        report(ctx, fetched, folder, effect)
+      })
     } finally {
       rmSync(fetched.root, { recursive: true, force: true })
     }
   }
 }
 
+/** Waits for other commands that change the installed plugins of this home: of two, the later one counts. */
+async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promise<void> {
+  mkdirSync(packagesFolder(ctx.home), { recursive: true, mode: 0o700 })
+  const path = join(packagesFolder(ctx.home), '.lock')
+  let taken = takeLock(path)
+  if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
+  while (typeof taken !== 'function') {
+    await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
+    taken = takeLock(path)
+  }
+  try {
+    await work()
+  } finally {
+    taken()
+  }
+}
+
 async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {
   const { manifest, package: name, version } = fetched
   for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) ctx.err.line(line)
-  ctx.err.line('It runs inside the node, with all its rights.')
+  ctx.err.line('It runs inside the node: whatever it declares, it can read and change all that the node ' +
+    'can, its keys and tokens too.')
   if (yes) return
   if (!canAsk(ctx)) throw ctx.fail(2, 'nobody can be asked here; add --yes to install it')
   if (!await confirm(ctx, `Install ${manifest.name}?`)) throw ctx.fail(1, 'not installed')
@@ -85,12 +112,15 @@ async function use (
   ctx: VerbContext, installation: Installation, { manifest: { name }, module }: Fetched, folder: string
 ): Promise<Effect & { file: string }> {
   const path = installation.file ?? join(ctx.home, 'svc.yaml')
-  const before = existsSync(path) ? readFileSync(path, 'utf8') : undefined
+  const text = (): string | undefined => existsSync(path) ? readFileSync(path, 'utf8') : undefined
+  const before = text()
+  let after = before
   const target = join(packagesFolder(ctx.home), folder, module)
   const near = relative(dirname(resolve(path)), target)
   try {
     const file = changeSetting(ctx, installation, `plugins.${name}.module`,
       near.startsWith('..') ? target : `./${near}`)
+    after = text()
     if (disabledIn(installation).has(name)) return { file, inEffect: false, why: null, restart: false }
     if (!nodeRuns(ctx, undefined)) {
       await loadPlugins({ home: ctx.home, env: ctx.io.env, flags: {}, bundled: await ctx.plugins() })
@@ -99,7 +129,12 @@ async function use (
     const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, true)
     return { file, inEffect, why, restart }
   } catch (error) {
-    if (before === undefined) rmSync(path, { force: true })
+    const was = sectionOf(installation, name)?.module
+    // Somebody may have changed the file since: then only what was changed here is put back.
+    if (text() !== after) {
+      const place = was === undefined ? `plugins.${name}` : `plugins.${name}.module`
+      changeSetting(ctx, await installationOf(ctx), place, was)
+    } else if (before === undefined) rmSync(path, { force: true })
     else saveConfigFile(path, before)
     if (installedFolder(ctx, installation, name) !== folder) removeFolder(ctx.home, folder)
     throw error instanceof Error && 'exitCode' in error ? error : ctx.fail(1, (error as Error).message)
@@ -117,13 +152,15 @@ function report (ctx: VerbContext, fetched: Fetched, folder: string, effect: Eff
   else if (!effect.inEffect) ctx.out.line('It starts with the node; a disabled one with `svc plugin enable`.')
 }
 
+function sectionOf ({ raw }: Installation, name: string): { module?: unknown } | null | undefined {
+  return ((raw.value['plugins'] ?? {}) as Record<string, { module?: unknown } | null>)[name]
+}
+
 /** The folder under `<home>/plugins` that svc.yaml names for a plugin. */
-function installedFolder (
-  { home }: VerbContext, { raw, file }: Installation, name: string
-): string | undefined {
-  const section = ((raw.value['plugins'] ?? {}) as Record<string, { module?: unknown } | null>)[name]
-  if (typeof section?.module !== 'string' || file === null) return undefined
-  return folderOf(home, resolve(dirname(file), section.module))
+function installedFolder (ctx: VerbContext, installation: Installation, name: string): string | undefined {
+  const module = sectionOf(installation, name)?.module
+  if (typeof module !== 'string' || installation.file === null) return undefined
+  return folderOf(ctx.home, resolve(dirname(installation.file), module))
 }
 
 /** `svc plugin rm` */
@@ -140,20 +177,24 @@ export const remove: Verb = {
     if (options['yes'] !== true && canAsk(ctx) && !await confirm(ctx, `Remove ${name!}?`)) {
       throw ctx.fail(1, 'not removed')
     }
-    const running = nodeRuns(ctx, undefined)
-    if (running) {
-      const { in_effect: stopped, why } = await turn(ctx, name!, false)
-      if (!stopped) {
-        const lines = [`${name!} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
-        throw ctx.fail(1, lines.join('\n'))
-      }
-    }
-    changeSetting(ctx, await installationOf(ctx), `plugins.${name!}`, undefined)
-    if (running) await turn(ctx, name!, false)
-    removeFolder(ctx.home, folder)
+    await afterOthers(ctx, async () => { await removeOne(ctx, name!, folder) })
     if (ctx.out.json) ctx.out.value({ plugins: [{ name, removed: true }] })
     else ctx.out.line(`${name!} is removed.`)
   }
+}
+
+async function removeOne (ctx: VerbContext, name: string, folder: string): Promise<void> {
+  const running = nodeRuns(ctx, undefined)
+  if (running) {
+    const { in_effect: stopped, why } = await turn(ctx, name, false)
+    if (!stopped) {
+      const lines = [`${name} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
+      throw ctx.fail(1, lines.join('\n'))
+    }
+  }
+  changeSetting(ctx, await installationOf(ctx), `plugins.${name}`, undefined)
+  if (running) await turn(ctx, name, false)
+  removeFolder(ctx.home, folder)
 }
 
 /** `svc plugin verify` */

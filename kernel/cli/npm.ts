@@ -1,0 +1,88 @@
+import { spawn } from 'node:child_process'
+import semver from 'semver'
+import type { ExitCode } from './errors.js'
+import type { VerbContext } from './verb.js'
+
+/** Longest time for one command of npm, ms. */
+const NPM_MS = 10 * 60_000
+const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
+const TAG = /^[a-z][\w.-]*$/i
+
+/** True for a package of the registry: a name, perhaps with a range or a tag; nothing else that npm knows. */
+export function isPackage (text: string): boolean {
+  const at = text.indexOf('@', 1)
+  const [name, wanted] = at < 0 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
+  if (!NAME.test(name) || wanted === '') return false
+  return semver.validRange(wanted) !== null || TAG.test(wanted)
+}
+
+/** Of no use here; and a registry that is down is told within seconds. */
+const FLAGS = [
+  '--ignore-scripts', '--allow-git=none', '--no-audit', '--no-fund', '--no-update-notifier',
+  '--loglevel=error', '--fetch-retries=2', '--fetch-retry-mintimeout=500',
+  '--fetch-retry-maxtimeout=2000'
+]
+
+/** Runs npm for `source`. Throws CliError in words of what was asked for. */
+export async function npm (ctx: VerbContext, cwd: string, source: string, args: string[]): Promise<void> {
+  const [command = '', ...more] = args
+  const { status, text } =
+    await ran('npm', [command, ...FLAGS, ...more], { cwd, env: ctx.io.env, limitMs: NPM_MS, ctx })
+  if (status !== 0) throw ctx.fail(...failure(source, command, text))
+}
+
+/** What npm's code for a failure means; every other one is shown as npm says it. */
+function failure (source: string, command: string, text: string): [ExitCode, string] {
+  const code = /^npm (?:error|ERR!) code (\w+)$/m.exec(text)?.[1] ?? ''
+  const said = text.split('\n')
+    .map((line) => line.replace(/^npm (?:error|ERR!) ?(?:\d+ |notarget )?/, '').trim())
+    .filter((line) => line !== '' && !/^code |^A complete log|^\/.*-debug-\d+\.log$/.test(line))
+  const first = said[0] ?? 'npm says nothing'
+  switch (code) {
+    case 'E404':
+      return [3, `there is no package for ${source}: ${first}\n` +
+        '  `npm config get registry` says where it was looked for']
+    case 'ETARGET':
+      return [3, `${first.replace(/\.$/, '')}: \`npm view ${nameOf(source)} versions\` lists those there are`]
+    case 'EINTEGRITY':
+      return [1, `a file for ${source} is not what its hash says, and nothing was installed: ${first}\n` +
+        '  try again; if it stays so, the registry, or something before it, changes files: ' +
+        '`npm config get registry` says which one it is']
+    case 'E401':
+    case 'E403':
+      return [5, `the registry refuses ${source}: ${first}\n  \`npm login\`, or a token in .npmrc, helps`]
+    case 'EALLOWGIT':
+      return [1, `${source} wants something from git, which has no hash to hold on to: ${first}`]
+  }
+  if (UNREACHABLE.test(code)) {
+    return [7, `the registry cannot be reached (${code}): ${first}\n` +
+      '  `npm ping` tries it; `npm config get registry` says where it is. Nothing was installed']
+  }
+  return [1, `npm ${command} failed:\n${said.join('\n')}`]
+}
+
+const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|' +
+  'ETIMEDOUT|ERR_SOCKET_TIMEOUT|FETCH_ERROR|E5\\d\\d)$')
+
+const nameOf = (source: string): string => source.replace(/(?<=.)@.*$/, '')
+
+/** Runs a command to its end; with the signal of the verb it is gone when this throws. */
+export async function ran (
+  command: string, args: string[],
+  { cwd, env, limitMs, ctx }: { cwd: string, env: NodeJS.ProcessEnv, limitMs: number, ctx: VerbContext }
+): Promise<{ status: number | null, text: string }> {
+  const child = spawn(command, args, {
+    cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: limitMs, signal: ctx.signal, killSignal: 'SIGKILL'
+  })
+  let text = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { text += String(part) })
+  return await new Promise((done, reject) => {
+    child.on('error', (error) => {
+      if (child.pid === undefined) reject(ctx.fail(1, `cannot run ${command}: ${error.message}`))
+    })
+    child.on('close', (status) => {
+      if (ctx.signal.aborted) reject(ctx.fail(130, 'interrupted; nothing was installed'))
+      else done({ status, text })
+    })
+  })
+}
