@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs'
 import os from 'node:os'
 import { join } from 'node:path'
+import { AuditService } from '../api/audit.js'
 import { systemClock } from '../api/clock.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
 import { NodeLinks } from '../cluster/open.js'
@@ -19,6 +20,7 @@ import { createLog } from '../observe/log.js'
 import { LogRingService } from '../api/services.js'
 import { watchSelf } from '../machine/self-watch.js'
 import { createMachine } from '../machine/vitals.js'
+import type { Audit } from '../api/audit.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
 import type { Served } from '../http/origin.js'
@@ -275,7 +277,8 @@ function running (parts: Running): SvcNode {
     },
     async listen () {
       await listen(parts, options.listenFd)
-      parts.links.start((request, response) => { kernel.app.routing(request, response) })
+      parts.links.start((request, response) => { kernel.app.routing(request, response) },
+        () => kernel.service(AuditService.id) as Audit | undefined)
       const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
         .map((pid) => ({ pid, startTicks: startTicks(pid) }))
       const tellRunning = (): void => {

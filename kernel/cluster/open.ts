@@ -16,6 +16,7 @@ import { Links } from './links/links.js'
 import { openMembers } from './members/file.js'
 import type { Members } from './members/file.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Audit } from '../api/audit.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
@@ -67,6 +68,7 @@ export class NodeLinks {
   #alone = false
   /** Undefined before the API listens. */
   #handler: Handler | undefined
+  #audit: (() => Audit | undefined) | undefined
   #discovery: { stop (): Promise<void> } | undefined
   #stopWatching = (): void => {}
 
@@ -119,6 +121,7 @@ export class NodeLinks {
         if (this.#handler === undefined) response.writeHead(503).end()
         else this.#handler(request, response)
       },
+      audit: () => this.#audit?.(),
       mayAdmit: () => { this.#mayAdmit() },
       admit: async (candidate) => await this.cluster.membership.admit(candidate)
     })
@@ -130,10 +133,14 @@ export class NodeLinks {
 
   get cluster (): ClusterCore { return this.#cluster! }
 
-  /** The API listens: looks for the others. Requests that members pass on go to `handler`. */
-  start (handler: Handler): void {
+  /**
+   * The API listens: looks for the others, and lets them join. Requests that members pass on go to `handler`,
+   * and `audit` is what keeps a record of who joined.
+   */
+  start (handler: Handler, audit: () => Audit | undefined): void {
     const { settings, node, log } = this.#options
     this.#handler = handler
+    this.#audit = audit
     if (!this.#alone) this.cluster.start()
     this.#links.start()
     for (const address of settings.peers) this.#links.hint(address)
@@ -288,7 +295,8 @@ export class NodeLinks {
   #mayAdmit (): void {
     const status = this.#cluster?.status()
     if (status?.quorum === 'lost') throw kernelError('no_quorum')
-    if (status === undefined || status.stale) throw kernelError('no_master')
+    // Before it listens nothing records who joins.
+    if (status === undefined || status.stale || this.#handler === undefined) throw kernelError('no_master')
   }
 
   #awaitsOthers (): boolean {

@@ -208,7 +208,17 @@ t.test('a joiner that the cluster could not let in just now asks again with its 
 
 t.test('T-A16: who may join', async (t) => {
   let admitted = 0
+  const kept: unknown[] = []
+  let full = true
   const a: TestNode = await testNode(t, {
+    audit: () => ({
+      async begin ({ who, what, detail }) {
+        if (full) throw kernelError('audit_unavailable')
+        kept.push([who, what, detail])
+        return async ({ status }) => { kept.push(status) }
+      },
+      refused: ({ who, detail: { why } }, { status, reason }) => { kept.push([who, why, status, reason]) }
+    }),
     admit: async (member) => {
       admitted++
       const current = a.members.current()
@@ -251,8 +261,14 @@ t.test('T-A16: who may join', async (t) => {
   }), 403, 'join_refused', 'taken')
   await check('not JSON', () => '{', 400, 'invalid_request')
   await check('too long', () => ({ pad: 'x'.repeat(20_000) }), 413, 'payload_too_large')
+  await check('what cannot be recorded', (b) => ({ token_id: ticket.id, proof: right(b), member }), 507,
+    'audit_unavailable')
   t.equal(admitted, 0)
+  t.same(kept, ['wrong_proof', 'unknown', 'taken'].map((why) => ['anonymous', why, 403, 'join_refused']))
+  full = false
   const joined = await join({ key: joiner, self: member, ticket, clock: systemClock })
+  t.match(kept.slice(3), [[joiner.installId, 'POST /join', { member, token: ticket.id, by: 'operator' }], 200])
+  t.notMatch(JSON.stringify(kept), ticket.secret)
   t.equal(joined.clusterId, clusterId)
   t.equal(admitted, 1)
   await check('used', (b) => ({ token_id: ticket.id, proof: right(b), member }), 403, 'join_refused', 'used')

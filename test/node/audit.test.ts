@@ -78,9 +78,11 @@ t.test('changes that enter at any node are shown by every node, and found when t
     token: writer.token })).status, 403)
   t.equal((await ask(one!.node, '/admin/restart?node_id=nowhere', { method: 'POST' })).status, 404)
   await newToken(two!.node, 'other', ['read'])
+  const { nodeInstallId: joiner } = (await ask(two!.node, '/node/identity')).json as { nodeInstallId: string }
   const shown = await entries(two!.node)
   t.match(shown.map(({ who, what, status, reason }) => [who, what, status, reason]), [
     ['operator', 'POST /cluster/join-tokens', 200, null],
+    [joiner, 'POST /join', 200, null],
     ['operator', 'POST /v1/tokens', 200, null],
     [writer.id, 'PUT /v1/tracing', 200, null],
     [writer.id, 'POST /v1/tokens', 403, 'missing_grant'],
@@ -88,13 +90,14 @@ t.test('changes that enter at any node are shown by every node, and found when t
     ['operator', 'POST /v1/tokens', 200, null]
   ])
   t.same((await entries(two!.node, `?who=${writer.id}`)).length, 2)
-  t.match(shown[1]!.detail, { noted: { id: writer.id }, body: { label: 'writer' } })
+  t.match(shown[1]!.detail, { from: '127.0.0.1', by: 'operator', token: String, member: { name: 'n2' } })
+  t.match(shown[2]!.detail, { noted: { id: writer.id }, body: { label: 'writer' } })
   t.notMatch(JSON.stringify(shown), writer.token)
   const events = async (): Promise<number> => {
     const { json } = await ask(two!.node, '/events?kinds=AuditRecorded&limit=100')
     return (json as { events: unknown[] }).events.length
   }
-  await until('all records are in the event log of the other node', async () => await events() >= 11)
+  await until('all records are in the event log of the other node', async () => await events() >= 13)
   t.match(await verified(two!.node), { ok: true, nodes: [{ ok: true }, { ok: true }] })
   const inFile = join(one!.home, 'chain.jsonl')
   const as = ['--url', two!.node.url, '--token', two!.node.token]
@@ -108,7 +111,7 @@ t.test('changes that enter at any node are shown by every node, and found when t
     const linked = async (): Promise<void> => {
       await until('the link', async () => (await verified(two!.node)).nodes.every(({ ok }) => ok !== null))
     }
-    await until('the other node was told of the end', () => readHeads(two!.home) >= 8)
+    await until('the other node was told of the end', () => readHeads(two!.home) >= 10)
     await one!.kill()
     t.equal((await svc(['audit', 'verify', ...as])).status, 7, 'a node that is away is not verified')
     const path = chainOf(one!.home)
@@ -117,18 +120,18 @@ t.test('changes that enter at any node are shown by every node, and found when t
     await one!.start()
     await linked()
     t.match((await verified(two!.node)).nodes.find(({ name }) => name === 'n1'),
-      { ok: false, fault: { seq: 3, kind: 'altered' } })
+      { ok: false, fault: { seq: 5, kind: 'altered' } })
     const said = await svc(['audit', 'verify', ...as])
     t.equal(said.status, 1)
-    t.match(said.stdout, /n1: Record 3 says something else .*\(altered\)/)
+    t.match(said.stdout, /n1: Record 5 says something else .*\(altered\)/)
     await one!.kill()
-    writeFileSync(path, whole.split('\n').slice(0, 4).map((line) => `${line}\n`).join(''))
+    writeFileSync(path, whole.split('\n').slice(0, 6).map((line) => `${line}\n`).join(''))
     await one!.start()
     await linked()
     t.match((await verified(one!.node)).nodes.find(({ name }) => name === 'n1'), { ok: true },
       'the node itself cannot see that its end is missing')
     t.match((await verified(two!.node)).nodes.find(({ name }) => name === 'n1'),
-      { ok: false, fault: { seq: 5, kind: 'removed' } }, 'the other one can')
+      { ok: false, fault: { seq: 7, kind: 'removed' } }, 'the other one can')
     await until('the conflict', async () => {
       const state = await two!.state()
       return state?.nodeHealth[two!.node.nodeId]?.reasons.some(({ code }) => code === 'audit_contradiction')

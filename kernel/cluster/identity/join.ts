@@ -3,6 +3,7 @@ import { request } from 'node:http'
 import { delay } from '../../api/clock.js'
 import { kernelError, kernelErrors, toSvcError } from '../../api/errors.js'
 import { errorBody, errorHeaders } from '../../http/error-body.js'
+import { keptNote } from '../../http/kept.js'
 import { readAddress } from './addresses.js'
 import { joinBinding, proofOf, readJoinRequest } from './join-tokens.js'
 import { shaped } from '../wire.js'
@@ -11,6 +12,7 @@ import { dial, peerFingerprint } from './tls.js'
 import type { IncomingMessage } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { Audit, Change } from '../../api/audit.js'
 import type { Clock } from '../../api/clock.js'
 import type { KernelReason, SvcError } from '../../api/errors.js'
 import type { Logger } from '../../api/plugin.js'
@@ -200,6 +202,8 @@ export interface JoinRouteOptions {
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
   admit: (member: Applicant) => Promise<MemberList>
+  /** What keeps a record of changes, while there is something. */
+  audit?: (() => Audit | undefined) | undefined
 }
 
 /** POST /join: the one thing a key may do that is no member's yet, and that only with an open token. */
@@ -209,6 +213,7 @@ export function addJoinRoute (app: FastifyInstance, options: JoinRouteOptions): 
       return await admitted(request.raw.socket as TLSSocket, request.body, options)
     } catch (error) {
       answer(reply, error, options.log)
+      tellRefused(request.raw.socket as TLSSocket, error, options)
       return reply
     }
   })
@@ -238,17 +243,46 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   }
   // Before the token is used up for nothing.
   options.mayAdmit?.()
+  const by = joinTokens.list().find(({ id }) => id === tokenId)?.by ?? null
   const reopen = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
   })
+  const change = changeOf(member.installId, socket, { member, token: tokenId, by })
   try {
-    return await admit(member)
+    return await recorded(options.audit?.(), change, async () => await admit(member))
   } catch (error) {
     // The node asks again, which a used token would not let it: another one that joined a moment before may
     // count for the majority already and be slow to start.
     if (toSvcError(error).retryable) reopen()
     throw error
   }
+}
+
+/** A join as the audit keeps it: `who` is the node that joins, or nobody whom a token has shown to be one. */
+function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknown>): Change {
+  const from = socket.remoteAddress ?? ''
+  return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: keptNote({ from, ...detail }) }
+}
+
+/** Makes a change between its two records in the audit. Throws what either throws. */
+async function recorded<T> (audit: Audit | undefined, change: Change, make: () => Promise<T>): Promise<T> {
+  const end = await audit?.begin(change)
+  try {
+    const result = await make()
+    await end?.({ status: 200, reason: null, detail: {} })
+    return result
+  } catch (error) {
+    const { status, reason } = toSvcError(error)
+    await end?.({ status, reason, detail: {} })
+    throw error
+  }
+}
+
+function tellRefused (socket: TLSSocket, error: unknown, { audit }: JoinRouteOptions): void {
+  const { status, reason, details: { why } } = toSvcError(error)
+  if (reason !== 'join_refused') return
+  const fingerprint = peerFingerprint(socket) ?? null
+  audit?.()?.refused(changeOf('anonymous', socket, { fingerprint, why }), { status, reason, detail: {} })
 }
 
 function answer (reply: FastifyReply, error: unknown, log: Logger): void {
