@@ -85,6 +85,18 @@ for (const [title, change, message] of refused) {
   })
 }
 
+t.test('a module is a path or a package, never an address', async (t) => {
+  const home = t.testdir({})
+  const others = [
+    'https://example.org/x.js', 'data:text/javascript,1', 'file:///x.js', 'node:fs', 'C:\\\\x.js'
+  ]
+  for (const module of others) {
+    const yaml = `plugins:\n  demo:\n    module: "${module}"\n`
+    writeFileSync(join(home, 'svc.yaml'), yaml, { mode: 0o600 })
+    await t.rejects(load(home), { name: 'BootError', message: /a package name; never a URL/ }, module)
+  }
+})
+
 t.test('which folder a module lies in', (t) => {
   t.equal(folderOf('/h', '/h/plugins/a-1/node_modules/a/index.js'), 'a-1')
   const others = ['/h/plugins', '/h/plugins/a.js', '/h/a.js', '/h/plugins/../a/b.js', '/x/plugins/a/b.js']
