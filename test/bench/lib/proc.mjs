@@ -14,3 +14,12 @@ export function cpuMs (pid) {
     return null
   }
 }
+
+/** Resident memory of a process, MB; null where it cannot be read. */
+export function residentMb (pid) {
+  try {
+    return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1.024e-3
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,68 @@
+// Requests at a fixed rate, whatever the answers take: each is due at its time, and its latency counts from
+// then. Signatures are made beforehand, each for the time at which its request is due.
+import http from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { signerOf } from '../devices/kit.mjs'
+import { quantile } from '../lib/stats.mjs'
+import { serveWorker } from '../lib/worker.mjs'
+
+const CONNECTIONS = 128
+
+/** Signs `count` requests, of the devices in turn; `dueMs(n)`: wall time at which each will be sent. */
+function signAll (devices, path, count, dueMs) {
+  let at = 0
+  const signers = devices.map((device) => signerOf(device, () => at))
+  return Array.from({ length: count }, (_, n) => {
+    at = dueMs(n)
+    return signers[n % signers.length].authorization('GET', path, undefined)
+  })
+}
+
+function send (agent, url, authorization) {
+  return new Promise((resolve) => {
+    const req = http.request(url, { agent, headers: { authorization } }, (res) => {
+      res.resume()
+      res.once('end', () => { resolve(res.statusCode) })
+    })
+    req.once('error', (error) => { resolve(error.code ?? 'error') })
+    req.end()
+  })
+}
+
+/** options: { devices, path } */
+await serveWorker(async ({ devices, path }) => {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS, maxFreeSockets: CONNECTIONS,
+    scheduling: 'fifo' })
+  return {
+    // `shown`: values of Authorization, used in turn; absent: signatures of the devices.
+    handle: async ({ url, perSecond, seconds, shown }) => {
+      const count = perSecond * seconds
+      const gapMs = 1000 / perSecond
+      // Enough for the signatures, and far within the minute that their times may be off.
+      const startWall = Date.now() + (shown === undefined ? count * 0.2 : 0) + 100
+      const credentials = shown ??
+        signAll(devices, path, count, (n) => startWall + n * gapMs)
+      if (Date.now() > startWall) throw new Error(`${count} signatures took too long`)
+      await sleep(startWall - Date.now())
+      const start = performance.now()
+      const times = []
+      const failed = {}
+      const open = []
+      for (let next = 0; next < count;) {
+        for (; next < count && start + next * gapMs <= performance.now(); next++) {
+          const due = start + next * gapMs
+          open.push(send(agent, url + path, credentials[next % credentials.length]).then((status) => {
+            times.push(performance.now() - due)
+            if (status !== 200) failed[status] = (failed[status] ?? 0) + 1
+          }))
+        }
+        await sleep(1)
+      }
+      await Promise.all(open)
+      return {
+        p50: quantile(times, 0.5), p99: quantile(times, 0.99), max: Math.max(...times),
+        perSecond: count / (performance.now() - start) * 1000, count, failed
+      }
+    }
+  }
+})
