@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { packageRoot } from '../boot/package.js'
 import { linkSvc, packagesFolder } from '../plugins/packages.js'
 import { isPackage, npm, ran } from './npm.js'
+import { plain, visible } from './output.js'
 import type { Manifest } from '../api/plugin.js'
 import type { VerbContext } from './verb.js'
 
@@ -135,11 +136,12 @@ async function describe (
   const line = text.split('\n').findLast((one) => one.startsWith(MARK))
   if (line === undefined) {
     const how = status === null ? `it was ended after ${DESCRIBE_MS / 1000} s` : `it ended with ${status}`
-    throw ctx.fail(1, `${name} does not tell what it declares; ${how}:\n${text.trim().slice(0, 2000)}`)
+    throw ctx.fail(1,
+      `${name} does not tell what it declares; ${how}:\n${visible(text.trim().slice(0, 2000))}`)
   }
   const { url, manifest, problem } = JSON.parse(line.slice(MARK.length)) as
     { url: string, manifest: Manifest, problem?: string }
-  if (problem !== undefined) throw ctx.fail(1, `${name} is no plugin of svc: ${problem}`)
+  if (problem !== undefined) throw ctx.fail(1, `${name} is no plugin of svc: ${plain(problem)}`)
   const module = decodeURIComponent(new URL(url).pathname)
   if (!module.startsWith(`${root}/`)) throw ctx.fail(1, `the module of ${name} lies outside of its package`)
   return { module: module.slice(root.length + 1), manifest }

@@ -13,7 +13,7 @@ const module = { type: 'module', exports: './index.js', peerDependencies: { svc:
 const source = (name: string, answer: string, imports = ''): string => `${imports}
 import { definePlugin } from 'svc/plugin'
 export default definePlugin({
-  name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'Says something.',
+  name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'Says something.\\u001b[8m',
   routes: { say: { method: 'GET', url: '/${name}', summary: 'Says it.', authority: 'read' } }
 }, () => ({ routes: { say: () => (${answer}) } }))
 `
@@ -43,7 +43,9 @@ async function publishHello (registry: Registry, mark: string): Promise<Record<s
 async function install (registry: Registry, home: string, what: string): Promise<string> {
   const { status, stdout, stderr } =
     await svc(['plugin', 'install', what, '--yes', '--home', home], { env: registry.env })
-  return `${status} ${stdout}${stderr}`
+  const told = `${status} ${stdout}${stderr}`
+  if (told.includes('\x1b')) throw new Error('what a package says can steer the terminal')
+  return told
 }
 
 /** What lies in the folder of installed plugins. */
@@ -98,7 +100,7 @@ t.test('what cannot be had, or should not, leaves nothing behind', async (t) => 
   await publish('svc-plugin-hello')
   await publish('no-plugin', {}, { 'index.js': 'export default 1\n' })
   await publish('no-module', { exports: './elsewhere.js' })
-  await publish('throws', {}, { 'index.js': 'throw new Error("no luck at import")\n' })
+  await publish('throws', {}, { 'index.js': 'throw new Error("no luck\\u001b[8m at import")\n' })
   await publish('writes', {},
     { 'index.js': `import { writeFileSync } from 'node:fs'\nwriteFileSync('${home}.was-here', '')\n` })
   await publish('altered')
@@ -115,7 +117,7 @@ t.test('what cannot be had, or should not, leaves nothing behind', async (t) => 
     ['svc-plugin-hello@nightly', /^3 .*No matching version/],
     ['no-plugin', /^1 .*no-plugin is no plugin of svc: its default export is not what definePlugin returns/],
     ['no-module', /^1 .*no-module is no plugin of svc: /],
-    ['throws', /^1 .*throws is no plugin of svc: no luck at import/],
+    ['throws', /^1 .*throws is no plugin of svc: no luck \[8m at import/],
     ['writes', /^1 .*writes is no plugin of svc: .*restricted/],
     ['altered', /^1 .*a file for altered is not what its hash says[^]*npm config get registry/],
     ['needs-altered', /^1 .*a file for needs-altered is not what its hash says/],

@@ -11,7 +11,7 @@ import {
 } from '../../plugins/packages.js'
 import { fetchPackage } from '../packages.js'
 import { changeSetting, disabledIn, findPlugin, installationOf, restartHint } from '../installed.js'
-import { canAsk, confirm } from '../output.js'
+import { canAsk, confirm, plain } from '../output.js'
 import { nodeRuns, tellEffect, turn } from '../switching.js'
 import { declares } from './plugins.js'
 import type { Installation } from '../../plugins/installation.js'
@@ -70,7 +70,10 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
 
 async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {
   const { manifest, package: name, version } = fetched
-  for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) ctx.err.line(line)
+  // Nothing of what it says of itself may hide a line of it.
+  for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) {
+    ctx.err.line(plain(line))
+  }
   ctx.err.line('It runs inside the node: whatever it declares, it can read and change all that the node ' +
     'can, its keys and tokens too.')
   if (yes) return
