@@ -6,7 +6,6 @@ export class BytePool {
 
   constructor (limitBytes: number) { this.#limit = limitBytes }
 
-  get used (): number { return this.#used }
   get full (): boolean { return this.#used >= this.#limit }
 
   /** Positive to take, negative to give back. */
@@ -44,7 +43,6 @@ export class ChunkBuffer<T> {
   constructor (limits: RoomLimits) { this.#limits = limits }
 
   get bytes (): number { return this.#bytes }
-  get length (): number { return this.#items.length }
 
   get hasRoom (): boolean {
     if (this.#items.length === 0) return true

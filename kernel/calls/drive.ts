@@ -103,7 +103,6 @@ function openIterator (made: unknown): AsyncIterator<unknown> {
   return open.call(made)
 }
 
-/** What the handler sees of its call. */
 function handlerView (call: Call): CapabilityCall {
   return {
     callId: call.callId,

@@ -60,8 +60,6 @@ export class CapabilitySession {
     ws.on('message', (data, isBinary) => { this.#receive(toBuffer(data), isBinary) })
   }
 
-  get calls (): number { return this.#calls.size }
-
   /** Ends the socket because the node stops; its calls have had their terminals by then. */
   close (): void {
     this.#socket.close(closeCodes.stopping, 'the node is stopping')

@@ -28,7 +28,6 @@ export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
   ]
 }
 
-/** A node that a check is about. */
 function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): Told {
   if (node === undefined) return {}
   const { nodeId } = node

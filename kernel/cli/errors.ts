@@ -92,7 +92,6 @@ export function usageError (message: string): CliError { return new CliError(exi
 /** The command was interrupted (exit 130). */
 export function interrupted (): CliError { return new CliError(exitCodes.interrupted, 'interrupted') }
 
-/** Header with the id of the command that an answer is about. */
 const COMMAND_HEADER = 'x-svc-command-id'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 

@@ -111,7 +111,6 @@ function valueOf (argv: readonly string[], flag: string): string | undefined {
   return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1)
 }
 
-/** The words that are no options and no values of global options. */
 function operands (argv: readonly string[]): string[] {
   const valued = globalOptions.filter(([flags]) => flags.includes('<')).map(([flags]) => flags.split(' ')[0]!)
   return argv.filter((word, i) => !word.startsWith('-') && !valued.includes(argv[i - 1] ?? ''))

@@ -24,7 +24,6 @@ export function typesOf (schema: JsonSchema): string[] {
   return [...new Set(values?.map(typeName) ?? parts.flatMap(typesOf))]
 }
 
-/** The JSON type of a value. */
 function typeName (value: unknown): string {
   if (value === null) return 'null'
   return Array.isArray(value) ? 'array' : typeof value

@@ -77,7 +77,6 @@ export function baseState (input: StateInput): Record<string, unknown> {
   }
 }
 
-/** Node id to a fact, for the nodes of which it is known. */
 function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null): Record<string, T> {
   return Object.fromEntries(nodes.flatMap((node) => {
     const fact = of(node)

@@ -211,7 +211,6 @@ class Replica {
     }
   }
 
-  /** Writes what has changed, and tells everyone who follows. */
   #refresh (): void {
     const { state, log } = this.#options
     try {

@@ -12,7 +12,6 @@ const moment = {
   description: 'A time (ISO-8601), a span back from now such as 10m, or an index of the event log.'
 } as const
 
-/** Durable events of the log. */
 const events = {
   LogGap: durableEvent(
     'Events from one index to the other were dropped, or counted and not stored; `count` says how many.',

@@ -54,7 +54,6 @@ export function traceHandlers (parts: HandlerParts) {
   }
 }
 
-/** A trace as it is in its file. */
 interface TraceFile { taskId: string, text: string }
 
 const attachment = ({ taskId, text }: TraceFile): Reply =>

@@ -45,7 +45,6 @@ export class TraceStore {
   readonly #parts: TraceStoreParts
   /** What is saved, by task id, oldest first. */
   readonly #saved = new Map<string, TraceEntry>()
-  /** Bytes of all of it. */
   #bytes = 0
   /** What waits to be written, oldest first. */
   readonly #waiting = new Map<string, TraceRecord>()

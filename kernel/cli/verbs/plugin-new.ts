@@ -72,7 +72,6 @@ function report (ctx: VerbContext, name: string, folder: string, files: string[]
 /** A plugin that runs, named `demo`. */
 const TEMPLATE = new URL('../data/plugin/', import.meta.url)
 
-/** The files of a new plugin project, by path in its folder. */
 function pluginFiles (name: string, svcPath: string): Record<string, string> {
   const paths = ['package.json', 'index.js', 'test/index.test.js', 'README.md']
   const files = paths.map((path) => [path, readFileSync(new URL(path, TEMPLATE), 'utf8')

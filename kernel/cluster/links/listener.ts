@@ -39,7 +39,6 @@ export interface Listener {
   close (): Promise<void>
 }
 
-/** Sockets that became links. */
 const linkSockets = new WeakSet<object>()
 
 const API_PREFIX = '/api/'

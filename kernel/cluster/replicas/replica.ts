@@ -45,7 +45,6 @@ export class Replica {
 
   get boot (): string { return this.#boot }
   get live (): ReadonlyMap<string, unknown> { return this.#live }
-  get kv (): KvDoc | null { return this.#kv }
 
   /** What the last message changed; asked once. */
   takeChanges (): Changes {

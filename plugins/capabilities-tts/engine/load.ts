@@ -104,7 +104,6 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   }, sessions)
 }
 
-/** Speakers of the configuration, named as the card names them. */
 function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   const language = config.languages[0] ?? ''
   if (config.speakers.size === 0) return [card.voices[0] ?? { id: 'default', name: 'default', language }]

@@ -73,7 +73,6 @@ export function * splitPhonemes (phonemes: string, sizes: UnitSizes, first: bool
   if (symbols.length > 0) yield symbols.join('').trim()
 }
 
-/** Units of phoneme strings that are whole sentences. */
 function * unitsOf (spoken: Iterable<string>, sizes: UnitSizes): Generator<Unit> {
   let first = true
   for (const sentence of spoken) {

@@ -39,7 +39,6 @@ function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): 
   }
 }
 
-/** Samples as they are made, each piece with a span. */
 async function * timedPieces (
   pieces: AsyncIterable<Float32Array>, sampleRate: number, trace: SpanSink
 ): AsyncGenerator<Float32Array> {

@@ -117,7 +117,6 @@ function step (model: Model, node: number, piece: number): { cost: number, node:
   }
 }
 
-/** Keeps the best BEAM hypotheses. */
 function prune (candidates: Map<number, Hypothesis>): Hypothesis[] {
   const sorted = [...candidates.values()].sort((a, b) => a.cost - b.cost)
   const best = sorted[0]?.cost ?? 0

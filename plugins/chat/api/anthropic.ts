@@ -177,7 +177,6 @@ const STOP_REASONS: Readonly<Record<Finish, string>> = {
   stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use'
 }
 
-/** Named events. */
 const framing: Framing = {
   contentType: 'text/event-stream',
   begin: () => ': keep-alive\n\n',

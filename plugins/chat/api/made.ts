@@ -13,7 +13,6 @@ import type { ChatBody, CompletionBody } from './task.js'
 
 const text = { type: 'string' } as const
 
-/** What a model is made of. */
 const made = {
   type: 'object', additionalProperties: false, required: ['from', 'at'],
   properties: {

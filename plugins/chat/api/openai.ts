@@ -80,7 +80,6 @@ function statsOf (totals: Totals): Record<string, unknown> {
 /** How many answers there are, and whether their usage comes in a chunk of its own. */
 export interface ChunkOptions { n: number, includeUsage: boolean }
 
-/** What the chunks of a route are. */
 interface ChunkShape {
   /** Fields of every chunk. */
   kind: { object: string, system_fingerprint?: null }

@@ -162,7 +162,6 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   return Object.keys(variables).length > 0 ? variables : null
 }
 
-/** The sampling parameters of a request. */
 const paramsOf = (body: Pick<CompletionBody, 'logit_bias'>): object =>
   ({ ...samplingOf('chat', body), ...present({ logit_bias: body.logit_bias }) })
 

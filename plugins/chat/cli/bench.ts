@@ -25,7 +25,6 @@ interface Plan {
   words: number | undefined
 }
 
-/** A node that has a part of the model. */
 interface Machine {
   nodeId: string
   name: string

@@ -90,7 +90,6 @@ function otherProgram ({ home, io: { env } }: VerbContext): string | null {
   return found?.from === 'path' ? `${found.path}, which is in PATH,` : null
 }
 
-/** The processes that a program of the build is. */
 async function usersOf ({ folder }: Build): Promise<string[]> {
   const all = process.platform === 'linux' ? await commandsOfLinux() : await commandsOfPs()
   return all.filter(({ command }) => command.includes(folder + sep)).map(({ pid }) => pid)

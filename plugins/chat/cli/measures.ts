@@ -97,7 +97,6 @@ export const chat: Measure<ChatSample, ChatFigures> = {
 /** What a speech request took. */
 interface SpeechSample { firstByteMs: number, audioSeconds: number, realTimeFactor: number }
 
-/** Figures of all speech requests. */
 interface SpeechFigures {
   timeToFirstByteMs: Spread
   /** Time to speak by time to listen. */

@@ -7,7 +7,6 @@ import type { SeenInstance, SeenState } from './seen.js'
 
 type Copy = Parameters<typeof whereOf>[0][number]
 
-/** The body of GET /models/{id}/card. */
 interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies: Copy[] }
 
 /** The body of GET /models/{id}/availability. */

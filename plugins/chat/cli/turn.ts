@@ -43,7 +43,6 @@ export async function takeTurn (
   }
 }
 
-/** The request for the next answer. */
 function requestOf (
   { request, system, way }: Settings, conversation: readonly ChatMessage[]
 ): AnswerRequest {

@@ -81,7 +81,6 @@ async function feedEach (
   return made
 }
 
-/** Sequences, and the next token of each. */
 interface Rows { starts: readonly KvBatch[], next: Tokens }
 
 /** How far results in a batch are from those alone; infinite where the graph refuses the batch. */

@@ -2,7 +2,6 @@ import type { JsonSchema, Manifest, RouteDecl, VerbDecl } from '../../../kernel/
 import type { Declared } from '../../../kernel/cli/index.js'
 import type { Sheet } from './sheets.js'
 
-/** One meaning of a declared word. */
 interface Meaning { kind: string, word: string, text: string }
 
 const entries = <T>(record: Readonly<Record<string, T>> | undefined): [string, T][] =>

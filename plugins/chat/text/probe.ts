@@ -122,7 +122,6 @@ function sameArguments (text: string): boolean {
   }
 }
 
-/** The format that a text speaks of. */
 function hintedBy (text: string): ToolFormatName | null {
   const hints = ({ hints, opens }: ToolFormat): readonly string[] => hints ?? opens
   return toolFormatNames.find((name) => hints(toolFormats[name]).some((hint) => text.includes(hint))) ?? null

@@ -175,7 +175,6 @@ function nodes (from: ClusterPart, to: ClusterPart, names: Names): Difference[] 
   })
 }
 
-/** The states of all runners, by their ids. */
 const statusesOf = ({ state }: Side): Record<string, string> =>
   Object.fromEntries(Object.entries(fieldsOf(state['runners'])).map(([id, one]) => [id, statusOf(one)]))
 

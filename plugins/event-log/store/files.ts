@@ -22,7 +22,6 @@ export interface LogFile extends Contents {
   bytes: number
 }
 
-/** The file that is written to. */
 interface Active {
   readonly db: Db
   readonly file: LogFile

@@ -3,7 +3,6 @@ import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/ind
 import type { StateAt } from '../history/lookup.js'
 import type { NameOf } from './words.js'
 
-/** Most instances that are told one by one. */
 const INSTANCES_MOST = 30
 
 /** The parts of a recorded state that are told. */

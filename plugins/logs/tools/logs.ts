@@ -7,7 +7,6 @@ import type { ClusterPage, ShownLine } from '../lines.js'
 const LINES = 200
 const FACTS_MOST = 30
 
-/** What is asked for. */
 interface Asked { node?: string, model?: string, from?: string, level?: LogLevel }
 
 /** The newest lines of the nodes' logs: warnings and worse, unless a level is asked for. */

@@ -14,7 +14,6 @@ import type { PreviewRow } from './sums.js'
 /** The body of POST /place_instance. */
 interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }
 
-/** What is asked for, as the routes take it. */
 interface Ask {
   model_id: string
   sharding: 'Pipeline' | 'Tensor'

@@ -66,7 +66,6 @@ function rowOf (
   }
 }
 
-/** The instance with the context that was asked for. */
 function withContext (
   instance: Instance, card: ModelCard, { context_length: asked }: { context_length?: number }
 ): Instance {

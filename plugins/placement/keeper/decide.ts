@@ -193,7 +193,6 @@ function lossOf (situation: Situation, judge: Judge, instance: Instance): Step[]
   return judge.fits(modelId, moved) ? step('lose', failure.errorCode, failure.errorMessage, moved) : []
 }
 
-/** Install ids of the nodes on which it failed. */
 function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, instance: Instance): string[] {
   const ids = affectedNodeIds.length > 0 ? affectedNodeIds : nodesOf(instance)
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)

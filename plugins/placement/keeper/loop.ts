@@ -311,7 +311,6 @@ export class Keeper {
   }
 }
 
-/** Ids of the nodes that other live nodes report a link with. */
 function reachedByOthers ({ nodes }: Facts, self: string): Set<string> {
   const others = nodes.filter(({ view }) => view.live && view.nodeId !== self)
   return new Set(others.flatMap(({ links }) => links.map(({ nodeId }) => nodeId)))

@@ -107,7 +107,6 @@ const alreadyThere = (modelId: string): Tried => ({
   ok: false, reason: 'placed_already', message: `The nodes with a place for ${modelId} run it already.`
 })
 
-/** The nodes that run the model. */
 const runningOn = ({ instances }: Facts, modelId: string): string[] =>
   Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
 

@@ -95,7 +95,6 @@ function programsLacking (engines: unknown): string[] {
   return Object.entries((engines ?? {}) as object).flatMap(([name, found]) => found === null ? [name] : [])
 }
 
-/** Each engine with those of its backends that the node offers. */
 function backendsOf (
   offered: readonly string[], engines: ClusterView['engines']
 ): Record<string, readonly string[]> {

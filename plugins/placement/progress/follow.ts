@@ -45,7 +45,6 @@ export async function untilReady (
   }
 }
 
-/** The states of ranks, with what a runner waits for. */
 const ranksText = (ranks: readonly RankProgress[]): string[] => ranks.map(({ state, waitsFor }) =>
   waitsFor === null ? state : `${state}, which waits: ${waitsFor.message.replace(/\.$/, '')}`)
 

@@ -8,7 +8,6 @@ import { bodyOf } from '../../runners/service.js'
 import { wouldBe } from './model-chain.js'
 import type { WhyState } from './request-facts.js'
 
-/** What GET /models/copies tells of one copy. */
 interface Copy { modelId: string, nodeId: string, kind: string, live: boolean }
 type State = WhyState & ClusterState
 

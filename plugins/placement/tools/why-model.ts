@@ -179,7 +179,6 @@ export function wayOut ({ modelId, ways }: Pick<ModelWhy, 'modelId' | 'ways'>): 
   return `${change}; the sums: \`svc place ${modelId} --dry-run --explain\`.`
 }
 
-/** Finds the cause behind the broken link. */
 function causeIn (seen: ModelSeen, broken: Link): Cause {
   const code = codeOf(broken)
   const told: Cause = { code, message: broken.message, remedy: broken.remedy, evidence: [], about: [] }

@@ -29,7 +29,6 @@ const EMPTY: ReadonlySet<string> =
 /** A runner of this node whose instance is being drained; `until` is its deadline in wall ms. */
 export interface Draining { instanceId: string, runnerId: string, until: number }
 
-/** What is there at one moment. */
 interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number

@@ -212,7 +212,6 @@ export class Fleet {
   }
 }
 
-/** The status of a runner that waits for another rank. */
 const waitsForRank = (clock: Clock, message: string): RunnerStatus =>
   ({ RunnerIdle: { waitsFor: { reason: 'rank_away', message, since: new Date(clock.now()).toISOString() } } })
 

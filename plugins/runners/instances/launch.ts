@@ -51,13 +51,11 @@ export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: 
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
-/** The digest that the instance of an assignment was placed with. */
 function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
   const instance = instances.get(instanceId)
   return instance === undefined ? undefined : bodyOf(instance).modelDigest
 }
 
-/** Tokens of context of the instance of an assignment. */
 function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
   const instance = instances.get(instanceId)
   return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit

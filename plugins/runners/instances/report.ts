@@ -33,7 +33,6 @@ interface Assigned {
   nodeToRunner?: Record<string, string>
 }
 
-/** The fields of the shard assignments that an instance has. */
 function assignedIn (tagged: Record<string, unknown>): Assigned {
   const [instance] = Object.values(tagged) as { shardAssignments?: Assigned }[]
   return instance?.shardAssignments ?? {}
@@ -47,7 +46,6 @@ const waitingModels = ({ waitingInstances = {} }: ModelState): string[] =>
 
 interface InstanceRow { instanceId: string, modelId: string | null, ready: boolean }
 
-/** The instances, each ready when all of its runners can serve. */
 function instancesOf (state: ModelState): InstanceRow[] {
   return Object.entries(state.instances ?? {}).map(([instanceId, tagged]) => {
     const { modelId = null, runnerToShard = {} } = assignedIn(tagged)

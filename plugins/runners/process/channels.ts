@@ -104,7 +104,6 @@ export class TaskChannel {
 
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
 
-/** A task inside the runner. */
 interface Entered {
   channel: TaskChannel
   /** The runner's part of its trace, where it is traced. */

@@ -178,7 +178,6 @@ export class Availability {
     return new Map(all.reverse().map(({ value }) => [value.instanceId, value]))
   }
 
-  /** What other live nodes run models with. */
   async #offersElsewhere (nodes: ReadonlyMap<string, NodeView>): Promise<readonly Offers[]> {
     const { self, state } = this.#parts
     const { nodeResources = {} } = (await state?.read() ?? {}) as

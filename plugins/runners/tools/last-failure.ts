@@ -8,7 +8,6 @@ const READ = 500
 const TOLD = 5
 
 type Fields = Readonly<Record<string, string | undefined>>
-/** An event of GET /events. */
 interface Happened { idx: number, at: string, event: Readonly<Record<string, Fields>> }
 /** A trace of GET /v1/traces/cluster. */
 interface Listed extends Pick<TraceHead, 'taskId' | 'commandId' | 'modelId' | 'createdAt' | 'durationUs'> {
@@ -68,7 +67,6 @@ function failuresOf (events: readonly Happened[], traces: readonly Listed[]): Fa
   return [...told, ...others].sort((a, b) => b.ms - a.ms)
 }
 
-/** The reason as the trace of the request has it. */
 async function reasonOf ({ read }: Reading, { taskId }: Failure): Promise<string | null> {
   const trace = await read<{ traces: ShownSpan[] }>(`The trace ${quoted(taskId, 80)}`,
     `/v1/traces/cluster/${encodeURIComponent(taskId)}`, 'trace_not_found')

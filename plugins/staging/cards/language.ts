@@ -185,7 +185,6 @@ interface LanguageFacts {
   template: TemplateFacts | null
 }
 
-/** What tools do in a request, by what the template does with them. */
 const TOOLS: Record<TemplateFacts['tools'], string> = {
   shown: 'given to the chat template, which shows them to the model',
   unknown_format: 'no effect: the chat template writes calls in a way that is not known here',

@@ -8,7 +8,6 @@ import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
-/** What a purge did on one node. */
 type NodePurged = Purged & { nodeId: string, copies?: PurgeCopy[] }
 /** A copy on a node, as the preview of a purge tells of it. */
 type PurgeCopy = Omit<Outlook, 'lastUsedMs'> & { lastUsedEpochSeconds: number }

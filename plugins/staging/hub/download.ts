@@ -70,7 +70,6 @@ export async function downloadFromHub (options: DownloadOptions): Promise<ModelM
 /** What says whether bytes are those of a file of the hub. */
 export const checkFile = (file: HubFile): FileCheck => new FileHasher(file)
 
-/** The hub as the source of a transfer. */
 function hubSource (client: HubClient, selection: DownloadOptions['selection']): ChunkSource {
   const files = new Map(selection.files.map((file) => [file.path, file]))
   return {

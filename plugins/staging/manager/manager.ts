@@ -201,7 +201,6 @@ export class ModelManager {
     this.share()
   }
 
-  /** Tells the others whether this node is a store host. */
   #tellStore (): void {
     const { clock, sections, node: { nodeId } } = this.ctx
     const since = new Date(clock.now()).toISOString()

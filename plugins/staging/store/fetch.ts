@@ -271,7 +271,6 @@ async function fromNode (
   return { manifest, source: 'node' }
 }
 
-/** What the files say of the model. */
 async function cardOf (
   derive: Derive, { modelId }: Download, folder: string, { manifest, licence, languages }: Fetched
 ): Promise<ModelCard> {

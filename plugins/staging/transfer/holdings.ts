@@ -94,7 +94,6 @@ export class Holdings {
     this.#channel.broadcast({ t: 'take', m: digest, i: chunk })
   }
 
-  /** The message that announces an offer. */
   #state (digest: string): HoldingsMessage | undefined {
     const offer = this.#offers.get(digest)
     if (offer === undefined) return undefined

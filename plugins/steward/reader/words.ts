@@ -161,7 +161,6 @@ export class Near {
   }
 }
 
-/** The letters of a word, a bit each. */
 function lettersOf (word: string): number {
   let letters = 0
   for (let i = 0; i < word.length; i++) letters |= 1 << (word.charCodeAt(i) % 32)

@@ -57,7 +57,6 @@ function quorumOf ({ cluster }: ClusterState, nodes: readonly NodeRow[]): Fact[]
   })]
 }
 
-/** The election of the present session. */
 function electionOf ({ sessionId }: ClusterState, elections: readonly Election[]): Election | undefined {
   return elections.findLast(({ event }) => Object.values(event).some((one) => one.sessionId === sessionId))
 }

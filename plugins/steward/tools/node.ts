@@ -34,7 +34,6 @@ export default {
   }
 } satisfies Tool<{ node: string }>
 
-/** The removal of the node that is asked for, if it was one. */
 async function removed (look: Reading, asked: string, nowMs: number): Promise<Fact[]> {
   const gone = (await removals(look, nowMs)).filter(({ about }) =>
     about.some((one) => one.toLowerCase() === asked.toLowerCase()))
@@ -122,7 +121,6 @@ function machine ({ nodeDisk, nodeSystem }: State, row: NodeRow): string[] {
   return parts.length === 0 ? [] : [parts.join(', ')]
 }
 
-/** The instances on a node, each with what its runner there does. */
 function runs ({ instances = {}, runners = {} }: State, nodeId: string):
 { modelId: string, instanceId: string, status: string }[] {
   return Object.entries(instances).flatMap(([instanceId, tagged]) => {

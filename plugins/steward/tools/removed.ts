@@ -5,7 +5,6 @@ import type { Fact, Reading } from '../../../kernel/cli/index.js'
 const MOST = 3
 const RECENT_MS = 24 * 3_600_000
 
-/** An event of GET /events. */
 interface Removal { idx: number, at: string, event: { NodeRemoved?: { nodeId: string, name: string } } }
 
 /** The nodes that were removed in the last day, the newest first; `about` has the name and id of each. */

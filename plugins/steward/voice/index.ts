@@ -96,7 +96,6 @@ export async function * speak (
   }
 }
 
-/** What the reader would have answered. */
 function answerIn (events: readonly TurnEvent[]): Answer {
   for (const event of events) if (event.type === 'answer') return event.answer
   throw new Unspoken('the reader had no answer')

@@ -34,7 +34,6 @@ function all ({ runners, models, makes }: ApiParts): Listed[] {
   return [...own, ...others]
 }
 
-/** When the models came, by id. */
 type Times = (modelId: string) => string
 
 async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> {
@@ -81,7 +80,6 @@ function expiryOf ({ runners, clock }: ApiParts, instance: Placed | undefined): 
   return new Date(clock.now() + Math.max(0, seconds - idle) * 1000).toISOString()
 }
 
-/** Bytes of the model on GPUs, by the layers that are there. */
 function onGpu ({ totalBytes, nLayers }: ModelCard, instance: Placed | undefined): number {
   const shards = Object.values(instance?.shardAssignments.runnerToShard ?? {})
   const layers = shards.flatMap((shard) => Object.values(shard)).flatMap((body) => body.gpuLayers ?? [])

@@ -223,7 +223,6 @@ export class List extends Composite {
     return phase !== NEXT && count >= this.shape.min && at >= this.shape.needed
   }
 
-  /** What ends the list in this state. */
   private closing (state: number): Rule {
     const { end, close } = this.brackets
     return this.placeOf(state).phase === FIRST ? end : close
