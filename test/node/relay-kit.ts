@@ -7,7 +7,7 @@ import type { At } from './http.js'
 import type { Child, TestNode } from './kit.js'
 
 /** A process that says where it listens. */
-export interface Listening { url: string, port: number, pid: number, child: Child, token: string | null }
+export interface Listening { url: string, port: number, pid: number, child: Child, bearer: string | null }
 
 async function listening (
   t: Test, what: string, words: readonly string[], env: Record<string, string> = {}
@@ -20,7 +20,7 @@ async function listening (
   })
   const said = JSON.parse(line) as { url: string, token?: string | null }
   return {
-    url: said.url, token: said.token ?? null, port: Number(new URL(said.url).port), pid: child.pid, child
+    url: said.url, bearer: said.token ?? null, port: Number(new URL(said.url).port), pid: child.pid, child
   }
 }
 

@@ -29,7 +29,7 @@ t.test('from elsewhere it is as it is at the node, whatever dies', async (t) => 
   const { home, told } = await pairAt(t, one.node)
   t.match(told, /From elsewhere it is reached by {2}svc device serve/, 'pairing has told where')
   const serve = await serveDevice(t, home)
-  t.equal(serve.token, null)
+  t.equal(serve.bearer, null)
   const host: Host = { url: serve.url, revision: (name) => one.node.revision(name) }
   /** The member that answers the device now. */
   const met = async (): Promise<Member | undefined> => {

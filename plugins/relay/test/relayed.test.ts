@@ -70,7 +70,8 @@ t.test('what reaches far is done for nobody through a relay, unless granted for 
   for (const [path, authority] of actions) {
     const named = await throughRelay(t, { authorities: ['read', ...far], viaRelay: ['read', authority] })
     const answers = await Promise.all(actions.map(async ([one]) => await ask(named.url, one, {})))
-    t.same(answers.map(({ statusCode }) => statusCode), actions.map(([one]) => one === path ? 200 : 403), `${authority} by name`)
+    t.same(answers.map(({ statusCode }) => statusCode), actions.map(([one]) => one === path ? 200 : 403),
+      `${authority} by name`)
   }
 })
 
