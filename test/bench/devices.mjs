@@ -1,4 +1,5 @@
-// node test/bench/devices.mjs [--short] [names]: what paired devices and the relay cost. Needs `npm run build`, as `npm run bench:devices` does.
+// node test/bench/devices.mjs [--short] [names]: what paired devices and the relay cost. Needs
+// `npm run build`, as `npm run bench:devices` does.
 import { main } from './lib/main.mjs'
 
 const status = await main({

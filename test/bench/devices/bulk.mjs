@@ -55,8 +55,8 @@ export default {
           ],
           targets: [],
           notes: [
-            `${mib} MiB, ${results.direct.length} rounds in turn; the relay lets a route have 64 MiB/s as a ` +
-              'rule (--rate), and as much at once'
+            `${mib} MiB, ${results.direct.length} rounds in turn; the relay lets a route have 64 MiB/s as ` +
+              'a rule (--rate), and as much at once'
           ],
           data: results
         }

@@ -65,8 +65,8 @@ export default {
           { name: 'requests that failed', value: failed, limit: 0 }
         ],
         notes: [
-          `GET ${PATH}, open loop for 20 s each, in turn, ${short ? 1 : 2} rounds; latency counts from when ` +
-            'a request is due, so the millisecond of the timer of the load generator is in it'
+          `GET ${PATH}, open loop for 20 s each, in turn, ${short ? 1 : 2} rounds; latency counts from ` +
+            'when a request is due, so the millisecond of the timer of the load generator is in it'
         ],
         data: results
       }
