@@ -169,10 +169,11 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
   })
 }))
 
-const ENTRIES = 'kernel/state/entries.ts'
+/** How the replica's entries make a state, and how devices speak, is written once. */
+const SHARED = ['state/entries', 'signing/pair', 'signing/protocol', 'signing/signer', 'signing/web']
+  .map((name) => `kernel/${name}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
-  // How the replica's entries make a state is written once.
-  if (from.startsWith('.')) return !inBrowser(target(path, from)) && target(path, from) !== ENTRIES
+  if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))
   return !(packageOf(from) in { ...dependencies, ...packed.devDependencies })
 }).map((from) => ({ path, what: from }))))
 

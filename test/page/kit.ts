@@ -25,12 +25,12 @@ const executablePath = findChromium()
 export const skip = executablePath === undefined &&
   'needs Chromium (Debian: apt install chromium), or its path in SVC_TEST_CHROMIUM'
 
-/** A browser that ends with the test. */
-export async function openBrowser (t: Test): Promise<Browser> {
+/** A browser that ends with the test; `more`: further arguments of it. */
+export async function openBrowser (t: Test, more: readonly string[] = []): Promise<Browser> {
   const args = [
     // Chromium refuses to run as root inside its sandbox; containers share little memory.
     ...process.getuid?.() === 0 ? ['--no-sandbox'] : [], '--disable-dev-shm-usage',
-    '--autoplay-policy=no-user-gesture-required'
+    '--autoplay-policy=no-user-gesture-required', ...more
   ]
   const browser = await chromium.launch({ ...executablePath === undefined ? {} : { executablePath }, args })
   t.teardown(async () => { await browser.close() })
@@ -54,6 +54,8 @@ export interface ViewOptions {
   part?: string
   /** Console errors that are expected: a node that is killed, a request that is refused. */
   expected?: RegExp
+  /** What the page shows when it is open; the state of the cluster when absent. */
+  shows?: string
 }
 
 /** A request that the node refuses, or that fails with the node, is told on the console by the browser. */
@@ -64,6 +66,7 @@ export async function openPage (
   t: Test, browser: Browser, at: Pick<TestNode, 'url'>, options: ViewOptions = {}
 ): Promise<View> {
   const { width = 1280, height = 900, colours = 'light', part = 'cluster', expected } = options
+  const { shows = '.pulse .badge' } = options
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: colours })
   t.teardown(async () => { await context.close() })
   const page = await context.newPage()
@@ -75,7 +78,7 @@ export async function openPage (
     problems.push(`console: ${text}`)
   })
   await page.goto(`${at.url}/#/${part}`)
-  await page.locator('.pulse .badge').waitFor()
+  await page.locator(shows).first().waitFor()
   const view: View = {
     page, problems,
     go: async (to) => { await page.goto(`${new URL(page.url()).origin}/#/${to}`) }
@@ -87,7 +90,8 @@ export async function openPage (
 /** Types a token into the form of the page. */
 export async function enterToken ({ page }: View, token: string): Promise<void> {
   await page.getByRole('button', { name: 'Enter a token' }).click()
-  await page.getByLabel(/^Token of/).fill(token)
-  await page.getByRole('button', { name: 'Use it' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel(/^Token of/).fill(token)
+  await dialog.getByRole('button', { name: 'Use it' }).click()
   await page.getByRole('button', { name: 'Token in use' }).waitFor()
 }

@@ -2,10 +2,12 @@
 import { Component } from 'preact'
 import { Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
-import { arrivals, home, notice, origin, past, state, status, token } from './link.js'
+import { ended, signs } from './device/own.js'
+import { PairDialog } from './device/pair.js'
+import { arrivals, home, notice, origin, past, state, status, typed } from './link.js'
 import { linkTo, route } from './route.js'
 import { nodesOf } from './state.js'
-import { TokenDialog, TokenForm } from './ui/token.js'
+import { AccessForm, TokenDialog } from './ui/token.js'
 import { Badge, Button, Empty, Trouble } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
@@ -42,7 +44,7 @@ export function App () {
       <main id="content" tabIndex={-1}>
         <h1 class="visually-hidden">{current.title}</h1>
         {status.value === 'refused' && !known
-          ? <TokenForm />
+          ? <AccessForm />
           : known
             ? (
                 <Guard key={page}>
@@ -83,7 +85,7 @@ function Header ({ page }: { page: string }) {
       </nav>
       <Pulse />
       <Button kind="quiet" onClick={() => { setAsksToken(true) }}>
-        {token.value === null ? 'Enter a token' : 'Token in use'}
+        {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Enter a token'}
       </Button>
       <label class="visually-hidden" for="theme">Colours</label>
       <select
@@ -125,7 +127,8 @@ function Pulse () {
 
 function Banners () {
   const away = origin.value !== home
-  const [asksToken, setAsksToken] = useState(false)
+  const [asks, setAsks] = useState<'token' | 'pair' | null>(null)
+  const refused = status.value === 'refused' && arrivals.value > 0
   return (
     <div class="banners" aria-live="polite">
       {past.value !== null && (
@@ -146,13 +149,19 @@ function Banners () {
           <Button kind="quiet" label="Dismiss" onClick={() => { notice.value = null }}>✕</Button>
         </div>
       )}
-      {status.value === 'refused' && arrivals.value > 0 && (
+      {(refused || ended.value !== null) && (
         <div class="banner warn">
-          <span>{origin.value} wants a token of its own.</span>
-          <Button onClick={() => { setAsksToken(true) }}>Enter it</Button>
+          <span>
+            {ended.value === null
+              ? `${origin.value} wants a token of its own.`
+              : `${ended.value} It may be paired anew.`}
+          </span>
+          {arrivals.value > 0 && <Button onClick={() => { setAsks('pair') }}>Pair this device</Button>}
+          {refused && <Button onClick={() => { setAsks('token') }}>Enter a token</Button>}
         </div>
       )}
-      {asksToken && <TokenDialog onClose={() => { setAsksToken(false) }} />}
+      {asks === 'token' && <TokenDialog onClose={() => { setAsks(null) }} />}
+      {asks === 'pair' && <PairDialog onClose={() => { setAsks(null) }} />}
     </div>
   )
 }

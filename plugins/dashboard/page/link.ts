@@ -1,6 +1,7 @@
 // The page's connection to the cluster: the node it is at, its token, and where it goes when that node dies.
 import { batch, computed, signal } from '@preact/signals'
 import { ApiError, send } from './api.js'
+import { bearerAfter, bearerAt, device, ended, newBearer, signs } from './device/own.js'
 import { followState } from './replica.js'
 import { emptyState, nodesOf } from './state.js'
 import type { CallOptions, Target } from './api.js'
@@ -20,8 +21,13 @@ export const home = location.origin
 export const origin = signal(home)
 /** Tokens by the origin they were typed in for. A node knows its own only, and no other is told of them. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
-/** The token for the node the page is at, in memory only: a reload forgets it. */
-export const token = computed(() => tokens.value.get(origin.value) ?? null)
+/** The one that was typed in for the node the page is at, in memory only: a reload forgets it. */
+export const typed = computed(() => tokens.value.get(origin.value) ?? null)
+/** What requests to the node the page is at carry: what was typed in, else the bearer of a paired device. */
+export const token = computed(() => typed.value ?? bearerAt(origin.value))
+/** As who they go: another one may have other rights. A device stays the same when its bearer is renewed. */
+export const caller = computed(() =>
+  typed.value ?? (token.value === null ? null : device.value?.deviceId ?? null))
 export const status = signal<LinkStatus>('connecting')
 /** What the page says about its connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
@@ -37,10 +43,21 @@ export const arrivals = signal(0)
 /** The node the page is at, with its token. */
 export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
-/** Sends a request to the node the page is at. */
-export function call (path: string, options: CallOptions = {}): Promise<Response> {
-  return send(here.value, path, options)
+/** Sends a request to the node the page is at. A paired device signs anew where its bearer has ended. */
+export async function call (path: string, options: CallOptions = {}): Promise<Response> {
+  const target = here.value
+  try {
+    return await send(target, path, options)
+  } catch (error) {
+    const refused = error instanceof ApiError && error.status === 401
+    if (!refused || !signsAt(target.origin)) throw error
+    const fresh = await bearerAfter(target.origin, target.token)
+    return await send({ origin: target.origin, token: fresh }, path, options)
+  }
 }
+
+/** Whether requests to a node go as the device that this browser is. */
+const signsAt = (at: string): boolean => !tokens.value.has(at) && signs()
 
 /** The same, and reads the answer as JSON. */
 export async function ask<T> (path: string, options: CallOptions = {}): Promise<T> {
@@ -48,6 +65,8 @@ export async function ask<T> (path: string, options: CallOptions = {}): Promise<
 }
 
 let closeReplica = (): void => {}
+/** Grows with each attempt to connect: an older one has nothing to say any more. */
+let turn = 0
 let attempts = 0
 /** Nodes that were tried since the last one answered. */
 let tried = new Set<string>()
@@ -57,7 +76,20 @@ let timer: ReturnType<typeof setTimeout> | undefined
 export function connect (): void {
   clearTimeout(timer)
   closeReplica()
+  const mine = ++turn
   const at = origin.value
+  if (!signsAt(at) || bearerAt(at) !== null) return follow(at)
+  newBearer(at).then(() => { if (mine === turn) follow(at) }, (error: unknown) => {
+    if (mine !== turn) return
+    if (error instanceof ApiError && error.status > 0) {
+      // What everyone may see may still be seen.
+      notice.value = ended.value === null ? error.message : null
+      follow(at)
+    } else void lost(at)
+  })
+}
+
+function follow (at: string): void {
   closeReplica = followState(at, token.value, {
     state (next) {
       batch(() => {
@@ -75,10 +107,13 @@ export function connect (): void {
 const addresses = new Map<string, string>()
 
 function remember ({ nodeIdentities }: State): void {
-  for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) {
-    if (apiUrl === null || !URL.canParse(apiUrl)) continue
-    addresses.set(nodeInstallId, new URL(apiUrl).origin)
-  }
+  // A device was told of them when it was paired.
+  for (const { installId, url } of device.value?.nodes ?? []) note(installId, url)
+  for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) note(nodeInstallId, apiUrl)
+}
+
+function note (installId: string, url: string | null): void {
+  if (url !== null && URL.canParse(url)) addresses.set(installId, new URL(url).origin)
 }
 
 function arrived (at: string): void {
@@ -91,14 +126,20 @@ async function lost (at: string): Promise<void> {
   if (at !== origin.value) return
   attempts++
   if (status.value === 'live') status.value = 'lost'
+  const counted = signsAt(at)
   // A refused WebSocket does not say why; an ordinary request does.
   const refused = await refusal()
   if (at !== origin.value) return
   if (refused !== null) {
-    if (at !== home && goOn('wants a token of its own')) return
+    // The device counts no more, anywhere; what everyone may see may still be seen.
+    if (counted && !signsAt(at)) return connect()
+    const goes = counted
+      ? goOn('does not know this device')
+      : at !== home && ended.value === null && goOn('wants a token of its own')
+    if (goes) return
     batch(() => {
       status.value = 'refused'
-      notice.value = refused
+      notice.value = ended.value === null ? refused : null
     })
     return
   }
@@ -131,7 +172,7 @@ function goOn (why: string): boolean {
     return false
   }
   tried.add(next.origin)
-  const stays = token.value === null
+  const stays = typed.value === null
     ? ''
     : ` Your token was not sent there: it is good at ${nameAt(last, here)} only.`
   moveTo(next.origin, `${nameAt(last, here)} ${why}. This page goes on at ${next.name}.${stays}`)

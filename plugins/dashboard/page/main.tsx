@@ -1,10 +1,11 @@
 // The page of a node: builds itself from the node's live replica of the cluster's state.
 import { render } from 'preact'
 import { App } from './app.js'
+import { find } from './device/own.js'
 import { connect } from './link.js'
 import './ui/theme.js'
 
 const root = document.getElementById('page')!
 root.replaceChildren()
 render(<App />, root)
-connect()
+void find().finally(connect)

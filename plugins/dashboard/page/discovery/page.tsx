@@ -1,6 +1,7 @@
 // Every capability there is: what it takes and gives, and a call of it. Nothing here knows any of them.
 import { lazy } from 'preact/compat'
 import { ApiError } from '../api.js'
+import { caller } from '../link.js'
 import { linkTo, route } from '../route.js'
 import { Badge, Button, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { DescriptorView, modeWords } from './descriptor.js'
@@ -11,8 +12,8 @@ import type { Descriptor } from './target.js'
 const CallView = lazy(async () => (await import('./call.js')).CallView)
 
 export function DiscoveryPage () {
-  const { origin, token } = target.value
-  const { value, error, again } = useLoaded(list, [origin, token, nodeId.value])
+  const who = other.value === null ? caller.value : other.value.token
+  const { value, error, again } = useLoaded(list, [target.value.origin, who, nodeId.value])
   const [name] = route.value.parts
   const unread = error instanceof ApiError && error.status === 0 && other.value !== null
   const chosen = value?.find((one) => nameOf(one) === name) ?? null

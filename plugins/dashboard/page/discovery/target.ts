@@ -1,7 +1,7 @@
 // Whose capabilities are shown: a node's of this cluster, or another origin's with a token of its own.
 import { computed, signal } from '@preact/signals'
 import { send } from '../api.js'
-import { here, latest } from '../link.js'
+import { call, here, latest } from '../link.js'
 import { nodesOf } from '../state.js'
 import type { CallOptions, Target } from '../api.js'
 
@@ -22,7 +22,7 @@ export function useOther (next: Target | null): void {
 
 /** Sends a request to the origin that is looked at. */
 export const request = async (path: string, options: CallOptions = {}): Promise<Response> =>
-  await send(target.value, path, options)
+  other.value === null ? await call(path, options) : await send(other.value, path, options)
 
 /** The nodes of this cluster that can be asked. */
 export const choices = computed(() => nodesOf(latest.value).filter(({ live }) => live)

@@ -1,7 +1,7 @@
 // A stream of server-sent events that is opened again where it broke off.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, serverEvents } from '../api.js'
-import { call, origin, token } from '../link.js'
+import { call, caller, origin } from '../link.js'
 import type { ServerEvent } from '../api.js'
 
 /** Between the end of a stream and the next attempt, ms. */
@@ -39,7 +39,7 @@ export function useFollow (path: string | null, take: (events: ServerEvent[]) =>
       }
     })
     return () => { abort.abort() }
-  }, [path, origin.value, token.value, round])
+  }, [path, origin.value, caller.value, round])
   return { status, error, again: () => { setRound((n) => n + 1) } }
 }
 

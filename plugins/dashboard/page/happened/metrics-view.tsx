@@ -1,6 +1,6 @@
 // The figures of the node the page is at, drawn over the last minutes.
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { call, latest, origin, token } from '../link.js'
+import { call, caller, latest, origin } from '../link.js'
 import { Section, Trouble } from '../ui/parts.js'
 import { ChartView } from './chart.js'
 import { charts, parseMetrics, pointsOf } from './metrics.js'
@@ -45,7 +45,7 @@ function useReadings (): { readings: readonly Reading[], error: Error | null } {
       abort.abort()
       clearInterval(timer)
     }
-  }, [at, token.value])
+  }, [at, caller.value])
   return { readings, error }
 }
 

@@ -2,7 +2,7 @@
 import { computed, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { ask, call, origin, state, token } from '../link.js'
+import { ask, call, caller, origin, state } from '../link.js'
 import { instancesOf, nodesOf, transfersOf } from '../state.js'
 import { useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
@@ -59,7 +59,7 @@ export function useDownloads (): void {
       readers--
       if (readers === 0) clearTimeout(timer)
     }
-  }, [origin.value, token.value])
+  }, [origin.value, caller.value])
 }
 
 /** What nodes have is told a moment after a transfer or a download has ended, ms. */
@@ -71,7 +71,7 @@ const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
   transfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
   downloads.value?.map(({ modelId, status }) => [modelId, status]),
-  nodes.value.map(({ id, live }) => [id, live]), origin.value, token.value
+  nodes.value.map(({ id, live }) => [id, live]), origin.value, caller.value
 ]))
 
 let settling: ReturnType<typeof setTimeout> | undefined

@@ -1,7 +1,8 @@
-// What this node is set to, its plugins, its tokens, and the members of the cluster.
+// What this node is set to, its plugins, its tokens, and the members and devices of the cluster.
 import { route } from '../route.js'
 import { Section } from '../ui/parts.js'
 import { Tabs } from '../ui/tabs.js'
+import { Devices } from './devices.js'
 import { Members } from './members.js'
 import { Plugins } from './plugins.js'
 import { Tokens } from './tokens.js'
@@ -12,7 +13,8 @@ const TABS: Record<string, { title: string, component: ComponentType }> = {
   values: { title: 'Settings', component: Values },
   plugins: { title: 'Plugins', component: Plugins },
   tokens: { title: 'Tokens', component: Tokens },
-  members: { title: 'Members', component: Members }
+  members: { title: 'Members', component: Members },
+  devices: { title: 'Devices', component: Devices }
 }
 
 export function SettingsPage () {

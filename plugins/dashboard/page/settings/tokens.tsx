@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Confirm, Copy, Dialog, Empty, Snippet, Trouble, useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
+import { authorities, AuthorityChoice } from './authorities.js'
 
 interface Token {
   id: string, label: string, authorities: string[], created: string, expires: string | null
@@ -66,16 +67,6 @@ export function Tokens () {
   )
 }
 
-interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }
-
-/** Every authority that a route of this node asks for, those of third-party plugins too. */
-async function authorities (signal: AbortSignal): Promise<string[]> {
-  const { paths } = await ask<OpenApi>('/openapi.json', { signal })
-  const routes = Object.values(paths).flatMap((methods) => Object.values(methods))
-  const all = routes.map((one) => one['x-authority'])
-  return [...new Set(all.filter((one) => typeof one === 'string'))].sort()
-}
-
 const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['', 'no end']] as const
 
 function MakeDialog ({ onClose }: { onClose: () => void }) {
@@ -103,20 +94,13 @@ function MakeDialog ({ onClose }: { onClose: () => void }) {
         <input
           id="token-label" value={label} onInput={({ currentTarget }) => { setLabel(currentTarget.value) }}
         />
-        <fieldset class="choices">
-          <legend>What it may do</legend>
-          {(known ?? chosen).map((one) => (
-            <label key={one}>
-              <input
-                type="checkbox" checked={chosen.includes(one)}
-                onChange={({ currentTarget: { checked } }) => {
-                  setChosen(checked ? [...chosen, one] : chosen.filter((other) => other !== one))
-                }}
-              />
-              {one}
-            </label>
-          ))}
-        </fieldset>
+        <AuthorityChoice
+          legend="What it may do" all={known ?? chosen} chosen={chosen}
+          onChange={(one, on) => {
+            const rest = chosen.filter((other) => other !== one)
+            setChosen(on ? [...rest, one] : rest)
+          }}
+        />
         <label for="token-days">How long</label>
         <select
           id="token-days" class="field" value={days}

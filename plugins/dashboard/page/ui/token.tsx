@@ -1,12 +1,17 @@
 // Where a token is typed in. It stays in the memory of this page and goes to this node only.
-import { useState } from 'preact/hooks'
-import { notice, origin, token, useToken } from '../link.js'
+import { useId, useState } from 'preact/hooks'
+import { device, signs } from '../device/own.js'
+import { PairThis } from '../device/pair.js'
+import { notice, origin, typed, useToken } from '../link.js'
+import { linkTo } from '../route.js'
 import { Button, Dialog, Snippet } from './parts.js'
 
 const MAKE_TOKEN = 'svc token create page --authority read invoke cluster:write operator'
 
 function Fields ({ onDone }: { onDone: () => void }) {
   const [text, setText] = useState('')
+  // The form and the dialog may both be there.
+  const id = useId()
   return (
     <form
       class="form" onSubmit={(event) => {
@@ -15,9 +20,9 @@ function Fields ({ onDone }: { onDone: () => void }) {
         onDone()
       }}
     >
-      <label for="token">Token of {origin.value}</label>
+      <label for={id}>Token of {origin.value}</label>
       <input
-        id="token" type="password" autocomplete="off" spellcheck={false} value={text}
+        id={id} type="password" autocomplete="off" spellcheck={false} value={text}
         onInput={({ currentTarget }) => { setText(currentTarget.value) }}
       />
       <p class="hint">
@@ -32,13 +37,20 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Token" onClose={onClose}>
       <div class="dialog-body">
-        <p>
-          Without one you may do what this node lets everyone on its machine do. Changing the cluster
-          needs more.
+        {signs()
+          ? <p>This page goes as the device {device.value!.grant.name}. A token counts in its place.</p>
+          : (
+              <p>
+                Without one you may do what this node lets everyone on its machine do. Changing the cluster
+                needs more.
+              </p>
+            )}
+        <p class="hint">
+          A <a href={linkTo('settings', 'devices')} onClick={onClose}>paired device</a> needs no token.
         </p>
         <Fields onDone={onClose} />
         <Snippet label="A token for this page" code={MAKE_TOKEN} />
-        {token.value !== null && (
+        {typed.value !== null && (
           <Button
             onClick={() => {
               useToken('')
@@ -53,14 +65,21 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** What stands in place of a page that this node shows to nobody without a token. */
-export function TokenForm () {
+/** What stands in place of a page that this node shows to nobody it does not know. */
+export function AccessForm () {
   return (
-    <section class="section narrow" aria-label="Token">
-      <h2>This node wants a token</h2>
-      <p>{notice.value}</p>
-      <Fields onDone={() => {}} />
-      <Snippet label="A token for this page" code={MAKE_TOKEN} />
-    </section>
+    <>
+      <section class="section narrow" aria-label="Pair this device">
+        <h2>This node does not know you</h2>
+        <p>{notice.value}</p>
+        <h3>Pair this device</h3>
+        <PairThis />
+      </section>
+      <section class="section narrow" aria-label="Token">
+        <h3>Or use a token</h3>
+        <Fields onDone={() => {}} />
+        <Snippet label="A token for this page" code={MAKE_TOKEN} />
+      </section>
+    </>
   )
 }

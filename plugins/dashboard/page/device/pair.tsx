@@ -1,0 +1,140 @@
+// How this browser becomes a paired device: it shows six digits and waits for the operator of the node.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { pairWith } from '../../../../kernel/signing/pair.js'
+import { ApiError, send } from '../api.js'
+import { origin, useToken } from '../link.js'
+import { Dialog, Sentence, Snippet } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+import { newKeys, selfOf } from './kept.js'
+import { keep } from './own.js'
+import { browserName, spaced } from './words.js'
+
+/** The longest name that a node takes. */
+const MOST_LETTERS = 60
+
+interface Shown { digits: string, node: string }
+
+export function PairDialog ({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title="Pair this device" onClose={onClose}>
+      <div class="dialog-body"><PairThis onDone={onClose} /></div>
+    </Dialog>
+  )
+}
+
+/** The device's side of pairing, whole. */
+export function PairThis ({ onDone }: { onDone?: () => void }) {
+  const [name, setName] = useState(browserName(navigator.userAgent))
+  const [stage, setStage] = useState<'idle' | 'asking' | Shown>('idle')
+  const [error, setError] = useState<Error | null>(null)
+  const abort = useRef(new AbortController())
+  useEffect(() => () => { abort.current.abort() }, [])
+  if (!globalThis.isSecureContext) return <NeedsTls />
+  const begin = async (): Promise<void> => {
+    const { signal } = abort.current = new AbortController()
+    setError(null)
+    setStage('asking')
+    try {
+      await pairHere(name.trim(), signal, (shown) => { setStage(shown) })
+      done('This device is paired.')
+      onDone?.()
+    } catch (cause) {
+      if (!signal.aborted) setError(cause as Error)
+    }
+    setStage('idle')
+  }
+  if (typeof stage === 'object') {
+    return <Compare shown={stage} onLeave={() => { abort.current.abort() }} />
+  }
+  return (
+    <form
+      class="form" onSubmit={(event) => {
+        event.preventDefault()
+        void begin()
+      }}
+    >
+      <p>
+        It gets a key of its own in place of a token. Its operator first opens the pairing
+        at <code>{origin.value}</code>: under Settings, Devices, or on that machine with
+      </p>
+      <Snippet label="Opens the pairing on the node's machine" code="svc pair" />
+      <label for="device-name">What this device is called</label>
+      <input
+        id="device-name" value={name} maxLength={MOST_LETTERS} autocomplete="off"
+        onInput={({ currentTarget }) => { setName(currentTarget.value) }}
+      />
+      {error !== null && <Failure error={error} />}
+      <div class="inline">
+        <button type="submit" class="button main" disabled={stage !== 'idle' || name.trim() === ''}>
+          Pair this device
+        </button>
+      </div>
+    </form>
+  )
+}
+
+/** Pairs with the node the page is at, which then knows the page as that device. */
+async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown) => void): Promise<void> {
+  const url = origin.value
+  const keys = await newKeys().catch(() => {
+    throw new Error('This browser cannot make the keys. Chrome 137, Firefox 130, Safari 17 and newer can.')
+  })
+  async function ask<T> (path: string, body?: object): Promise<T> {
+    const options = { signal, ...body === undefined ? {} : { body } }
+    return await (await send({ origin: url, token: null }, path, options)).json() as T
+  }
+  const paired = await pairWith({
+    keys: selfOf(keys), url, name, ask,
+    show: (digits, node) => { show({ digits, node }) },
+    pause: async (ms) => {
+      await new Promise((resolve) => setTimeout(resolve, ms))
+      signal.throwIfAborted()
+    }
+  })
+  await keep({ ...keys, ...paired })
+  // The page goes on as the device; so it connects.
+  useToken('')
+}
+
+function Compare ({ shown: { digits, node }, onLeave }: { shown: Shown, onLeave: () => void }) {
+  return (
+    <div class="form">
+      <p>Node {node} has to show the same six digits:</p>
+      <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
+      <p class="hint">
+        Say yes there only if they are the same. If they differ somebody sits between the two: say no, and
+        look at the network.
+      </p>
+      <p class="waiting-line">Waiting for the operator…</p>
+      <div class="inline"><button type="button" class="button" onClick={onLeave}>Give up</button></div>
+    </div>
+  )
+}
+
+function Failure ({ error }: { error: Error }) {
+  const remedy = error instanceof ApiError ? error.remedy : null
+  return (
+    <div class="trouble" role="alert">
+      <p>{sentence(error.message)}{remedy !== null && <> <Sentence text={remedy} /></>}</p>
+    </div>
+  )
+}
+
+/** What the command line says in passing begins a sentence here. */
+const sentence = (text: string): string =>
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`
+
+/** A browser keeps keys from a page that came in clear from another machine. */
+function NeedsTls () {
+  const there = origin.value.replace(/^http:/, 'https:')
+  return (
+    <div class="form">
+      <p>
+        This page came over plain HTTP from another machine, and there browsers let no page have a key. On the
+        node's machine switch TLS on, then restart the node:
+      </p>
+      <Snippet label="Switches TLS on" code="svc config set api.tls self" />
+      <p>Then open <a href={`${there}/${location.hash}`}>{there}</a> and pair this device there.</p>
+    </div>
+  )
+}

@@ -1,0 +1,33 @@
+// What is told of devices.
+
+const SYSTEMS: [RegExp, string][] = [
+  [/iPhone/, 'iPhone'], [/iPad/, 'iPad'], [/Android/, 'Android'], [/CrOS/, 'Chromebook'],
+  [/Macintosh/, 'Mac'], [/Windows/, 'Windows'], [/Linux/, 'Linux']
+]
+const BROWSERS: [RegExp, string][] = [
+  [/Firefox|FxiOS/, 'Firefox'], [/Edg/, 'Edge'], [/OPR\//, 'Opera'], [/Chrom|CriOS/, 'Chrome'],
+  [/Safari/, 'Safari']
+]
+
+/** What a browser calls itself when it is paired, from its User-Agent: `Chrome on Android`. */
+export function browserName (userAgent: string): string {
+  const find = (list: [RegExp, string][]): string | undefined =>
+    list.find(([pattern]) => pattern.test(userAgent))?.[1]
+  const [browser = 'Browser', system] = [find(BROWSERS), find(SYSTEMS)]
+  return system === undefined ? browser : `${browser} on ${system}`
+}
+
+/** Six digits as they are read aloud: `693 241`. */
+export const spaced = (digits: string): string => `${digits.slice(0, 3)} ${digits.slice(3)}`
+
+/** What ticking or clearing one authority does to what is left through a relay. */
+export function chosenWith (
+  chosen: readonly string[], viaRelay: readonly string[], one: string, on: boolean
+): { authorities: string[], viaRelay: string[] } {
+  return on
+    ? { authorities: [...chosen, one], viaRelay: [...viaRelay] }
+    : {
+        authorities: chosen.filter((other) => other !== one),
+        viaRelay: viaRelay.filter((other) => other !== one)
+      }
+}

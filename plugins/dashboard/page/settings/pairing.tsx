@@ -1,0 +1,149 @@
+// The operator's side of pairing: opens it, compares six digits, says what the device may do.
+import { useEffect, useState } from 'preact/hooks'
+import { chosenWith, spaced } from '../device/words.js'
+import { ask, origin } from '../link.js'
+import { Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { done } from '../ui/toast.js'
+import { authorities as known, AuthorityChoice } from './authorities.js'
+
+const PAIRING = '/v1/devices/pairing'
+/** How often it is looked whether a device waits, ms. */
+const LOOK_MS = 500
+const DAY_MS = 86_400_000
+const DAYS = [['1', 'a day'], ['7', 'a week'], ['90', '90 days'], ['365', 'a year']] as const
+
+interface Waiting { attempt: string, name: string, digits: string }
+interface View {
+  open: boolean, ends: string | null, triesLeft: number, device: Waiting | null
+  authorities: string[] | null, viaRelay: string[] | null
+}
+
+export function PairingDialog ({ onClose }: { onClose: () => void }) {
+  const { view, error, again } = usePairing()
+  const close = (): void => {
+    // Nobody is to get in once the operator has left. What does not arrive ends by itself.
+    if (view?.open === true) void ask(PAIRING, { method: 'DELETE' }).catch(() => {})
+    onClose()
+  }
+  return (
+    <Dialog title="Let a device in" onClose={close}>
+      {view === null && (
+        <div class="dialog-body">
+          {error === null ? <p class="waiting">Opening…</p> : <Trouble error={error} />}
+        </div>
+      )}
+      {view?.open === false && (
+        <>
+          <div class="dialog-body"><p>The time is over, and no device was let in.</p></div>
+          <div class="dialog-foot"><Button kind="main" onClick={again}>Open it again</Button></div>
+        </>
+      )}
+      {view?.open === true && <Open view={view} onDone={onClose} />}
+    </Dialog>
+  )
+}
+
+/** The open pairing of this node, opened if it is not; looked at for as long as it is shown. */
+function usePairing () {
+  const [view, setView] = useState<View | null>(null)
+  const [error, setError] = useState<Error | null>(null)
+  const [round, setRound] = useState(0)
+  useEffect(() => {
+    const abort = new AbortController()
+    const { signal } = abort
+    const look = async (): Promise<void> => {
+      const found = await ask<View>(PAIRING, { signal })
+      let now = found.open ? found : await ask<View>(PAIRING, { body: {}, signal })
+      while (!signal.aborted) {
+        setView(now)
+        if (!now.open) return
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+        // An answer that is missed now comes the next time.
+        now = await ask<View>(PAIRING, { signal }).catch(() => now)
+      }
+    }
+    look().catch((cause: unknown) => { if (!signal.aborted) setError(cause as Error) })
+    return () => { abort.abort() }
+  }, [round])
+  return { view, error, again: () => { setRound((n) => n + 1) } }
+}
+
+function Open ({ view, onDone }: { view: View, onDone: () => void }) {
+  const { value: all } = useLoaded(known, [])
+  const [choice, setChoice] = useState({
+    authorities: view.authorities ?? [], viaRelay: view.viaRelay ?? []
+  })
+  const [days, setDays] = useState('90')
+  const { device } = view
+  const now = useNow(LOOK_MS)
+  const seconds = Math.max(0, Math.ceil((Date.parse(view.ends!) - now) / 1000))
+  const confirm = async ({ attempt, digits, name }: Waiting): Promise<void> => {
+    const expires = new Date(Date.now() + Number(days) * DAY_MS).toISOString()
+    await ask(`${PAIRING}/confirm`, { body: { attempt, digits, ...choice, expires } })
+    done(`${name} is paired.`)
+    onDone()
+  }
+  const change = (one: string, on: boolean): void => {
+    setChoice(chosenWith(choice.authorities, choice.viaRelay, one, on))
+  }
+  return (
+    <>
+      <div class="dialog-body form">
+        {device === null ? <HowTo tries={view.triesLeft} /> : <Digits device={device} />}
+        <p class="hint" role="timer">Open for {seconds} s more.</p>
+        <AuthorityChoice
+          legend="What it may do" all={all ?? choice.authorities} chosen={choice.authorities}
+          onChange={change}
+        />
+        {choice.authorities.length > 0 && (
+          <AuthorityChoice
+            legend="What of it over a relay" all={choice.authorities} chosen={choice.viaRelay}
+            onChange={(one, on) => {
+              const rest = choice.viaRelay.filter((other) => other !== one)
+              setChoice({ ...choice, viaRelay: on ? [...rest, one] : rest })
+            }}
+          />
+        )}
+        <label for="device-days">How long</label>
+        <select
+          id="device-days" class="field" value={days}
+          onChange={({ currentTarget }) => { setDays(currentTarget.value) }}
+        >
+          {DAYS.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+        </select>
+      </div>
+      {device !== null && (
+        <div class="dialog-foot">
+          <Button
+            kind="danger" onClick={async () => {
+              await ask(`${PAIRING}/refuse`, { body: { attempt: device.attempt } })
+            }}
+          >
+            They differ: refuse it
+          </Button>
+          <Button kind="main" onClick={async () => { await confirm(device) }}>
+            They are the same: let it in
+          </Button>
+        </div>
+      )}
+    </>
+  )
+}
+
+function HowTo ({ tries }: { tries: number }) {
+  return (
+    <p>
+      On the device open <code>{origin.value}</code> and choose “Pair this device”, or run{' '}
+      <code>svc device pair {origin.value}</code>. {tries === 1 ? 'One device' : `${tries} devices`} may try.
+    </p>
+  )
+}
+
+function Digits ({ device: { digits, name } }: { device: Waiting }) {
+  return (
+    <>
+      <p><strong>{name}</strong> wants to be paired. It has to show the same six digits:</p>
+      <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
+    </>
+  )
+}
