@@ -46,6 +46,19 @@ t.test('every file of the repository that a page names is there', (t) => {
   t.end()
 })
 
+t.test('every threat has a control, and a test that is there or a page that says why not', (t) => {
+  const rows = read('docs/operations/security.md').split('\n').filter((line) => line.startsWith('| '))
+    .map((line) => line.split(' | ')).slice(1)
+  t.ok(rows.length > 20, `${rows.length} threats`)
+  for (const [threat = '', control = '', shown = ''] of rows) {
+    t.not(control, '', threat)
+    const tests = [...shown.matchAll(/`([\w./-]+\.test\.ts)`/g)].map(([, file]) => file!)
+    t.ok(tests.length > 0 || shown.includes('[limits]'), `${threat} is tried somewhere`)
+    for (const file of tests) t.match(read(file), /\bt\.(test|equal|match|rejects)\b/, file)
+  }
+  t.end()
+})
+
 t.test('what svc/plugin exports is explained, and stays small', (t) => {
   const names = [...read('kernel/public.ts').matchAll(/^export (?:type )?\{([^}]*)\}/gm)]
     .flatMap(([, list]) => list!.split(',').map((name) => name.trim()))

@@ -24,7 +24,7 @@ export interface Expense {
 export interface Spending {
   /**
    * Resolves when the call may be made, at once or after somebody has approved it. Throws `approval_denied`,
-   * `approval_timeout`, `overloaded`, and the reason of the signal.
+   * `approval_timeout`, `overloaded`, `plugin_disabled`, and the reason of the signal.
    */
   allow (expense: Expense): Promise<void>
 }

@@ -267,7 +267,8 @@ t.test('T-A16: who may join', async (t) => {
   t.same(kept, ['wrong_proof', 'unknown', 'taken'].map((why) => ['anonymous', why, 403, 'join_refused']))
   full = false
   const joined = await join({ key: joiner, self: member, ticket, clock: systemClock })
-  t.match(kept.slice(3), [[joiner.installId, 'POST /join', { member, token: ticket.id, by: 'operator' }], 200])
+  t.match(kept.slice(3),
+    [[joiner.installId, 'POST /join', { member, token: ticket.id, by: 'operator' }], 200])
   t.notMatch(JSON.stringify(kept), ticket.secret)
   t.equal(joined.clusterId, clusterId)
   t.equal(admitted, 1)

@@ -21,6 +21,7 @@ export default definePlugin(manifest, (ctx) => {
     asked: ({ id, capability, by, cost }) => { ctx.emit('ApprovalAsked', { id, capability, by, cost }) },
     expired: ({ id }) => { ctx.emit('ApprovalExpired', { id }) }
   })
+  ctx.effect('calls that wait', () => { waiting.close() })
   const own = (): Listed => ({
     approvals: waiting.list().map((one) => ({ ...one, node: node.name })),
     budgets: budgets.all().map((budget) => shownBudget(budget, node.name))

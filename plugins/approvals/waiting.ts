@@ -51,8 +51,8 @@ export class Waiting {
   list (): Approval[] { return [...this.#waiting.values()].map(({ approval }) => approval) }
 
   /**
-   * Resolves when it is approved. Throws `approval_denied`, `approval_timeout`, `overloaded`, and the reason
-   * of the call's signal.
+   * Resolves when it is approved. Throws `approval_denied`, `approval_timeout`, `overloaded`,
+   * `plugin_disabled`, and the reason of the call's signal.
    */
   async ask (expense: Expense): Promise<void> {
     const { signal, caller } = expense
@@ -90,6 +90,15 @@ export class Waiting {
       `${cost} for ${capability} was denied${reason === null ? '' : `: ${reason}`}.`,
       { approval_id: id, cost, ...reason === null ? {} : { denied_because: reason } }))
     return waiter.approval
+  }
+
+  /** The plugin stops: nobody can decide any more, and nothing is spent unasked. */
+  close (): void {
+    for (const { approval: { id, cost, capability }, settle } of [...this.#waiting.values()]) {
+      settle(kernelError('plugin_disabled',
+        `${cost} for ${capability} waited for an approval when the plugin \`approvals\` was stopped.`,
+        { plugin: 'approvals', approval_id: id, cost }))
+    }
   }
 
   /** Throws `overloaded`. */

@@ -119,6 +119,34 @@ t.test('a client that goes away waits no more', async (t) => {
   t.same(await list(rig), [])
 })
 
+t.test('a call that waits when the plugin is switched off is refused, and not made', async (t) => {
+  const rig = await start(t)
+  const answer = rig.service(SpendingService).allow(expense('a'))
+  answer.catch(() => {})
+  await waiting(rig)
+  await rig.stop()
+  await t.rejects(answer, { reason: 'plugin_disabled', message: /EUR for x@1.0.0 waited/ } as never)
+  t.same(painted, [])
+})
+
+t.test('of two who decide at once one does, and the other is told that it is over', async (t) => {
+  const rig = await start(t)
+  const answer = call(rig, 'cat')
+  const [one] = await waiting(rig)
+  const both = await Promise.all([
+    decide(rig, one!.id, { decision: 'approve' }), decide(rig, one!.id, { decision: 'deny' })
+  ])
+  t.same(both.map(({ statusCode }) => statusCode).sort(), [200, 404])
+  const approved = both[0]!.statusCode === 200
+  t.equal((await answer).statusCode, approved ? 200 : 403)
+  t.same(painted, approved ? ['cat'] : [])
+  for (const id of ['apr_1', 'apr_00000000000g', '__proto__', '%00', 'apr_000000000000%0a']) {
+    t.equal((await decide(rig, id, { decision: 'approve' })).statusCode, 400, id)
+  }
+  const odd = [{}, { decision: 'yes' }, { decision: 'approve', by: 'me' }, { decision: ['approve'] }, []]
+  for (const body of odd) t.equal((await decide(rig, one!.id, body)).statusCode, 400, JSON.stringify(body))
+})
+
 const expense = (id: string, signal = new AbortController().signal) => ({
   capability: 'x@1.0.0', commandId: 'c', amount: { unit: 'EUR', nano: 1 }, signal,
   caller: { id, mode: 'direct', authorities: new Set() } satisfies Caller

@@ -1,0 +1,76 @@
+import t from 'tap'
+import { allRoutes } from '../kernel/cli/declared.js'
+import { isAudited } from '../kernel/http/audited.js'
+import { HIDDEN, keptParts } from '../kernel/http/kept.js'
+import { isObject } from '../kernel/api/schema.js'
+import { bundled } from '../plugins/index.js'
+import type { RouteDecl } from '../kernel/index.js'
+import type { JsonSchema } from '../kernel/api/schema.js'
+
+const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
+const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl }) => decl)
+  .filter(({ method }) => method !== 'GET')
+
+/** Why a route that is no GET is in no record. */
+const exceptions: Readonly<Record<string, string>> = {
+  'POST /v1/devices/pair': 'a stranger\'s word; what the operator confirms is recorded',
+  'POST /v1/devices/pair/:attempt': 'the same',
+  'POST /v1/devices/session': 'gives a device for ten minutes what it has already',
+  'POST /cluster/touch': 'changes nothing but the number of commands',
+  'POST /v1/diagnostics/node/capture': 'reads',
+  'POST /mcp': 'what a tool changes it asks for at a route, in the caller\'s name',
+  'DELETE /mcp': 'ends the caller\'s own session',
+  'POST /ollama/api/show': 'reads',
+  'POST /v1/steward/ask': 'reads'
+}
+
+t.test('every route that changes something is recorded, or there is a reason why not', (t) => {
+  t.ok(changing.length > 40, `${changing.length} routes`)
+  const named = new Set(changing.map(nameOf))
+  for (const route of changing) {
+    const name = nameOf(route)
+    // Whoever uses the cluster changes nothing of it; only what he started himself can he end.
+    if (route.authority === 'invoke') t.notOk(isAudited(route), name)
+    else t.equal(isAudited(route), exceptions[name] === undefined, name)
+  }
+  for (const name of Object.keys(exceptions)) t.ok(named.has(name), `${name} is a route`)
+  t.end()
+})
+
+/** Names that suggest that whoever reads the value could use it. */
+const SECRET = /pass(word|phrase|wd)|secret|(^|_)token$|credential|api_?key|private_?key|cookie|proof/i
+
+/** A value of a schema, with the canary in every text; fields that it does not name get it, too. */
+function planted (schema: JsonSchema | undefined, canary: string, depth = 0): unknown {
+  if (schema === undefined || depth > 6) return canary
+  const { type, items, properties, anyOf, oneOf } = schema as Record<string, unknown>
+  const first = [anyOf, oneOf].find(Array.isArray) as JsonSchema[] | undefined
+  if (first !== undefined) return planted(first.at(-1), canary, depth + 1)
+  if (isObject(properties) || type === 'object') {
+    const fields = Object.entries((properties ?? {}) as Record<string, JsonSchema>)
+    const unnamed = isObject(schema['additionalProperties']) ? [] : [['notInSchema', undefined]]
+    return Object.fromEntries([...fields, ...unnamed].map(([key, inner]) => [
+      key, SECRET.test(key as string) || inner === undefined
+        ? `secret-${canary}`
+        : planted(inner as JsonSchema, canary, depth + 1)
+    ]))
+  }
+  const kinds = Array.isArray(type) ? type : [type]
+  if (kinds.includes('array')) return [planted(items as JsonSchema | undefined, canary, depth + 1)]
+  if (kinds.includes('integer') || kinds.includes('number')) return 1
+  return canary
+}
+
+t.test('no field that is called a secret, and none that no schema names, comes into a record', (t) => {
+  let seen = 0
+  for (const route of changing.filter(isAudited)) {
+    const parts = ['params', 'query', 'body'] as const
+    for (const part of parts) {
+      const kept = JSON.stringify(keptParts([[part, route[part], planted(route[part], 'canary')]]))
+      t.notMatch(kept, 'secret-canary', `${part} of ${nameOf(route)}`)
+      if (kept.includes(HIDDEN)) seen++
+    }
+  }
+  t.ok(seen > 20, `${seen} had something to hide`)
+  t.end()
+})
