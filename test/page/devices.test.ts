@@ -54,6 +54,25 @@ const KEPT = `(async () => {
   return { deviceId, exported, extractable: keys.map((one) => one.extractable) }
 })()`
 
+/** Makes the browser know its own node only, as if the others had joined later; how many it knows. */
+const within = (mode: string, act: string): string => `(async () => {
+  const opening = indexedDB.open('svc')
+  await new Promise((resolve) => { opening.onsuccess = resolve })
+  const transaction = opening.result.transaction('device', '${mode}')
+  const store = transaction.objectStore('device')
+  const request = store.get('own')
+  await new Promise((resolve) => { request.onsuccess = resolve })
+  const kept = request.result
+  ${act}
+  await new Promise((resolve) => { transaction.oncomplete = resolve })
+  opening.result.close()
+  return kept.nodes.length
+})()`
+const FORGET_OTHERS = within('readwrite', `
+  kept.nodes = kept.nodes.filter(({ url }) => url === location.origin)
+  store.put(kept, 'own')`)
+const KNOWN_NODES = within('readonly', '')
+
 interface Kept { deviceId: string, exported: string[], extractable: boolean[] }
 
 t.test('a phone is paired, goes on at another node, and is shut out', { skip }, async (t) => {
@@ -87,8 +106,11 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   t.match(listed, { devices: [{ deviceId: kept.deviceId, name: 'my phone', authorities: ['read', 'invoke'],
     viaRelay: ['read', 'invoke'], state: 'active', by: 'operator' }] })
 
+  t.equal(await phone.page.evaluate(FORGET_OTHERS), 1)
   await phone.page.reload()
   await pulse.getByText('3 nodes').waitFor()
+  await until('nodes that joined later are learnt of',
+    async () => await phone.page.evaluate(KNOWN_NODES) === 3)
   await phone.go('settings/devices')
   await phone.page.getByText(/operator/).first().waitFor()
   await phone.go('models')

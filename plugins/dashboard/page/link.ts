@@ -1,7 +1,7 @@
 // The page's connection to the cluster: the node it is at, its token, and where it goes when that node dies.
 import { batch, computed, signal } from '@preact/signals'
 import { ApiError, send } from './api.js'
-import { bearerAfter, bearerAt, device, ended, newBearer, signs } from './device/own.js'
+import { bearerAfter, bearerAt, device, ended, learnNodes, newBearer, signs } from './device/own.js'
 import { followState } from './replica.js'
 import { emptyState, nodesOf } from './state.js'
 import type { CallOptions, Target } from './api.js'
@@ -79,7 +79,12 @@ export function connect (): void {
   const mine = ++turn
   const at = origin.value
   if (!signsAt(at) || bearerAt(at) !== null) return follow(at)
-  newBearer(at).then(() => { if (mine === turn) follow(at) }, (error: unknown) => {
+  newBearer(at).then(() => {
+    if (mine !== turn) return
+    follow(at)
+    // Without it the page goes by what it knew.
+    if (at === home) learnNodes(at).then(() => { remember(latest.value) }, () => {})
+  }, (error: unknown) => {
     if (mine !== turn) return
     if (error instanceof ApiError && error.status > 0) {
       // What everyone may see may still be seen.

@@ -75,7 +75,7 @@ export function newBearer (origin: string): Promise<string> {
   const open = asked.get(origin)
   if (open !== undefined) return open
   const session = sessionOf(kept, origin).then(({ token, expiresInSeconds }) => {
-    if (device.value !== kept) throw new ApiError('This browser is another device now.')
+    if (!isStill(kept)) throw new ApiError('This browser is another device now.')
     bearers.value = new Map(bearers.value).set(origin, token)
     clearTimeout(timer)
     timer = setTimeout(() => { newBearer(origin).catch(() => {}) },
@@ -84,6 +84,26 @@ export function newBearer (origin: string): Promise<string> {
   }).finally(() => { if (asked.get(origin) === session) asked.delete(origin) })
   asked.set(origin, session)
   return session
+}
+
+/** Whether the browser is the device that it was when something was begun. */
+const isStill = ({ deviceId }: Kept): boolean => device.value?.deviceId === deviceId
+
+/**
+ * Takes over which nodes the cluster has now, to go on at one that joined after the pairing. Only of the node
+ * that the page itself came from: with its script it has the page's trust already. Throws ApiError.
+ */
+export async function learnNodes (origin: string): Promise<void> {
+  const kept = device.value
+  const token = bearerAt(origin)
+  if (kept === null || token === null) return
+  const answer = await send({ origin, token }, '/v1/devices/self', { signal: AbortSignal.timeout(ANSWER_MS) })
+  const { nodes } = await answer.json() as Pick<Kept, 'nodes'>
+  if (!isStill(kept) || JSON.stringify(nodes) === JSON.stringify(kept.nodes)) return
+  const next = { ...kept, nodes }
+  await save(next)
+  signers.clear()
+  device.value = next
 }
 
 interface Session { token: string, expiresInSeconds: number }
@@ -121,7 +141,7 @@ function signerFor (kept: Kept, origin: string): RequestSigner {
 function refusalOf (error: unknown, kept: Kept, origin: string): ApiError {
   if (!(error instanceof ApiError)) return new ApiError(`${origin} does not answer.`)
   const { details, message, reason, status } = error
-  if (reason === 'device_ended' && details['why'] !== 'unheard' && device.value === kept) {
+  if (reason === 'device_ended' && details['why'] !== 'unheard' && isStill(kept)) {
     batch(() => {
       ended.value = message
       bearers.value = new Map()
