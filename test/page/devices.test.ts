@@ -28,13 +28,14 @@ async function openPairing (t: Test, browser: Browser, node: TestNode): Promise<
 const digitsOf = async ({ page }: View): Promise<string> =>
   await page.getByLabel('Six digits').textContent() ?? ''
 
-/** Pairs a phone with the operator's yes. */
-async function pair ({ page: phone }: View, operator: View, name: string): Promise<void> {
+/** Pairs a phone with the operator's yes, which is given to its digits and not to those of one before. */
+async function pair (view: View, operator: View, name: string): Promise<void> {
+  const phone = view.page
   await phone.getByLabel('What this device is called').fill(name)
   await phone.getByRole('button', { name: 'Pair this device' }).click()
   await phone.getByText('Waiting for the operator').waitFor()
   const { page } = operator
-  await page.getByText('wants to be paired').waitFor()
+  await page.getByText(await digitsOf(view)).waitFor()
   await page.getByRole('button', { name: 'They are the same: let it in' }).click()
   await page.getByRole('list', { name: 'Devices' }).getByText(name).first().waitFor()
 }

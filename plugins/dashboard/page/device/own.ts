@@ -2,12 +2,11 @@
 import { batch, signal } from '@preact/signals'
 import { RequestSigner } from '../../../../kernel/signing/signer.js'
 import { ApiError, send } from '../api.js'
+import { Bearers, isForGood, refusalOf, SESSION, SESSION_BODY, signedSession } from './bearers.js'
 import { load, remove, save, selfOf } from './kept.js'
+import type { Session } from './bearers.js'
 import type { Kept } from './kept.js'
 
-const SESSION = '/v1/devices/session'
-/** How long before its end a bearer is renewed, s. */
-const EARLY_SECONDS = 120
 /** How long a node may take to answer, ms. */
 const ANSWER_MS = 5000
 
@@ -16,14 +15,14 @@ export const device = signal<Kept | null>(null)
 /** Why it counts no more, in the words of a node. */
 export const ended = signal<string | null>(null)
 /** By origin; good there only, and in memory only. */
-const bearers = signal<ReadonlyMap<string, string>>(new Map())
+const tokens = signal<ReadonlyMap<string, string>>(new Map())
 
+let bearers: Bearers | null = null
+/** By origin. */
 const signers = new Map<string, RequestSigner>()
-const asked = new Map<string, Promise<string>>()
-let timer: ReturnType<typeof setTimeout> | undefined
 
 /** The bearer that is held for a node. */
-export const bearerAt = (origin: string): string | null => bearers.value.get(origin) ?? null
+export const bearerAt = (origin: string): string | null => tokens.value.get(origin) ?? null
 /** Whether there is a device that may still count. */
 export const signs = (): boolean => device.value !== null && ended.value === null
 
@@ -37,13 +36,27 @@ export async function keep (kept: Kept): Promise<void> {
 }
 
 function become (kept: Kept | null): void {
-  signers.clear()
-  asked.clear()
-  clearTimeout(timer)
   batch(() => {
+    bearers?.end()
+    signers.clear()
+    bearers = kept === null ? null : bearersOf(kept)
     device.value = kept
     ended.value = null
-    bearers.value = new Map()
+  })
+}
+
+function bearersOf (kept: Kept): Bearers {
+  return new Bearers({
+    session: async (origin) => {
+      const signer = signers.get(origin) ?? signerFor(device.value ?? kept, origin)
+      signers.set(origin, signer)
+      return await sessionOf(kept, signer, origin)
+    },
+    changed: (held) => { tokens.value = held },
+    later: (ms, act) => {
+      const timer = setTimeout(act, ms)
+      return () => { clearTimeout(timer) }
+    }
   })
 }
 
@@ -63,27 +76,28 @@ export async function forget (origin: string): Promise<void> {
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
 
 /** A fresh bearer in place of one that a node refused, unless another request has got one already. */
-export const bearerAfter = async (origin: string, refused: string | null): Promise<string> => {
-  const held = bearerAt(origin)
-  return held !== null && held !== refused ? held : await newBearer(origin)
+export const bearerAfter = async (origin: string, refused: string | null): Promise<string> =>
+  await own().after(origin, refused)
+
+/** Signs for a fresh bearer. Throws ApiError: `device_ended` is for good. */
+export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
+
+function own (): Bearers {
+  if (bearers === null) throw new ApiError('This browser is no paired device.')
+  return bearers
 }
 
-/** Signs for a fresh bearer, once at a time for each node. Throws ApiError: `device_ended` is for good. */
-export function newBearer (origin: string): Promise<string> {
-  const kept = device.value
-  if (kept === null) return Promise.reject(new ApiError('This browser is no paired device.'))
-  const open = asked.get(origin)
-  if (open !== undefined) return open
-  const session = sessionOf(kept, origin).then(({ token, expiresInSeconds }) => {
-    if (!isStill(kept)) throw new ApiError('This browser is another device now.')
-    bearers.value = new Map(bearers.value).set(origin, token)
-    clearTimeout(timer)
-    timer = setTimeout(() => { newBearer(origin).catch(() => {}) },
-      Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000)
-    return token
-  }).finally(() => { if (asked.get(origin) === session) asked.delete(origin) })
-  asked.set(origin, session)
-  return session
+async function sessionOf (kept: Kept, signer: RequestSigner, origin: string): Promise<Session> {
+  try {
+    return await signedSession(signer, async (authorization) => {
+      const signal = AbortSignal.timeout(ANSWER_MS)
+      const options = { body: SESSION_BODY, headers: { authorization }, signal }
+      return await (await send({ origin, token: null }, SESSION, options)).json() as Session
+    })
+  } catch (error) {
+    if (error instanceof ApiError && isForGood(error) && isStill(kept)) endNow(error.message)
+    throw refusalOf(error, origin)
+  }
 }
 
 /** Whether the browser is the device that it was when something was begun. */
@@ -106,50 +120,15 @@ export async function learnNodes (origin: string): Promise<void> {
   device.value = next
 }
 
-interface Session { token: string, expiresInSeconds: number }
-
-async function sessionOf (kept: Kept, origin: string): Promise<Session> {
-  const signer = signerFor(kept, origin)
-  const body = {}
-  for (let attempt = 1; ; attempt++) {
-    const bytes = new TextEncoder().encode(JSON.stringify(body))
-    const authorization = await signer.authorization('POST', SESSION, bytes)
-    try {
-      const options = { body, headers: { authorization }, signal: AbortSignal.timeout(ANSWER_MS) }
-      const answer = await send({ origin, token: null }, SESSION, options)
-      return await answer.json() as Session
-    } catch (error) {
-      // The node has started anew, or the clocks differ: it says so, and how.
-      if (attempt === 1 && error instanceof ApiError && await signer.correct(error.details)) continue
-      throw refusalOf(error, kept, origin)
-    }
-  }
-}
-
-function signerFor (kept: Kept, origin: string): RequestSigner {
-  const known = signers.get(origin)
-  if (known !== undefined) return known
-  const made = new RequestSigner({
-    keys: selfOf(kept), seen: kept.seen[origin], now: Date.now,
-    fingerprints: new Set(kept.nodes.map(({ fingerprint }) => fingerprint))
+/** It counts no more, anywhere. */
+function endNow (why: string): void {
+  batch(() => {
+    bearers?.drop()
+    ended.value = why
   })
-  signers.set(origin, made)
-  return made
 }
 
-/** What a refusal means for the device; notes when it is for good. */
-function refusalOf (error: unknown, kept: Kept, origin: string): ApiError {
-  if (!(error instanceof ApiError)) return new ApiError(`${origin} does not answer.`)
-  const { details, message, reason, status } = error
-  if (reason === 'device_ended' && details['why'] !== 'unheard' && isStill(kept)) {
-    batch(() => {
-      ended.value = message
-      bearers.value = new Map()
-    })
-  }
-  const says = {
-    unauthenticated: `${origin} does not know this device: it is of another cluster, or was forgotten there.`,
-    signature_refused: `${origin} does not show the key of a node that this device was paired with.`
-  }[reason]
-  return says === undefined ? error : new ApiError(says, { status, reason, details, remedy: 'Pair it anew.' })
-}
+const signerFor = (kept: Kept, origin: string): RequestSigner => new RequestSigner({
+  keys: selfOf(kept), seen: kept.seen[origin], now: Date.now,
+  fingerprints: new Set(kept.nodes.map(({ fingerprint }) => fingerprint))
+})

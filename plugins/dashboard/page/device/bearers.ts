@@ -1,0 +1,112 @@
+// The bearers that a paired device has at the nodes: signed for, renewed before their end, one at a time.
+import { ApiError } from '../api-error.js'
+import type { RequestSigner } from '../../../../kernel/signing/signer.js'
+
+export const SESSION = '/v1/devices/session'
+/** What is sent there, and signed. */
+export const SESSION_BODY = {}
+/** How long before its end a bearer is renewed, s. */
+const EARLY_SECONDS = 120
+
+export interface Session { token: string, expiresInSeconds: number }
+
+interface BearersOptions {
+  /** Gets a fresh bearer of a node by its origin. */
+  session: (origin: string) => Promise<Session>
+  /** Told what is held, by origin, whenever that changes. */
+  changed: (held: ReadonlyMap<string, string>) => void
+  /** Acts once after so many ms; returns what prevents it. */
+  later: (ms: number, act: () => void) => () => void
+}
+
+/** The bearers of one device, each good at one node only. */
+export class Bearers {
+  readonly #options: BearersOptions
+  #held: ReadonlyMap<string, string> = new Map()
+  readonly #asked = new Map<string, Promise<string>>()
+  #cancel = (): void => {}
+  #over = false
+
+  constructor (options: BearersOptions) { this.#options = options }
+
+  /** The one that is held for a node. */
+  at (origin: string): string | null { return this.#held.get(origin) ?? null }
+
+  /** Gets a fresh one, once at a time for each node; it is renewed as long as no other node is gone to. */
+  async fresh (origin: string): Promise<string> {
+    const open = this.#asked.get(origin)
+    if (open !== undefined) return await open
+    const asked = this.#get(origin).finally(() => { this.#asked.delete(origin) })
+    this.#asked.set(origin, asked)
+    return await asked
+  }
+
+  /** Gets one in place of one that a node refused, unless another request has got it already. */
+  async after (origin: string, refused: string | null): Promise<string> {
+    const held = this.at(origin)
+    return held !== null && held !== refused ? held : await this.fresh(origin)
+  }
+
+  /** Lets go of what is held. */
+  drop (): void {
+    this.#cancel()
+    this.#hold(new Map())
+  }
+
+  /** The same for good: what still comes counts no more. */
+  end (): void {
+    this.#over = true
+    this.drop()
+  }
+
+  async #get (origin: string): Promise<string> {
+    const { later, session } = this.#options
+    const { token, expiresInSeconds } = await session(origin)
+    if (this.#over) throw new ApiError('This browser is another device now.')
+    this.#cancel()
+    // One that is not renewed now is renewed when a node refuses it.
+    this.#cancel = later(Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000,
+      () => { this.fresh(origin).catch(() => {}) })
+    this.#hold(new Map(this.#held).set(origin, token))
+    return token
+  }
+
+  #hold (held: ReadonlyMap<string, string>): void {
+    this.#held = held
+    this.#options.changed(held)
+  }
+}
+
+/**
+ * Signs for a bearer, and once more where the node says, signed, that it has started anew or what its clock
+ * shows.
+ */
+export async function signedSession (
+  signer: Pick<RequestSigner, 'authorization' | 'correct'>, post: (authorization: string) => Promise<Session>
+): Promise<Session> {
+  const bytes = new TextEncoder().encode(JSON.stringify(SESSION_BODY))
+  for (let attempt = 1; ; attempt++) {
+    const authorization = await signer.authorization('POST', SESSION, bytes)
+    try {
+      return await post(authorization)
+    } catch (error) {
+      if (attempt === 1 && error instanceof ApiError && await signer.correct(error.details)) continue
+      throw error
+    }
+  }
+}
+
+/** Whether a refusal ends the device at every node. One that is cut off speaks for itself only. */
+export const isForGood = ({ details, reason }: ApiError): boolean =>
+  reason === 'device_ended' && details['why'] !== 'unheard'
+
+/** What a refusal of a signed request says to a person. */
+export function refusalOf (error: unknown, origin: string): ApiError {
+  if (!(error instanceof ApiError)) return new ApiError(`${origin} does not answer.`)
+  const { details, reason, status } = error
+  const says = {
+    unauthenticated: `${origin} does not know this device: it is of another cluster, or was forgotten there.`,
+    signature_refused: `${origin} does not show the key of a node that this device was paired with.`
+  }[reason]
+  return says === undefined ? error : new ApiError(says, { status, reason, details, remedy: 'Pair it anew.' })
+}
