@@ -4,7 +4,7 @@ import { idOf, isGenuine, isOver, joined } from './grants.js'
 import type { Clock, Grant, Logger } from '../../kernel/index.js'
 import type { Entry, Revocation } from './grants.js'
 
-interface Stored { entries: Entry[], used: Record<string, string>, inTouch: string | null }
+interface Stored { entries: Entry[] }
 
 const FORMAT = 1
 /** A bad entry is told at most so often. */
@@ -27,8 +27,8 @@ export class DeviceBook {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
-  readonly #used: Map<string, string>
-  #inTouch: string | null
+  /** Objects that were looked at: they never change, and the book only grows, so they say nothing new. */
+  readonly #seen = new WeakSet<Entry>()
   #told = 0
 
   /** Throws HomeError for a file that is broken or of a later svc. */
@@ -36,12 +36,10 @@ export class DeviceBook {
     this.#options = options
     this.#path = join(options.home, 'state', 'devices.json')
     const stored = readVersioned<Partial<Stored>>(this.#path, FORMAT)
-    const { entries = [], used = {}, inTouch = null } = stored ?? {}
+    const { entries = [] } = stored ?? {}
     if (!Array.isArray(entries)) {
       throw new HomeError(`${this.#path} holds no list of devices; restore it from a backup or remove it`)
     }
-    this.#used = new Map(Object.entries(used))
-    this.#inTouch = inTouch
     for (const entry of entries) this.#take(entry)
   }
 
@@ -50,30 +48,12 @@ export class DeviceBook {
     return this.#entries.get(deviceId)?.revoked ?? undefined
   }
 
+  entry (deviceId: string): Entry | undefined { return this.#entries.get(deviceId) }
   entries (): Entry[] { return [...this.#entries.values()] }
-
-  /** Wall time when this node was last in touch with its cluster, ms; null when that was never noted. */
-  get inTouchMs (): number | null { return this.#inTouch === null ? null : Date.parse(this.#inTouch) }
-
-  /** The day on which a device last used this node. */
-  usedDay (deviceId: string): string | null { return this.#used.get(deviceId) ?? null }
-
-  /** Notes the day of use; true when it is another one than before. */
-  noteUse (deviceId: string, day: string): boolean {
-    if (this.#used.get(deviceId) === day) return false
-    this.#used.set(deviceId, day)
-    this.#trySave()
-    return true
-  }
-
-  noteTouch (): void {
-    this.#inTouch = new Date(this.#options.clock.now()).toISOString()
-    this.#trySave()
-  }
 
   /**
    * Takes over what somebody else knows; what makes no sense is left out. A revocation counts from then on,
-   * whether or not the disk takes it; returns whether anything was new.
+   * whether or not the disk takes it; returns whether anything was new. The entries are not to be changed.
    */
   merge (entries: Iterable<Entry>): boolean {
     let changed = false
@@ -82,20 +62,20 @@ export class DeviceBook {
     return changed
   }
 
-  /** Forgets what has ended for every clock. */
-  collect (): void {
+  /** Forgets what has ended for every clock; the ids of those devices. */
+  collect (): string[] {
     const now = this.#options.clock.now()
     const over = [...this.#entries].filter(([, entry]) => isOver(entry, now)).map(([id]) => id)
-    for (const id of over) {
-      this.#entries.delete(id)
-      this.#used.delete(id)
-    }
+    for (const id of over) this.#entries.delete(id)
     if (over.length > 0) this.#trySave()
+    return over
   }
 
   #take (entry: Entry): boolean {
+    if (this.#seen.has(entry)) return false
     const id = this.#readable(entry) ? idOf(entry) : ''
     if (id === '' || isOver(entry, this.#options.clock.now())) return false
+    this.#seen.add(entry)
     const known = this.#entries.get(id)
     const next = joined(known, entry)
     if (next === known || JSON.stringify(next) === JSON.stringify(known)) return false
@@ -121,9 +101,7 @@ export class DeviceBook {
   /** A full disk must not keep a revocation from counting; nodeHealth tells of the disk. */
   #trySave (): void {
     try {
-      const stored: Stored = {
-        entries: this.entries(), used: Object.fromEntries(this.#used), inTouch: this.#inTouch
-      }
+      const stored: Stored = { entries: this.entries() }
       writeVersioned(this.#path, FORMAT, stored)
     } catch (err) {
       this.#options.log.error({ err }, 'the list of devices could not be written')

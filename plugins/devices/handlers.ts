@@ -4,8 +4,9 @@ import { Deciding } from './deciding.js'
 import type { Caller, Grant, KnownNode, NodeHalf, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
-import type { Revocation } from './grants.js'
+import type { Entry, Revocation } from './grants.js'
 import type { DevicesContext } from './manifest.js'
+import type { DeviceNotes } from './notes.js'
 import type { Pairing, WindowView } from './pairing.js'
 import type { routes } from './routes.js'
 import type { DeviceStanding } from './standing.js'
@@ -13,6 +14,7 @@ import type { DeviceStanding } from './standing.js'
 export interface Parts {
   bearers: Bearers
   book: DeviceBook
+  notes: DeviceNotes
   pairing: Pairing
   standing: DeviceStanding
   /** Takes over what the document says. */
@@ -143,34 +145,42 @@ async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContex
   })
 }
 
-function createViews (ctx: DevicesContext, { book, standing }: Parts) {
-  const lastUsed = (deviceId: string): string | null => {
-    const days = [...ctx.sections.deviceUse.entries()].filter(({ key }) => key === deviceId)
-      .map(({ value }) => value)
-    return [book.usedDay(deviceId), ...days].filter((day) => day !== null).sort().at(-1) ?? null
+function createViews (ctx: DevicesContext, { book, notes, standing }: Parts) {
+  /** The last day on which each device used any node. */
+  const lastDays = (): Map<string, string> => {
+    const days = new Map<string, string>()
+    for (const { key, value } of ctx.sections.deviceUse.entries()) {
+      if (value > (days.get(key) ?? '')) days.set(key, value)
+    }
+    return days
   }
-  const ofGrant = (grant: Grant): DeviceView => {
+  const ofGrant = (grant: Grant): Omit<DeviceView, 'lastUsedDay'> => {
     const { deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by } = grant
     const found = standing.of(deviceId)
     return {
       deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by,
-      lastUsedDay: lastUsed(deviceId),
       state: typeof found !== 'string' || found === 'unknown' ? 'active' : found
     }
   }
-  const ofRevoked = ({ deviceId, name, expires, by }: Revocation): DeviceView => ({
+  const ofRevoked = ({ deviceId, name, expires, by }: Revocation): Omit<DeviceView, 'lastUsedDay'> => ({
     deviceId, name, authorities: [], viaRelay: [], created: null, expires, maxOfflineSeconds: null, by,
-    lastUsedDay: lastUsed(deviceId), state: 'revoked'
+    state: 'revoked'
   })
-  const all = (): DeviceView[] => book.entries().map(({ grant, revoked }) =>
-    revoked === null ? ofGrant(grant!) : ofRevoked(revoked))
-    .sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+  const view = ({ grant, revoked }: Entry, days: ReadonlyMap<string, string>): DeviceView => {
+    const shown = revoked === null ? ofGrant(grant!) : ofRevoked(revoked)
+    const [own, others] = [notes.usedDay(shown.deviceId), days.get(shown.deviceId) ?? null]
+    return { ...shown, lastUsedDay: (own ?? '') > (others ?? '') ? own : others }
+  }
   return {
-    all,
+    all (): DeviceView[] {
+      const days = lastDays()
+      return book.entries().map((entry) => view(entry, days))
+        .sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+    },
     one (id: string): DeviceView {
-      const found = all().find(({ deviceId }) => deviceId === id)
-      if (found === undefined) throw ctx.error('device_not_found', `There is no device ${id}.`)
-      return found
+      const entry = book.entry(id)
+      if (entry === undefined) throw ctx.error('device_not_found', `There is no device ${id}.`)
+      return view(entry, lastDays())
     }
   }
 }

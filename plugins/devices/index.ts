@@ -5,6 +5,7 @@ import { deviceCommands } from './cluster.js'
 import { entrySchema } from './grants.js'
 import { createHandlers } from './handlers.js'
 import { manifest } from './manifest.js'
+import { DeviceNotes } from './notes.js'
 import { Pairing } from './pairing.js'
 import { DeviceScheme } from './scheme.js'
 import { DeviceStanding, LOOK_MS } from './standing.js'
@@ -14,13 +15,16 @@ import type { Section } from '../../kernel/index.js'
 
 /** How often what has ended is forgotten, ms. */
 const COLLECT_MS = 3_600_000
+/** How long what was noted may wait for the disk, ms. */
+const WRITE_MS = 5000
 
 export default definePlugin(manifest, (ctx) => {
   const { clock, log, node, deps: { callers, cluster, identity, session } } = ctx
   const section = ctx.sections.devices as unknown as Section<Entry>
   const book = new DeviceBook({ home: node.home, clock, log, problem: ctx.checker(entrySchema) })
+  const notes = new DeviceNotes({ home: node.home, clock, log })
   const standing = new DeviceStanding({
-    book, clock, identity,
+    book, notes, clock, identity,
     hears: () => {
       const nodes = cluster.nodes()
       return session.masterNodeId !== null && nodes.filter(({ live }) => live).length * 2 >= nodes.length
@@ -30,7 +34,7 @@ export default definePlugin(manifest, (ctx) => {
   const pairing = new Pairing({ clock, identity, error: ctx.error })
   const noteUse = (deviceId: string): void => {
     const day = new Date(clock.now()).toISOString().slice(0, 10)
-    if (book.noteUse(deviceId, day)) ctx.sections.deviceUse.put(deviceId, day)
+    if (notes.noteUse(deviceId, day)) ctx.sections.deviceUse.put(deviceId, day)
   }
   const scheme = new DeviceScheme({
     clock, nodeId: node.nodeId, identity, standing, bearers, used: noteUse, error: ctx.error
@@ -52,17 +56,22 @@ export default definePlugin(manifest, (ctx) => {
     bearers.forget()
   })
   ctx.every('devices that have ended', COLLECT_MS, () => {
-    book.collect()
+    for (const id of book.collect()) {
+      notes.forget(id)
+      ctx.sections.deviceUse.remove(id)
+    }
     sync.collect(session.isMaster)
   })
+  ctx.every('notes on devices', WRITE_MS, () => { void notes.write() })
+  ctx.effect('notes on devices', async () => { await notes.write() })
   sync.hear()
   look()
   for (const { grant } of book.entries()) {
-    const day = grant === null ? null : book.usedDay(grant.deviceId)
+    const day = grant === null ? null : notes.usedDay(grant.deviceId)
     if (grant !== null && day !== null) ctx.sections.deviceUse.put(grant.deviceId, day)
   }
   return {
-    routes: createHandlers(ctx, { bearers, book, pairing, standing, hear: sync.hear }),
+    routes: createHandlers(ctx, { bearers, book, notes, pairing, standing, hear: sync.hear }),
     commands: deviceCommands({ section, clock, error: ctx.error }),
     services: {
       devices: {

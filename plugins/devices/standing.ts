@@ -1,6 +1,7 @@
 import { isDeviceId } from './grants.js'
 import type { Clock, Grant, Identity } from '../../kernel/index.js'
 import type { DeviceBook } from './book.js'
+import type { DeviceNotes } from './notes.js'
 
 /** Why a device does not count now. */
 export type Ended = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
@@ -13,6 +14,7 @@ const MOST_MAKERS = 8
 
 export interface StandingOptions {
   book: DeviceBook
+  notes: DeviceNotes
   clock: Clock
   identity: Pick<Identity, 'memberWith'>
   /** Whether this node hears its cluster: a master is known, and at least half of the members are there. */
@@ -22,7 +24,7 @@ export interface StandingOptions {
 /** Which devices count at this node, now. */
 export class DeviceStanding {
   readonly #options: StandingOptions
-  /** Monotonic; what was before this start is in the book, in wall time. */
+  /** Monotonic; what was before this start is in the notes, in wall time. */
   #heardMs: number | undefined
   #notedMs: number | undefined
   readonly #startedMs: number
@@ -34,19 +36,19 @@ export class DeviceStanding {
 
   /** Called from time to time, and when the session changes. */
   look (): void {
-    const { book, clock, hears } = this.#options
+    const { clock, hears, notes } = this.#options
     if (!hears()) return
     this.#heardMs = clock.mono()
     if (this.#notedMs !== undefined && this.#heardMs - this.#notedMs < NOTE_MS) return
     this.#notedMs = this.#heardMs
-    book.noteTouch()
+    notes.noteTouch()
   }
 
   /** How long this node has heard nothing of its cluster, ms: over restarts too. */
   get apartMs (): number {
-    const { book, clock } = this.#options
+    const { clock, notes } = this.#options
     if (this.#heardMs !== undefined) return clock.mono() - this.#heardMs
-    const before = book.inTouchMs
+    const before = notes.inTouchMs
     // Where nothing was noted the home is new, and its time begins with this start.
     return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
   }

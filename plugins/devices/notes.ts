@@ -1,0 +1,87 @@
+import { open, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { readVersioned } from '../../kernel/index.js'
+import type { Clock, Logger } from '../../kernel/index.js'
+
+interface Stored { used: Record<string, string>, inTouch: string | null }
+
+const FORMAT = 1
+
+export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Logger }
+
+/**
+ * What this node notes as it goes on: the day on which each device last used it, and when it last heard its
+ * cluster. Nobody waits for the disk: all that came together is written in one go, beside everything else,
+ * and what a sudden end loses is a note of the last seconds.
+ */
+export class DeviceNotes {
+  readonly #options: NotesOptions
+  readonly #path: string
+  readonly #used: Map<string, string>
+  #inTouch: string | null
+  #dirty = false
+  #writing: Promise<void> = Promise.resolve()
+
+  /** Throws HomeError for a file that is broken or of a later svc. */
+  constructor (options: NotesOptions) {
+    this.#options = options
+    this.#path = join(options.home, 'state', 'device-notes.json')
+    const { used = {}, inTouch = null } = readVersioned<Partial<Stored>>(this.#path, FORMAT) ?? {}
+    this.#used = new Map(Object.entries(used))
+    this.#inTouch = inTouch
+  }
+
+  /** Wall time when this node was last in touch with its cluster, ms; null when that was never noted. */
+  get inTouchMs (): number | null { return this.#inTouch === null ? null : Date.parse(this.#inTouch) }
+
+  /** The day on which a device last used this node. */
+  usedDay (deviceId: string): string | null { return this.#used.get(deviceId) ?? null }
+
+  /** Notes the day of use; true when it is another one than before. */
+  noteUse (deviceId: string, day: string): boolean {
+    if (this.#used.get(deviceId) === day) return false
+    this.#used.set(deviceId, day)
+    this.#dirty = true
+    return true
+  }
+
+  noteTouch (): void {
+    this.#inTouch = new Date(this.#options.clock.now()).toISOString()
+    this.#dirty = true
+  }
+
+  forget (deviceId: string): void { if (this.#used.delete(deviceId)) this.#dirty = true }
+
+  /** Writes what was noted since the last time; called from time to time, and at the end. Never rejects. */
+  async write (): Promise<void> {
+    this.#writing = this.#writing.then(async () => { await this.#save() })
+    await this.#writing
+  }
+
+  async #save (): Promise<void> {
+    if (!this.#dirty) return
+    this.#dirty = false
+    const stored: Stored & { format: number } = {
+      format: FORMAT, used: Object.fromEntries(this.#used), inTouch: this.#inTouch
+    }
+    try {
+      await writeWhole(this.#path, JSON.stringify(stored))
+    } catch (err) {
+      this.#dirty = true
+      this.#options.log.error({ err }, 'the notes on devices could not be written')
+    }
+  }
+}
+
+/** The file is there whole or as it was before, also after a loss of power. */
+async function writeWhole (path: string, text: string): Promise<void> {
+  const temporary = `${path}.tmp`
+  const file = await open(temporary, 'w', 0o600)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(temporary, path)
+}
