@@ -54,6 +54,11 @@ export class Door {
   /** How many unproven connections are open from the network of this one. */
   held (socket: Socket): number { return this.#held.get(networkOf(socket.remoteAddress ?? '')) ?? 0 }
 
+  /** Closes every connection that has shown nothing. */
+  empty (): void {
+    while (this.#unproven.size > 0) this.#close()
+  }
+
   #forget (key: string): void {
     const unproven = this.#unproven.get(key)
     if (unproven === undefined) return

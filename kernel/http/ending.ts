@@ -82,6 +82,8 @@ export function answerHalfClosed (
   // Not in Node's types. Without it Node ends its own side at once, whatever is still to be answered.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on(plainEvent(server), (socket: Socket) => {
+    // Not sooner: whoever leaves within a TLS handshake would stay until the time for it is over.
+    socket.allowHalfOpen = true
     socket.once('end', () => {
       const response = pending.get(socket)
       if (response === undefined || response.writableEnded) return

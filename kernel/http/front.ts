@@ -83,7 +83,11 @@ export class Front {
     // First of all nobody comes any more: who waits at the port is answered by the next start.
     const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
-    const cancel = systemClock.after(LAST_BYTES_MS, () => { this.server.closeAllConnections() })
+    const cancel = systemClock.after(LAST_BYTES_MS, () => {
+      this.server.closeAllConnections()
+      // To the server, a connection within its TLS handshake is none yet.
+      this.door.empty()
+    })
     await closed
     cancel()
   }

@@ -34,7 +34,7 @@ export class MorePorts {
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
-        const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+        const server = createServer({ noDelay: true }, (socket) => {
           app.server.emit('connection', socket)
         })
         server.on('error', failed)

@@ -20,7 +20,7 @@ const MIN_VERSION = 'TLSv1.2'
 
 /** What a server is made with that shows this identity: TLS 1.2 or later, with Node's ciphers. */
 export const tlsOf = ({ key, cert }: ServerIdentity): HttpsOptions =>
-  ({ key, cert, minVersion: MIN_VERSION, handshakeTimeout: HANDSHAKE_MS, allowHalfOpen: true })
+  ({ key, cert, minVersion: MIN_VERSION, handshakeTimeout: HANDSHAKE_MS })
 
 /** Whether a server speaks TLS. */
 export const isTls = (server: object): server is HttpsServer => server instanceof TlsServer
