@@ -1,10 +1,15 @@
 import { BlockList, isIPv4 } from 'node:net'
+import type { IncomingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { invalid } from './error-body.js'
 import { offeredToken } from './sockets.js'
 
-/** What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. */
-export function credentialOf (headers: FastifyRequest['headers']): string | undefined {
+/**
+ * What a client shows: a bearer token, also where clients of Anthropic's API and web pages put theirs. Throws
+ * `invalid_request` for two Authorization headers.
+ */
+export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'headers'>): string | undefined {
+  sentOnce(raw, 'Authorization')
   const { authorization, 'x-api-key': key } = headers
   // Clients without a key send the word alone.
   if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
@@ -32,18 +37,22 @@ export function remoteOf (request: FastifyRequest): string {
 
 /**
  * Whom a request is for: the Host header, or the host of a target in absolute form, which counts more. Throws
- * `invalid_request` for two Host headers, of which a proxy in front may have judged the other one.
+ * `invalid_request` for two Host headers.
  */
 export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
-  const { rawHeaders } = raw
-  let hosts = 0
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
-  }
-  if (hosts > 1) throw invalid([{ path: '', message: 'has two Host headers; send one' }], 'request')
+  sentOnce(raw, 'Host')
   const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)
   return absolute === null ? headers.host : absolute[1]
+}
+
+/** Throws for a header that is there twice: Node keeps the first, a proxy may have judged the other. */
+function sentOnce ({ rawHeaders }: IncomingMessage, name: 'Host' | 'Authorization'): void {
+  let count = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const sent = rawHeaders[i]!
+    if (sent.length === name.length && sent.toLowerCase() === name.toLowerCase()) count++
+  }
+  if (count > 1) throw invalid([{ path: '', message: `has two ${name} headers; send one` }], 'request')
 }
 
 /** Path and query as the client sent them, before they were rewritten for the router. */

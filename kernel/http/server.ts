@@ -230,7 +230,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const { socket } = request.raw
     const proxied = isProxy(socket.remoteAddress ?? '')
     const indirect = (request as WithPage)[ELSEWHERE] || proxied
-    const authorization = credentialOf(request.headers)
+    const authorization = credentialOf(request)
     const device = relayedDevice(socket) ?? null
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,

@@ -117,7 +117,7 @@ t.test('a client that left before its stream opened holds no place', async (t) =
   t.equal(rig.service(InspectionService).openStreams(), 0)
 })
 
-t.test('requests that are reset, or say twice whom they are for', async (t) => {
+t.test('requests that are reset, or say twice whom they are for or who sends them', async (t) => {
   const rig = await startPlugin(t, probe, { clock: systemClock })
   const { port, host } = new URL(await rig.listen())
   const ask = async (head: string): Promise<number> => await new Promise((resolve) => {
@@ -127,6 +127,10 @@ t.test('requests that are reset, or say twice whom they are for', async (t) => {
   })
   t.equal(await ask(`GET /node_id HTTP/1.1\r\nhost: ${host}\r\n`), 200)
   t.equal(await ask(`GET /node_id HTTP/1.1\r\nhost: ${host}\r\nHOST: evil.example\r\n`), 400)
+  for (const [one, other] of [['x', 'y'], ['x', 'x'], ['', 'x']]) {
+    const twice = `Authorization: Bearer ${one}\r\nauthorization: Bearer ${other}\r\n`
+    t.equal(await ask(`GET /node_id HTTP/1.1\r\nhost: ${host}\r\n${twice}`), 400, twice)
+  }
   t.equal(await ask(`GET http://evil.example/node_id HTTP/1.1\r\nhost: ${host}\r\n`), 421)
   t.equal(await ask(`GET http://${host}/node_id HTTP/1.1\r\nhost: ${host}\r\n`), 200)
   const gone = Array.from({ length: 200 }, async () => {
