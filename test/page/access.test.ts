@@ -2,8 +2,11 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
+import { quiet } from '../node/cluster-kit.js'
 import { startNode } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
+import type { Page } from 'playwright-core'
+import type { Test } from 'tap'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
@@ -12,10 +15,23 @@ interface Violation { id: string, help: string, nodes: { html: string, failureSu
 
 /** Parts of the page that the menu names, and what lies behind them. */
 const parts = (nodeId: string, menu: readonly string[]): string[] => [
-  ...menu, `cluster/${nodeId}`, 'settings/plugins', 'settings/tokens', 'settings/members',
+  ...menu, `cluster/${nodeId}`, 'settings/plugins', 'settings/tokens', 'settings/members', 'settings/devices',
   'models/svc%2Fguide', 'playground/chat', 'playground/speech', 'happened/traces', 'happened/logs',
   'happened/metrics', 'happened/past', 'happened/ask', 'discovery/tts%401.0.0', 'nothing'
 ]
+
+/** By axe, and by the width that there is. */
+async function check (t: Test, page: Page, what: string): Promise<void> {
+  await page.evaluate(axe)
+  const run = `axe.run(document, { runOnly: ${JSON.stringify(RULES)} }).then((r) => r.violations)`
+  const found = await page.evaluate(run) as Violation[]
+  const told = found.flatMap(({ id, help, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
+  t.same(told, [], what)
+  const wide = await page.evaluate(
+    'Math.max(...[document.documentElement, ...document.querySelectorAll("dialog")]' +
+    '.map((one) => one.scrollWidth - one.clientWidth))')
+  t.ok(Number(wide) <= 0, `${what}: ${String(wide)} px too wide`)
+}
 
 t.test('axe finds nothing, and nothing is wider than the screen', { skip }, async (t) => {
   const node = await startNode(t)
@@ -31,15 +47,38 @@ t.test('axe finds nothing, and nothing is wider than the screen', { skip }, asyn
       await page.locator('.waiting').waitFor({ state: 'detached' })
       // What is followed has its first lines when the stream is live.
       if (/^happened(\/logs)?$/.test(part)) await page.getByText('live', { exact: true }).waitFor()
-      await page.evaluate(axe)
-      const run = `axe.run(document, { runOnly: ${JSON.stringify(RULES)} }).then((r) => r.violations)`
-      const found = await page.evaluate(run) as Violation[]
-      const told = found.flatMap(({ id, help, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
-      t.same(told, [], `${part} at ${width} px, ${colours}`)
-      const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
-      t.ok(Number(wide) <= 0, `${part} at ${width} px is ${String(wide)} px too wide`)
+      await check(t, page, `${part} at ${width} px, ${colours}`)
     }
     t.same(problems, [])
+  }
+})
+
+t.test('nor on the pages of pairing, on both sides', { skip }, async (t) => {
+  const node = await startNode(t, { config: { ...quiet, access: { local: [] } } })
+  const browser = await openBrowser(t)
+  for (const colours of ['light', 'dark'] as const) {
+    const options = { width: 360, colours, shows: '[aria-label="Pair this device"]' }
+    const phone = await openPage(t, browser, node, options)
+    await check(t, phone.page, `a page that is refused, ${colours}`)
+    const operator = await openPage(t, browser, node,
+      { ...options, token: node.token, part: 'settings/devices' })
+    await operator.page.getByRole('button', { name: 'Let a device in' }).click()
+    await operator.page.getByText(/^Open for/).waitFor()
+    await check(t, operator.page, `an open pairing, ${colours}`)
+    await phone.page.getByRole('button', { name: 'Pair this device' }).click()
+    await operator.page.getByLabel('Six digits').waitFor()
+    await check(t, operator.page, `the digits at the operator, ${colours}`)
+    await phone.page.getByLabel('Six digits').waitFor()
+    await check(t, phone.page, `the digits at the phone, ${colours}`)
+    await operator.page.getByRole('button', { name: 'They are the same: let it in' }).click()
+    await operator.page.getByRole('dialog').waitFor({ state: 'detached' })
+    await operator.page.getByRole('list', { name: 'Devices' }).locator('li').first().waitFor()
+    await check(t, operator.page, `the list, ${colours}`)
+    await phone.page.locator('.pulse .badge').getByText('1 node').waitFor()
+    await phone.go('settings/devices')
+    await phone.page.getByText('Only an operator sees the devices').waitFor()
+    await check(t, phone.page, `the phone's own, ${colours}`)
+    t.same([...phone.problems, ...operator.problems], [])
   }
 })
 

@@ -82,6 +82,8 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   const [one, two] = cluster.members.map(({ node }) => node) as [TestNode, TestNode]
   const browser = await openBrowser(t)
   const phone = await openPhone(t, browser, one)
+  await phone.page.locator('.banner code').getByText('svc token create').waitFor()
+  t.equal(await phone.page.getByText('This needs the authority').count(), 1, 'is told once')
   await phone.page.getByRole('button', { name: 'Pair this device' }).click()
   await phone.page.getByText('No pairing is open here').waitFor()
 
@@ -113,7 +115,7 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   await until('nodes that joined later are learnt of',
     async () => await phone.page.evaluate(KNOWN_NODES) === 3)
   await phone.go('settings/devices')
-  await phone.page.getByText(/operator/).first().waitFor()
+  await phone.page.getByText('Only an operator sees the devices and lets them in.').waitFor()
   await phone.go('models')
   await phone.page.getByText('svc/guide').first().waitFor()
 

@@ -8,7 +8,7 @@ import { arrivals, home, notice, origin, past, state, status, typed } from './li
 import { linkTo, route } from './route.js'
 import { nodesOf } from './state.js'
 import { AccessForm, TokenDialog } from './ui/token.js'
-import { Badge, Button, Empty, Trouble } from './ui/parts.js'
+import { Badge, Button, Empty, Quoting, Trouble } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { theme, themes } from './ui/theme.js'
@@ -144,7 +144,7 @@ function Banners () {
       )}
       {notice.value !== null && (
         <div class="banner">
-          <span>{notice.value}</span>
+          <span><Quoting text={notice.value} /></span>
           {away && <a href={origin.value}>Open that node's own page</a>}
           <Button kind="quiet" label="Dismiss" onClick={() => { notice.value = null }}>✕</Button>
         </div>

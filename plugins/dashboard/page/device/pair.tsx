@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
 import { ApiError, send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Dialog, Sentence, Snippet } from '../ui/parts.js'
+import { Dialog, Quoting, Sentence, Snippet } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
@@ -115,7 +115,7 @@ function Failure ({ error }: { error: Error }) {
   const remedy = error instanceof ApiError ? error.remedy : null
   return (
     <div class="trouble" role="alert">
-      <p>{sentence(error.message)}{remedy !== null && <> <Sentence text={remedy} /></>}</p>
+      <p><Quoting text={sentence(error.message)} />{remedy !== null && <> <Sentence text={remedy} /></>}</p>
     </div>
   )
 }

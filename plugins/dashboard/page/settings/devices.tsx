@@ -1,5 +1,6 @@
 // The paired devices of the cluster, this browser among them: let in, looked at, revoked.
 import { useState } from 'preact/hooks'
+import { ApiError } from '../api.js'
 import { device } from '../device/own.js'
 import { ask, caller, origin } from '../link.js'
 import { Badge, Button, Confirm, Copy, Empty, Trouble, useLoaded } from '../ui/parts.js'
@@ -26,10 +27,18 @@ export function Devices () {
     <>
       <OwnDevice />
       <h3>Devices of the cluster</h3>
-      {error !== null ? <Trouble error={error} again={again} /> : <All list={value} again={again} />}
+      {error === null
+        ? <All list={value} again={again} />
+        : isRefused(error)
+          ? <p class="hint">Only an operator sees the devices and lets them in.</p>
+          : <Trouble error={error} again={again} />}
     </>
   )
 }
+
+/** What a node says to those who are no operators: with no credential, and with one that is not enough. */
+const isRefused = (error: Error): boolean =>
+  error instanceof ApiError && (error.status === 401 || error.status === 403)
 
 function All ({ list, again }: { list: Device[] | null, again: () => void }) {
   const [pairs, setPairs] = useState(false)

@@ -99,6 +99,11 @@ export function Sentence ({ text }: { text: string }) {
   )
 }
 
+/** A sentence with what stands in backticks shown as code: it may name what is no command. */
+export function Quoting ({ text }: { text: string }) {
+  return <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
+}
+
 /** Code to take along, with a button that copies it. */
 export function Snippet ({ code, label }: { code: string, label: string }) {
   const [copied, setCopied] = useState(false)
@@ -210,7 +215,7 @@ export function useLoaded<T> (
 export function Trouble ({ error, again }: { error: Error, again?: () => void }) {
   return (
     <div class="trouble" role="alert">
-      <p>{error.message}</p>
+      <p><Quoting text={error.message} /></p>
       {again !== undefined && <Button kind="quiet" onClick={again}>Try again</Button>}
     </div>
   )

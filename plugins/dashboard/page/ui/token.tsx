@@ -2,7 +2,7 @@
 import { useId, useState } from 'preact/hooks'
 import { device, signs } from '../device/own.js'
 import { PairThis } from '../device/pair.js'
-import { notice, origin, typed, useToken } from '../link.js'
+import { origin, typed, useToken } from '../link.js'
 import { linkTo } from '../route.js'
 import { Button, Dialog, Snippet } from './parts.js'
 
@@ -71,7 +71,6 @@ export function AccessForm () {
     <>
       <section class="section narrow" aria-label="Pair this device">
         <h2>This node does not know you</h2>
-        <p>{notice.value}</p>
         <h3>Pair this device</h3>
         <PairThis />
       </section>
