@@ -21,7 +21,8 @@ import type { Test } from 'tap'
  */
 const fixture = `
   import { createServer } from 'node:http'
-  import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+  import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from
+    'node:fs'
   import { dirname, join } from 'node:path'
   const args = process.argv.slice(2)
   const option = (name) => args.includes(name) ? args[args.indexOf(name) + 1] : undefined
@@ -31,6 +32,11 @@ const fixture = `
   process.channel.unref()
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => process.exit(0))
   const dev = dirname(home)
+  // Whole or not at all: other nodes read it.
+  const write = (path, text) => {
+    writeFileSync(path + '.' + name, text)
+    renameSync(path + '.' + name, path)
+  }
   mkdirSync(join(home, 'state'), { recursive: true })
   appendFileSync(join(dev, 'starts.jsonl'), JSON.stringify({ name, token: token ?? null, args,
     port: SVC_CLUSTER_PORT, access: SVC_ACCESS_LOCAL, starts: SVC_LAUNCHER_STARTS,
@@ -48,11 +54,11 @@ const fixture = `
     if (!known.members.some((m) => m.installId === 'install-' + name)) {
       known.members.push({ installId: 'install-' + name })
     }
-    writeFileSync(path, JSON.stringify(known))
+    write(path, JSON.stringify(known))
   }
   if (name === 'node1' || token !== undefined) { add(firstMembers); add(members) }
   const nodeId = name + '-' + process.pid
-  writeFileSync(join(dev, name + '.up'), nodeId)
+  write(join(dev, name + '.up'), nodeId)
   const state = () => {
     const up = readdirSync(dev).filter((file) => file.endsWith('.up'))
     const ids = up.map((file) => readFileSync(join(dev, file), 'utf8'))
@@ -118,7 +124,15 @@ function dev (t: Test, words: string[], files: Folder = {}): Dev {
     starts: () => readFileSync(join(home, 'dev', 'starts.jsonl'), 'utf8').trim().split('\n')
       .map((line) => JSON.parse(line) as Start),
     async until (words) {
-      while (!words.test(out + err)) await new Promise<void>((resolve) => { heard = resolve })
+      let ended = false
+      void over.finally(() => {
+        ended = true
+        heard()
+      })
+      while (!words.test(out + err)) {
+        if (ended) throw new Error(`it has ended and said: ${out}${err}`)
+        await new Promise<void>((resolve) => { heard = resolve })
+      }
     }
   }
 }
