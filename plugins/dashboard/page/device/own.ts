@@ -69,8 +69,9 @@ export async function forget (origin: string): Promise<void> {
     // Where it does not count there is nothing to revoke.
     if (!(error instanceof ApiError) || !NO_DEVICE.includes(error.reason)) throw error
   }
-  await remove()
+  // First, so that nothing under way keeps it once more.
   become(null)
+  await remove()
 }
 
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
