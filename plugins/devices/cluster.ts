@@ -1,4 +1,4 @@
-import { idOf, isGenuine, isOver, joined, LONGEST_MS, MOST_DEVICES, MOST_ENTRIES } from './grants.js'
+import { idOf, isGenuine, isOver, joined, LONGEST_MS, MOST_BYTES } from './grants.js'
 import type { Clock, Grant, Section, SvcError } from '../../kernel/index.js'
 import type { Entry, Revocation } from './grants.js'
 
@@ -11,9 +11,14 @@ export function deviceCommands (
   { section, clock, error }: { section: Section<Entry>, clock: Clock, error: Refuse }
 ) {
   const now = (): number => clock.now()
-  const keys = (): string[] => [...section.entries()].map(({ key }) => key)
-  const live = (): number => [...section.entries()].filter(({ value: { grant } }) =>
-    grant !== null && Date.parse(grant.expires) > now()).length
+  /** What lies in the document never changes. */
+  const sizes = new WeakMap<Entry, number>()
+  const sizeOf = (entry: Entry): number => {
+    const size = sizes.get(entry) ?? Buffer.byteLength(JSON.stringify(entry))
+    sizes.set(entry, size)
+    return size
+  }
+  const taken = (): number => [...section.entries()].reduce((sum, { value }) => sum + sizeOf(value), 0)
   const put = (entry: Entry): void => {
     const id = idOf(entry)
     const known = section.get(id)
@@ -23,7 +28,9 @@ export function deviceCommands (
   const collect = (): void => {
     for (const { key, value } of [...section.entries()]) if (isOver(value, now())) section.remove(key)
   }
-  const hasRoom = (id: string): boolean => section.get(id) !== undefined || keys().length < MOST_ENTRIES
+  // What is known already may change: a revocation is smaller than the grant that it ends.
+  const hasRoom = (entry: Entry): boolean =>
+    section.get(idOf(entry)) !== undefined || taken() + sizeOf(entry) <= MOST_BYTES
   return {
     grantDevice: ({ grant }: { grant: Grant }): Record<string, unknown> => {
       collect()
@@ -35,10 +42,13 @@ export function deviceCommands (
       if (!isGenuine(grant) || Date.parse(grant.expires) > now() + LONGEST_MS) {
         throw error('device_ended', 'The grant makes no sense to the master.', { why: 'not_genuine' })
       }
-      if (known === undefined && (live() >= MOST_DEVICES || !hasRoom(grant.deviceId))) {
-        throw error('too_many_devices', `${live()} devices are paired; at most ${MOST_DEVICES} may be.`)
+      const entry = { grant, revoked: null }
+      if (!hasRoom(entry)) {
+        const kept = [...section.entries()].length
+        throw error('too_many_devices', `The cluster keeps ${kept} devices, with the revoked ones until ` +
+          `their grants would have ended; they take ${taken()} of ${MOST_BYTES} bytes.`)
       }
-      put({ grant, revoked: null })
+      put(entry)
       return {}
     },
     revokeDevice: ({ revoked }: { revoked: Revocation }): Record<string, unknown> => {
@@ -51,7 +61,7 @@ export function deviceCommands (
       collect()
       for (const entry of entries as readonly Entry[]) {
         const genuine = entry.grant === null || isGenuine(entry.grant)
-        if (genuine && !isOver(entry, now()) && hasRoom(idOf(entry))) put(entry)
+        if (genuine && !isOver(entry, now()) && hasRoom(entry)) put(entry)
       }
       return {}
     }

@@ -19,9 +19,11 @@ export interface Entry { readonly grant: Grant | null, readonly revoked: Revocat
 export const LONGEST_MS = 400 * 86_400_000
 /** What has ended is kept so long all the same, since clocks differ, ms. */
 const KEPT_MS = 2 * 86_400_000
-/** Devices with a grant that has not ended; and all that is kept, with the revoked ones. */
-export const MOST_DEVICES = 1000
-export const MOST_ENTRIES = 10_000
+/**
+ * What the section may take, as JSON, of the 256 KiB of the control document that all plugins share: about
+ * 300 devices. Were it full, nothing could be placed any more either.
+ */
+export const MOST_BYTES = 192 * 1024
 
 const text = { type: 'string', minLength: 1, maxLength: 100 } as const
 const time = { type: 'string', format: 'date-time', maxLength: 40 } as const

@@ -2,7 +2,7 @@ import t from 'tap'
 import { newKeyPair } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { deviceCommands, untold } from '../cluster.js'
-import { isGenuine, isOver, joined, MOST_DEVICES } from '../grants.js'
+import { isGenuine, isOver, joined, MOST_BYTES } from '../grants.js'
 import { at, DAY_MS, grantOf, memorySection, node, refuse, revocationOf, text } from './grants-kit.js'
 import type { Grant } from '../../../kernel/index.js'
 import type { Entry } from '../grants.js'
@@ -52,10 +52,14 @@ t.test('there are bounds, and a revoked key stays revoked', (t) => {
   const commands = deviceCommands({ section, clock, error: refuse })
   const first = grantOf(clock)
   commands.grantDevice({ grant: first })
-  for (let i = 1; i < MOST_DEVICES; i++) {
+  const taken = (): number => [...section.entries()].map(({ value }) => JSON.stringify(value)).join('').length
+  for (let i = 1; taken() < MOST_BYTES; i++) {
     section.put(String(i), { grant: { ...first, deviceId: String(i) }, revoked: null })
   }
+  const size = section.size
   t.throws(() => commands.grantDevice({ grant: grantOf(clock) }), { message: 'too_many_devices' })
+  commands.keepDevices({ entries: [{ grant: grantOf(clock), revoked: null }] })
+  t.equal(section.size, size, 'what others tell has no more room than that')
   commands.revokeDevice({ revoked: revocationOf(first, clock.now()) })
   t.throws(() => commands.grantDevice({ grant: first }), { message: 'device_ended' })
   const renamed = { ...grantOf(clock), name: 'x' }
