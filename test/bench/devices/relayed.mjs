@@ -25,7 +25,7 @@ export async function withRelay (work) {
     saveDevice(home, device)
     const signer = signerOf(device)
     await learn(home, device, async (path) =>
-      await ask(node, 'GET', path, undefined, signer.authorization('GET', path, undefined)),
+      await ask(node, 'GET', path, undefined, await signer.authorization('GET', path, undefined)),
     { proven: false })
     const serving = ending(await startVerb('device', 'serve', '--home', home, '--port', '0'))
     const client = ending(await startWorker('listeners'))

@@ -15,7 +15,7 @@ const SESSION = '/v1/devices/session'
 async function bearersOf (node, devices) {
   const bearers = []
   for (const device of devices) {
-    const authorization = signerOf(device).authorization('POST', SESSION, Buffer.from('{}'))
+    const authorization = await signerOf(device).authorization('POST', SESSION, Buffer.from('{}'))
     bearers.push((await ask(node, 'POST', SESSION, {}, authorization)).token)
   }
   return bearers
