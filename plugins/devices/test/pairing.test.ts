@@ -127,6 +127,24 @@ t.test('the window ends by itself, and with a no', async (t) => {
     ['DevicePairingOpened', 'DeviceRefused', 'DevicePairingOpened'])
 })
 
+t.test('of a yes and a no at once one counts, and each hears which', async (t) => {
+  for (const first of ['confirm', 'refuse']) {
+    const rig = await start(t)
+    await open(rig)
+    const { attempt, device, digits } = await beginPairing(rig)
+    const bodies = { confirm: { attempt, digits }, refuse: { attempt } }
+    const order = first === 'confirm' ? ['confirm', 'refuse', 'confirm'] : ['refuse', 'confirm', 'refuse']
+    const heard = await Promise.all(order.map(async (word) =>
+      await ask(rig, 'POST', `/v1/devices/pairing/${word}`, bodies[word as keyof typeof bodies])
+        .then(() => 'done', ({ reason }: Refused) => reason)))
+    t.same(heard, ['done', 'pairing_closed', 'pairing_closed'], first)
+    const { devices } = await ask<{ devices: unknown[] }>(rig, 'GET', '/v1/devices')
+    t.equal(devices.length, first === 'confirm' ? 1 : 0)
+    if (first === 'confirm') await t.resolves(device)
+    else await t.rejects(device, /did not confirm/)
+  }
+})
+
 t.test('nobody gives what there is not, or what they have not', async (t) => {
   const rig = await start(t, { allow: ['operator', 'read'] })
   const year = new Date(rig.clock.now() + 401 * 86_400_000).toISOString()

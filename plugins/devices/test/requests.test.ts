@@ -19,6 +19,7 @@ const probe = definePlugin({
   routes: {
     who: { method: 'GET', url: '/who', summary: 's', authority: 'read', query: { type: 'object' } },
     take: { method: 'POST', url: '/take', summary: 's', authority: 'invoke', body: { type: 'object' } },
+    pay: { method: 'POST', url: '/pay', summary: 's', authority: 'approve' },
     run: { method: 'POST', url: '/run', summary: 's', authority: 'operator' },
     follow: { method: 'GET', url: '/follow', summary: 's', authority: 'read', stream: true }
   }
@@ -26,6 +27,7 @@ const probe = definePlugin({
   routes: {
     who: ({ caller: { id, mode, authorities } }) => ({ id, mode, authorities: [...authorities] }),
     take: ({ body }) => ({ took: body }),
+    pay: () => ({}),
     run: () => ({}),
     follow: async (request) => {
       await request.open({ contentType: 'text/event-stream' }).write(': hello\n\n')
@@ -212,6 +214,23 @@ t.test('a device revokes itself, and no other without operator', async (t) => {
   await t.rejects(nobody, { reason: 'device_not_found' } as never)
 })
 
+t.test('a device that leaves several times at once is gone once', async (t) => {
+  const rig = await running(t)
+  const device = await pair(rig)
+  const signer = signerOf(rig, device)
+  const leaving = await Promise.all(Array.from({ length: 5 }, async () =>
+    await sign(signer, '/v1/devices/self', 'DELETE')))
+  const answers = await Promise.all([
+    ...leaving.map(async (one) => (await send(rig, one)).status),
+    rig.inject({ method: 'DELETE', url: `/v1/devices/${device.deviceId}` }).then((one) => one.statusCode)
+  ])
+  t.ok(answers.every((status) => [200, 401, 404].includes(status)), answers.join())
+  t.ok(answers.includes(200))
+  t.equal(rig.events.filter(({ kind }) => kind === 'DeviceRevoked').length, 1)
+  t.match(await ask(rig, 'GET', `/v1/devices/${device.deviceId}`), { state: 'revoked' })
+  t.equal((await send(rig, await sign(signer, '/who'))).status, 401)
+})
+
 t.test('what a device lets in ends with it, and no later', async (t) => {
   const rig = await running(t)
   const maker = await pair(rig, { authorities: ['operator', 'read'], viaRelay: ['read'] })
@@ -301,6 +320,14 @@ t.test('through a relay a device has what its grant leaves to relays', async (t)
   t.equal(await over(device, await sign(signer, '/run', 'POST')), 403, 'operator is not implied')
   t.equal((await send(rig, await sign(signer, '/run', 'POST'))).status, 200, 'directly it has it')
   t.equal(await over(other, await sign(signer, '/who')), 401, 'another device at the other end')
+  const pays: [viaRelay: object, status: number][] =
+    [[{}, 403], [{ viaRelay: ['read', 'approve'] }, 200]]
+  for (const [more, status] of pays) {
+    const payer = await pair(rig, { authorities: ['read', 'approve'], ...more })
+    t.equal(await over(payer, await sign(signerOf(rig, payer), '/pay', 'POST')), status,
+      'approve is left to relays by its name only')
+    t.equal((await send(rig, await sign(signerOf(rig, payer), '/pay', 'POST'))).status, 200)
+  }
   const session = await send(rig, await sign(signer, '/v1/devices/session', 'POST', '{}'))
   const { token } = session.body as never
   t.equal(await over(device, { url: '/who', authorization: `Bearer ${String(token)}` }), 200)
