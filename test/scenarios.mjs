@@ -8,7 +8,6 @@ export const scenarios = {
   'what ran on a node that dies runs elsewhere': 'instances-lost',
   'a master that dies is followed by another, and no command runs twice': 'cluster-failover',
   'who has a join token joins, and nobody else': 'cluster-join',
-  'a rolling restart costs nothing that could be had elsewhere': 'rolling',
   'one that is killed leaves nothing behind': 'kill',
   'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
   'a download that is cut off goes on, and a wrong byte is found': 'staging-faults',
@@ -17,7 +16,6 @@ export const scenarios = {
   'every wrong call is refused with the reason': 'payload',
   'no secret is in a log, an event or a bundle': 'secrets',
   'a request that another node serves has one trace': 'tracing',
-  'a device does through a relay what it does directly, whatever dies': 'relay',
   'a plugin is installed, switched and removed while the node runs': 'plugin-packages'
 }
 
