@@ -3,7 +3,7 @@ import { systemClock } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
 import { stopped } from './line.js'
-import { tlsOf } from './tls.js'
+import { tlsOptions } from './tls.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Relay, RelayOptions } from '../server/relay.js'
 import type { RelayLimits } from '../server/limits.js'
@@ -16,7 +16,7 @@ const MIB = 1024 * 1024
 export default {
   async run (ctx, _args, options) {
     const host = String(options['host'] ?? '127.0.0.1')
-    const tls = tlsOf(ctx, options)
+    const tls = tlsOptions(ctx, options)
     const relay = await started(ctx, {
       host, port: wholeNumber(ctx, options, 'port', PORT, 0, 65_535),
       ...tls === undefined ? {} : { tls: tls.first },

@@ -16,7 +16,7 @@ export interface RelayTls {
 }
 
 /** What the options name; undefined without them. Throws CliError for what cannot be used. */
-export function tlsOf (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
+export function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined
   if (key === undefined || cert === undefined) {

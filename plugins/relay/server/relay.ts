@@ -61,8 +61,7 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   }
   const server: Server = tls === undefined
     ? createPlain(http, answer)
-    // Half-open, a connection that its client has ended would stay for ever.
-    : createTls({ ...http, ...tlsOf(tls), allowHalfOpen: false }, answer)
+    : createTls({ ...http, ...tlsOf(tls) }, answer)
   server.maxConnections = limits.connections
   const sockets = new WebSocketServer({
     noServer: true, ...socketOptions,
