@@ -298,7 +298,7 @@ function adopt (adopted: Assembly['adopted'], name: string, config: ResolvedConf
 
 function failed (plugins: readonly string[], error: unknown): Error {
   const problems = error instanceof BootError ? error.problems : [(error as Error).message]
-  const named = plugins.map((name) => `The plugin "${name}" and `).slice(0, 1).join('') || 'The node and '
+  const named = plugins[0] === undefined ? 'The node and ' : `The plugin "${plugins[0]}" and `
   return kernelError('plugin_failed', `${problems.join('; ')}. ${named}svc.yaml are as they were.`,
     { plugin: plugins[0] ?? null, problems })
 }
