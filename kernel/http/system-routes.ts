@@ -12,6 +12,7 @@ import type { StateSource } from '../state/source.js'
 import type { ConfigChange } from '../config/api.js'
 
 const text = { type: 'string' } as const
+const operatorsText = { type: ['string', 'null'], description: 'null without `operator`' } as const
 const object = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', required: Object.keys(properties), properties }) as const
 const settings = {
@@ -127,8 +128,10 @@ export const systemRoutes = {
   },
   identity: {
     method: 'GET', url: '/node/identity', authority: 'read',
-    summary: 'Who this node is.',
-    reply: object({ nodeId: text, nodeInstallId: text, hostname: text, ipAddress: text })
+    summary: 'Who this node is; where it is, for `operator` only.',
+    reply: object({
+      nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText
+    })
   },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator',
@@ -201,12 +204,15 @@ export function systemHandlers (kernel: SystemParts): Handlers {
     },
     state: (request) => state(kernel, request),
     nodeId: () => nodeId,
-    identity: () => ({
-      nodeId,
-      nodeInstallId: installId,
-      hostname: os.hostname(),
-      ipAddress: [...kernel.options.served().addresses][0] ?? '127.0.0.1'
-    }),
+    identity: ({ caller }) => {
+      const mayLocate = caller.authorities.has('operator')
+      return {
+        nodeId,
+        nodeInstallId: installId,
+        hostname: mayLocate ? os.hostname() : null,
+        ipAddress: mayLocate ? [...kernel.options.served().addresses][0] ?? '127.0.0.1' : null
+      }
+    },
     restart: (request) => restart(kernel, request),
     ...pluginHandlers(kernel)
   }
@@ -246,10 +252,13 @@ async function readyz ({ readiness, options }: SystemParts, request: RouteReques
   if (model !== undefined) requireAuthority(request.caller, 'read')
   const of = await readiness.run(model)
   const { masterNodeId } = options.cluster.session
-  const checks = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...of]
+  const all = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...of]
+  // Details name nodes and models, which only readers may see.
+  const checks = request.caller.authorities.has('read') ? all : all.map((c) => ({ ...c, detail: '' }))
   const ready = checks.every((c) => c.ok) && (model === undefined || of.length > 0)
   if (ready) return { ready, checks }
-  const missing = checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.detail}`).join('; ')
+  const missing = checks.filter((c) => !c.ok)
+    .map(({ name, detail }) => detail === '' ? name : `${name}: ${detail}`).join('; ')
   throw kernelError('not_ready', `Not ready: ${missing}`, { checks })
 }
 

@@ -169,7 +169,7 @@ export const kernelManifest = {
   errors: kernelErrors,
   conflicts,
   events,
-  stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath'],
+  stateWhereabouts: ['apiUrl', 'sinkMultiaddr', 'configPath', 'interfaces'],
   stateReadings: ['lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', 'lastEventAppliedIdx'],
   state: {
     sessionId: 'The cluster session; changes when a new master begins one.',

@@ -6,7 +6,8 @@ import { baseState, redact, withViews } from './state.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { Caller, Manifest } from '../api/plugin.js'
 import type { StateHistory, StateReader } from '../api/services.js'
-import type { NodeFacts } from './state.js'
+import type { Present } from '../plugins/present.js'
+import type { Hidden, NodeFacts } from './state.js'
 
 /** How often a node looks whether it has something new to tell the others, ms. */
 const PUBLISH_MS = 2000
@@ -38,7 +39,7 @@ export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
   const facts = createFacts(kernel)
-  const whereabouts = namedBy(kernel, 'stateWhereabouts')
+  const hidden = hiddenOf(kernel)
   const redacted = new WeakMap<object, unknown>()
   const seenBy = (caller: Caller, nodes: readonly NodeFacts[]): Record<string, unknown> => {
     const { quorum, stale } = cluster.status()
@@ -48,7 +49,7 @@ export function createStateSource (kernel: Assembly): StateSource {
       log.error({ err, view: key }, 'a state view failed')
     })
     if (caller.authorities.has('operator')) return state
-    return redact(state, whereabouts, redacted) as Record<string, unknown>
+    return redact(state, hidden, redacted) as Record<string, unknown>
   }
   let reading: Promise<Record<string, unknown>> | undefined
   return {
@@ -70,9 +71,20 @@ export function createStateSource (kernel: Assembly): StateSource {
 export function namedBy (
   { present: { on, off } }: Pick<Assembly, 'present'>, list: 'stateWhereabouts' | 'stateReadings'
 ): ReadonlySet<string> {
+  return new Set(manifestsOf({ on, off }).flatMap((manifest) => manifest[list] ?? []))
+}
+
+function manifestsOf ({ on, off }: Pick<Present, 'on' | 'off'>): Manifest[] {
   const plugged = [...on, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
-  const manifests: Manifest[] = [kernelManifest, ...plugged]
-  return new Set(manifests.flatMap((manifest) => manifest[list] ?? []))
+  return [kernelManifest, ...plugged]
+}
+
+function hiddenOf (kernel: Pick<Assembly, 'present'>): Hidden {
+  const conflicts = manifestsOf(kernel.present).flatMap((manifest) => Object.entries(manifest.conflicts ?? {}))
+  return {
+    names: namedBy(kernel, 'stateWhereabouts'),
+    meanings: new Map(conflicts.map(([code, { meaning }]) => [code, meaning]))
+  }
 }
 
 async function earlier (kernel: Assembly, moment: string, caller: Caller): Promise<unknown> {
@@ -87,7 +99,7 @@ async function earlier (kernel: Assembly, moment: string, caller: Caller): Promi
   }
   const then = await history.at(moment)
   if (caller.authorities.has('operator')) return then
-  return redact({ ...then, events: null }, namedBy(kernel, 'stateWhereabouts'))
+  return redact({ ...then, events: null }, hiddenOf(kernel))
 }
 
 function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => void {

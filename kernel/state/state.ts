@@ -114,13 +114,19 @@ export function withViews (
   return state
 }
 
+/** What callers without `operator` do not see. */
+export interface Hidden {
+  /** Names of fields, at any depth. */
+  readonly names: ReadonlySet<string>
+  /** What each health code means: shown in place of a reason's message, which names paths and addresses. */
+  readonly meanings: ReadonlyMap<string, string>
+}
+
 /**
- * The value with the fields of these names nulled, at any depth; the value itself where there are none. What
- * is frozen never changes, so what became of it is kept in `known`, and is the same object the next time.
+ * The value without what is hidden; the value itself where there is nothing of it. What is frozen never
+ * changes, so what became of it is kept in `known`, and is the same object the next time.
  */
-export function redact (
-  value: unknown, names: ReadonlySet<string>, known = new WeakMap<object, unknown>()
-): unknown {
+export function redact (value: unknown, hidden: Hidden, known = new WeakMap<object, unknown>()): unknown {
   if (typeof value !== 'object' || value === null) return value
   const before = known.get(value)
   if (before !== undefined) return before
@@ -128,7 +134,9 @@ export function redact (
   let next: Record<string, unknown> | undefined
   for (const key of Object.keys(fields)) {
     const field = fields[key]
-    const shown = names.has(key) && !Array.isArray(value) ? null : redact(field, names, known)
+    const shown = Array.isArray(value) || !isHidden(key, fields, hidden)
+      ? redact(field, hidden, known)
+      : key === 'message' ? hidden.meanings.get(String(fields['code'])) ?? fields['code'] : null
     if (shown === field) continue
     next ??= (Array.isArray(value) ? [...value as unknown[]] : { ...fields }) as Record<string, unknown>
     next[key] = shown
@@ -136,3 +144,6 @@ export function redact (
   if (Object.isFrozen(value)) known.set(value, Object.freeze(next ?? value))
   return next ?? value
 }
+
+const isHidden = (key: string, fields: Record<string, unknown>, { names }: Hidden): boolean =>
+  names.has(key) || (key === 'message' && typeof fields['remediation'] === 'string')

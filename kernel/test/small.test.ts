@@ -117,8 +117,16 @@ t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
 })
 
 t.test('state without addresses and paths', (t) => {
-  t.same(redact({ apiUrl: 'x', list: [{ directory: '/a', n: 1 }], deep: { hostsByNode: {} } },
-    new Set(['apiUrl', 'directory', 'hostsByNode'])),
-  { apiUrl: null, list: [{ directory: null, n: 1 }], deep: { hostsByNode: null } })
+  const hidden = {
+    names: new Set(['apiUrl', 'directory', 'hostsByNode']), meanings: new Map([['disk_full', 'It is full.']])
+  }
+  t.same(redact({ apiUrl: 'x', list: [{ directory: '/a', n: 1 }], deep: { hostsByNode: {} } }, hidden),
+    { apiUrl: null, list: [{ directory: null, n: 1 }], deep: { hostsByNode: null } })
+  const reasons = ['disk_full', 'of_a_stranger'].map((code) =>
+    ({ code, message: `/home/ann, ${code}`, remediation: 'Free some.' }))
+  t.same(redact({ reasons, message: '/kept' }, hidden), {
+    reasons: [{ code: 'disk_full', message: 'It is full.', remediation: 'Free some.' },
+      { code: 'of_a_stranger', message: 'of_a_stranger', remediation: 'Free some.' }], message: '/kept'
+  })
   t.end()
 })

@@ -20,7 +20,8 @@ export const meetingSchema = {
 export const routes = {
   own: {
     method: 'GET', url: '/v1/relay', authority: 'read',
-    summary: 'Whether this node is at its relay, since when or why not, and how many devices are connected.',
+    summary: 'Whether this node is at its relay and since when, and how many devices are connected; where, ' +
+      'and why not, for `operator` only.',
     reply: {
       type: 'object', additionalProperties: false,
       required: ['url', 'route', 'connected', 'since', 'reason', 'connections', 'streams'],
@@ -32,7 +33,8 @@ export const routes = {
   },
   meetings: {
     method: 'GET', url: '/v1/relay/routes', authority: 'read',
-    summary: 'Where a paired device meets each node of the cluster, signed by that node.',
+    summary: 'Where a paired device meets each node of the cluster, signed by that node; empty for tokens ' +
+      'without `operator`.',
     reply: {
       type: 'object', additionalProperties: false, required: ['routes'],
       properties: { routes: { type: 'array', items: meetingSchema } }
