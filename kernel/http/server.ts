@@ -15,7 +15,7 @@ import { foreignPage, hostAllowed } from './origin.js'
 import { letPagesRead } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './passed-on.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
-import { tokenInClear } from './tls/in-clear.js'
+import { inClear, isToken } from './tls/in-clear.js'
 import type { Door } from './door.js'
 import type { Front } from './front.js'
 import type { MorePorts } from './listeners.js'
@@ -232,14 +232,16 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const indirect = (request as WithPage)[ELSEWHERE] || proxied
     const authorization = credentialOf(request)
     const device = relayedDevice(socket) ?? null
+    // A trusted proxy may end TLS; one that says it did not is believed.
+    const clear = device === null &&
+      (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : inClear(socket))
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
-      target: targetOf(request), device
+      target: targetOf(request), inClear: clear, device
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
     ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'
-    const shown = !proxied && device === null
-    if (shown && tokenInClear(authorization, socket)) options.tokenInClear?.(caller, socket)
+    if (clear && !proxied && isToken(authorization)) options.tokenInClear?.(caller, socket)
     limitStall(socket, options.limits.streamStallMs, caller.id === 'anonymous')
     if (caller.id === 'anonymous') refuseCrowd(door, socket, options.limits)
     else door.prove(socket)

@@ -80,10 +80,10 @@ function manifestsOf ({ on, off }: Pick<Present, 'on' | 'off'>): Manifest[] {
 }
 
 function hiddenOf (kernel: Pick<Assembly, 'present'>): Hidden {
-  const conflicts = manifestsOf(kernel.present).flatMap((manifest) => Object.entries(manifest.conflicts ?? {}))
+  const conflicts = manifestsOf(kernel.present).map((manifest) => Object.entries(manifest.conflicts ?? {}))
   return {
     names: namedBy(kernel, 'stateWhereabouts'),
-    meanings: new Map(conflicts.map(([code, { meaning }]) => [code, meaning]))
+    meanings: new Map(conflicts.flat().map(([code, { meaning }]) => [code, meaning]))
   }
 }
 

@@ -7,7 +7,7 @@ export const BEARER_SECONDS = 600
 /** Of one device at this node; a further one ends the oldest. */
 const MOST_BEARERS = 16
 
-interface Held { readonly deviceId: string, readonly endsMs: number }
+interface Held { readonly deviceId: string, readonly relayed: boolean, readonly endsMs: number }
 
 const hashOf = (token: string): string => createHash('sha256').update(token).digest('base64')
 
@@ -19,20 +19,22 @@ export class Bearers {
 
   constructor (clock: Clock) { this.#clock = clock }
 
-  issue (deviceId: string): string {
+  /** `relayed`: it was signed for through a relay, where it may do less, and is good only there. */
+  issue (deviceId: string, relayed: boolean): string {
     this.forget()
     const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)
     for (const [hash] of own.slice(0, Math.max(0, own.length - MOST_BEARERS + 1))) this.#held.delete(hash)
     const token = newToken('dev')
-    this.#held.set(hashOf(token), { deviceId, endsMs: this.#clock.mono() + BEARER_SECONDS * 1000 })
+    this.#held.set(hashOf(token), { deviceId, relayed, endsMs: this.#clock.mono() + BEARER_SECONDS * 1000 })
     return token
   }
 
-  /** The device that a bearer belongs to; undefined for an unknown or ended one. */
-  deviceOf (token: string): string | undefined {
+  /** The device that a bearer belongs to; undefined for one that is unknown, ended or not good this way. */
+  deviceOf (token: string, relayed: boolean): string | undefined {
     if (!wellFormed(token)) return undefined
     const held = this.#held.get(hashOf(token))
-    return held === undefined || held.endsMs <= this.#clock.mono() ? undefined : held.deviceId
+    if (held === undefined || held.endsMs <= this.#clock.mono()) return undefined
+    return held.relayed && !relayed ? undefined : held.deviceId
   }
 
   /** Drops those that have ended. */

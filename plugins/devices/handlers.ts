@@ -65,9 +65,8 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       if (!signed) {
         throw kernelError('unauthenticated', 'Only a request that a paired device has signed gets a bearer.')
       }
-      return {
-        token: bearers.issue(deviceId), expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId
-      }
+      const token = bearers.issue(deviceId, caller.mode === 'relay')
+      return { token, expiresInSeconds: BEARER_SECONDS, nodeId: ctx.node.nodeId }
     },
     open: ({ body, caller }: Request<'open'>) => {
       const view = pairing.open({ ...deciding.wish(body, caller), by: caller.id })

@@ -16,6 +16,9 @@ const seconds = { type: 'integer', minimum: 60, maximum: 34_560_000 } as const
 const list = { type: 'array', items: text } as const
 const textOrNull = { type: ['string', 'null'] } as const
 
+/** Where a device signs for a bearer. */
+export const SESSION_PATH = '/v1/devices/session'
+
 /** What the operator chooses for a device. */
 const choice = {
   name: { ...name, description: 'What the device is called; what it calls itself when absent.' },
@@ -136,7 +139,7 @@ export const routes = {
   },
   session: {
     method: 'POST',
-    url: '/v1/devices/session',
+    url: SESSION_PATH,
     summary: 'Gives a device that signs this request a bearer token for this node, good for 10 minutes.',
     authority: null,
     body: nothing,
@@ -144,7 +147,7 @@ export const routes = {
       type: 'object', additionalProperties: false, required: ['token', 'expiresInSeconds', 'nodeId'],
       properties: { token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }
     },
-    errors: ['device_not_found', 'unauthenticated']
+    errors: ['bearer_in_clear', 'device_not_found', 'unauthenticated']
   },
   open: {
     method: 'POST',

@@ -4,6 +4,7 @@ import {
 } from '../../kernel/index.js'
 import { isDeviceId } from './grants.js'
 import { MOST_NONCES, Nonces } from './nonces.js'
+import { SESSION_PATH } from './routes.js'
 import type { KeyObject } from 'node:crypto'
 import type {
   Arrival, CallerScheme, Clock, Grant, Identity, Proof, SignedCredential, SvcError
@@ -33,7 +34,8 @@ export interface SchemeOptions {
   /** Told whenever a device has shown that it is there. */
   used: (deviceId: string) => void
   error: (
-    reason: 'signature_refused' | 'device_ended', message: string, details: Record<string, unknown>
+    reason: 'signature_refused' | 'device_ended' | 'bearer_in_clear', message: string | undefined,
+    details: Record<string, unknown>
   ) => SvcError
 }
 
@@ -70,8 +72,10 @@ export class DeviceScheme implements CallerScheme {
   }
 
   #byBearer (arrival: Arrival, token: string): Proof | undefined {
-    const deviceId = this.#options.bearers.deviceOf(token)
+    const { bearers, error } = this.#options
+    const deviceId = bearers.deviceOf(token, arrival.device !== null)
     if (deviceId === undefined || !fits(arrival, deviceId)) return undefined
+    if (arrival.inClear) throw error('bearer_in_clear', undefined, {})
     const grant = this.#standing(deviceId)
     if (grant === undefined) return undefined
     this.#options.used(deviceId)
@@ -103,6 +107,9 @@ export class DeviceScheme implements CallerScheme {
     if (!this.#nonces.add(device, ts, nonce, now)) {
       throw kernelError('overloaded', `A device may sign ${MOST_NONCES} requests within a minute; ` +
         'more go with a bearer: POST /v1/devices/session.', { retryAfterSeconds: 10 })
+    }
+    if (arrival.inClear && target.split('?')[0] === SESSION_PATH) {
+      throw this.#options.error('bearer_in_clear', undefined, {})
     }
     used(device)
     return { caller: callerOf(grant, arrival), bodySha256: Buffer.from(body, 'base64url') }

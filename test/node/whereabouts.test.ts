@@ -1,4 +1,4 @@
-/** Whoever may only read learns from no route where a machine is: its host name, addresses, folders, devices. */
+/** Whoever may only read learns from no route where a machine is: its host name, addresses and folders. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -115,6 +115,5 @@ t.test('no GET route names hosts, addresses, folders or devices to read, or to n
     body: { question: 'Which addresses, folders and host names does this cluster have?' } })
   check('POST /v1/steward/ask as read', asked.text)
   const ready = (await ask(node, '/readyz', { token: null })).json as { checks: { detail: string }[] }
-  t.ok(ready.checks.length > 0)
-  t.same(ready.checks.map(({ detail }) => detail), ready.checks.map(() => ''), 'nobody hears of names and ids')
+  t.ok(ready.checks.length > 0 && ready.checks.every(({ detail }) => detail === ''), 'names of checks only')
 })

@@ -2,12 +2,11 @@ import { Socket } from 'node:net'
 import { isLoopback } from '../access.js'
 import type { TLSSocket } from 'node:tls'
 
-/**
- * Whether a token could be read on its way here: it came from another machine, and without TLS. What a device
- * signs is no secret.
- */
-export function tokenInClear (authorization: string | undefined, socket: object): boolean {
-  if (authorization === undefined || !/^Bearer /i.test(authorization)) return false
+/** Whether a credential is a token, which whoever reads it can use. What a device signs is no secret. */
+export const isToken = (authorization: string | undefined): boolean => /^Bearer /i.test(authorization ?? '')
+
+/** Whether a request could be read on its way here: it came from another machine, and without TLS. */
+export function inClear (socket: object): boolean {
   if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
   const { remoteAddress, localAddress } = socket
   // From this machine to an address of its own it takes no cable.

@@ -11,7 +11,7 @@ export function schemeIn (device: DeviceFile, clock: Clock): (credential: string
     error: (reason) => { throw new Error(reason) }
   })
   return (credential) => scheme.check({
-    remoteAddress: '192.0.2.1', authorization: `SVC1 ${credential}`, indirect: false, method: 'GET',
-    target: '/who', device: null
+    remoteAddress: '192.0.2.1', authorization: `SVC1 ${credential}`, indirect: false, inClear: false,
+    method: 'GET', target: '/who', device: null
   }, credential)
 }

@@ -2,60 +2,15 @@ import { once } from 'node:events'
 import { get } from 'node:http'
 import t from 'tap'
 import WebSocket from 'ws'
-import {
-  definePlugin, ListenerService, OwnApiService, readCredential, TokenService
-} from '../../../kernel/index.js'
+import { OwnApiService, readCredential, TokenService } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
-import { duplexPair } from '../../../kernel/test/duplex-pair.js'
 import { MOST_NONCES, Nonces } from '../nonces.js'
 import { schemeIn } from './fuzz-kit.js'
 import { ask, beginPairing, pair, signerOf, start, URL_HERE } from './devices-kit.js'
+import { probe, running, send, sign } from './probe-kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { DeviceFile, RequestSigner, TokenRecord } from '../../../kernel/index.js'
-import type { Rig } from '../../../kernel/testing/index.js'
-
-const probe = definePlugin({
-  name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Says who asks.',
-  routes: {
-    who: { method: 'GET', url: '/who', summary: 's', authority: 'read', query: { type: 'object' } },
-    take: { method: 'POST', url: '/take', summary: 's', authority: 'invoke', body: { type: 'object' } },
-    pay: { method: 'POST', url: '/pay', summary: 's', authority: 'approve' },
-    run: { method: 'POST', url: '/run', summary: 's', authority: 'operator' },
-    follow: { method: 'GET', url: '/follow', summary: 's', authority: 'read', stream: true }
-  }
-}, () => ({
-  routes: {
-    who: ({ caller: { id, mode, authorities } }) => ({ id, mode, authorities: [...authorities] }),
-    take: ({ body }) => ({ took: body }),
-    pay: () => ({}),
-    run: () => ({}),
-    follow: async (request) => {
-      await request.open({ contentType: 'text/event-stream' }).write(': hello\n\n')
-      await new Promise(() => {})
-    }
-  }
-}))
-
-const running = async (t: Parameters<typeof start>[0]): Promise<Rig> => await start(t, { plugins: [probe] })
-
-interface Sent { method?: string, url: string, payload?: string, authorization: string, address?: string }
-
-async function send (rig: Rig, { method = 'GET', url, payload, authorization }: Sent) {
-  const type = payload === undefined ? {} : { 'content-type': 'application/json' }
-  const answer = await rig.inject({
-    method, url, headers: { authorization, ...type }, ...payload === undefined ? {} : { payload }
-  })
-  const body = answer.json() as { error?: { reason: string, details: Record<string, unknown> } }
-  return { status: answer.statusCode, reason: body.error?.reason, details: body.error?.details, body }
-}
-
-const sign = async (
-  signer: RequestSigner, url: string, method = 'GET', payload?: string
-): Promise<Sent> => ({
-  method, url, ...payload === undefined ? {} : { payload },
-  authorization: await signer.authorization(method, url,
-    payload === undefined ? undefined : new TextEncoder().encode(payload))
-})
+import type { Sent } from './probe-kit.js'
 
 t.test('a signed request counts once, here, now and as it was signed', async (t) => {
   const rig = await running(t)
@@ -132,24 +87,6 @@ t.test('nonces are refused rather than forgotten, whatever the clock does', (t) 
   t.notOk(nonces.inWindow(now, now), 'what was forgotten is too old, also where the clock is set back')
   t.ok(nonces.inWindow(now + 70_000, now + 75_000))
   t.end()
-})
-
-t.test('a bearer is the device\'s, for ten minutes, and takes no signature to come by another', async (t) => {
-  const rig = await running(t)
-  const device = await pair(rig)
-  const session = await send(rig, await sign(signerOf(rig, device), '/v1/devices/session', 'POST', '{}'))
-  const { token } = session.body as unknown as { token: string }
-  t.match(token, /^svc_dev_/)
-  const authorization = `Bearer ${token}`
-  t.match(await send(rig, { url: '/who', authorization }), { status: 200, body: { id: device.deviceId } })
-  const again = { method: 'POST', url: '/v1/devices/session', payload: '{}', authorization }
-  t.equal((await send(rig, again)).status, 401, 'a bearer begets none')
-  t.match(await send(rig, { url: '/v1/devices/self', authorization }),
-    { status: 200, body: { grant: { deviceId: device.deviceId } } })
-  await rig.clock.advance(600_000)
-  t.equal((await send(rig, { url: '/who', authorization })).status, 401)
-  const anonymous = await rig.inject({ method: 'POST', url: '/v1/devices/session', payload: {} })
-  t.equal(anonymous.statusCode, 404)
 })
 
 const headersOf = async (signer: RequestSigner, path: string): Promise<{ authorization: string }> =>
@@ -297,41 +234,6 @@ t.test('through a relay a device gives no more than it has there', async (t) => 
       { status: 403, reason: 'missing_grant', details: { authority } })
   }
   t.match(await open({ authorities: ['read', 'invoke'] }), { status: 200, body: { viaRelay: ['read'] } })
-})
-
-t.test('through a relay a device has what its grant leaves to relays', async (t) => {
-  const rig = await running(t)
-  const [device, other] = [await pair(rig, { authorities: ['read', 'invoke', 'operator'] }), await pair(rig)]
-  const over = async (from: DeviceFile, sent: Sent) => {
-    const [here, there] = duplexPair()
-    rig.service(ListenerService).accept(there, { device: from.deviceId })
-    const answer = new Promise<IncomingMessage>((resolve, reject) => {
-      get(`http://any${sent.url}`, {
-        method: sent.method ?? 'GET', headers: { authorization: sent.authorization },
-        createConnection: () => here
-      }, resolve).on('error', reject)
-    })
-    const { statusCode } = await answer
-    here.destroy()
-    return statusCode
-  }
-  const signer = signerOf(rig, device)
-  t.equal(await over(device, await sign(signer, '/who')), 200)
-  t.equal(await over(device, await sign(signer, '/run', 'POST')), 403, 'operator is not implied')
-  t.equal((await send(rig, await sign(signer, '/run', 'POST'))).status, 200, 'directly it has it')
-  t.equal(await over(other, await sign(signer, '/who')), 401, 'another device at the other end')
-  const pays: [viaRelay: object, status: number][] =
-    [[{}, 403], [{ viaRelay: ['read', 'approve'] }, 200]]
-  for (const [more, status] of pays) {
-    const payer = await pair(rig, { authorities: ['read', 'approve'], ...more })
-    t.equal(await over(payer, await sign(signerOf(rig, payer), '/pay', 'POST')), status,
-      'approve is left to relays by its name only')
-    t.equal((await send(rig, await sign(signerOf(rig, payer), '/pay', 'POST'))).status, 200)
-  }
-  const session = await send(rig, await sign(signer, '/v1/devices/session', 'POST', '{}'))
-  const { token } = session.body as never
-  t.equal(await over(device, { url: '/who', authorization: `Bearer ${String(token)}` }), 200)
-  t.equal(await over(other, { url: '/who', authorization: `Bearer ${String(token)}` }), 401)
 })
 
 t.test('20,000 mangled headers and messages: no crash, no grant, nobody gets in', async (t) => {
