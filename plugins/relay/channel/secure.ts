@@ -60,7 +60,10 @@ export async function callNode (
     ws.terminate()
     throw kernelError('unreachable', 'What answered through the relay is not the node that was paired.')
   }
-  return { ...openChannel(ws, finished.session, options), hello: finished.payload }
+  const channel = openChannel(ws, finished.session, options)
+  // Proves to the node that this is no old handshake.
+  channel.mux.beat()
+  return { ...channel, hello: finished.payload }
 }
 
 export interface AnswerOptions extends EndOptions {
@@ -71,7 +74,10 @@ export interface AnswerOptions extends EndOptions {
   readonly hello?: () => Uint8Array
 }
 
-/** The node's end. Throws when the other end is no device that may come, of which it learns no more. */
+/**
+ * The node's end, once the device has sent something with the keys of this handshake: its first message may be
+ * an old one, played again. Throws when the other end is no device that may come, of which it learns no more.
+ */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
 ): Promise<Channel & { readonly device: string }> {
@@ -91,7 +97,11 @@ export async function answerDevice (
   const answer = handshake.answer(options.hello?.())
   ws.send(answer.message)
   const known = device
-  const channel = openChannel(ws, answer.session, options, (stream) => { accept(stream, known) })
+  const { proven, ...channel } =
+    openChannel(ws, answer.session, options, (stream) => { accept(stream, known) })
+  const stop = options.clock.after(HANDSHAKE_MS, () => { ws.terminate() })
+  const ended = await Promise.race([proven, channel.ended]).finally(stop)
+  if (ended !== undefined) throw ended
   return { ...channel, device }
 }
 
@@ -117,7 +127,7 @@ async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
 function openChannel (
   ws: WebSocket, session: Session, { clock, pulse: times = pulseTimes }: EndOptions,
   accept?: (stream: MuxStream) => void
-): Channel {
+): Channel & { readonly proven: Promise<undefined> } {
   const transport = new Transport(session, clock)
   let full = false
   const onSent = (): void => {
@@ -146,6 +156,8 @@ function openChannel (
       close(kernelError('unreachable', silent))
     }
   })
+  let prove = (): void => {}
+  const proven = new Promise<undefined>((resolve) => { prove = () => { resolve(undefined) } })
   const ended = new Promise<Error>((resolve) => {
     ws.once('close', () => {
       const why = kernelError('unreachable', 'The connection through the relay has ended.')
@@ -158,6 +170,7 @@ function openChannel (
       try {
         const frame = binary ? transport.open(data) : undefined
         if (frame === undefined) throw new Error('a text')
+        prove()
         if (frame !== null) mux.receive(frame)
       } catch {
         // Whoever altered it, nothing that follows can be trusted.
@@ -167,5 +180,5 @@ function openChannel (
       }
     })
   })
-  return { mux, ended, close }
+  return { mux, ended, proven, close }
 }

@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
 import { systemClock } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import { callNode, answerDevice } from '../channel/secure.js'
 import { Initiator } from '../channel/noise.js'
 import { agreementOf } from '../channel/suite.js'
@@ -204,6 +205,27 @@ t.test('a recorded connection, played again, does nothing', async (t) => {
   t.equal(known.meetings.length, 1)
 })
 
+t.test('first messages that are played again end no connection of the device', async (t) => {
+  const { act, bad, done, line, relay, view } = await victim(t)
+  await act('before')
+  const { channel } = await line.way()
+  let ended = false
+  void channel.ended.then(() => { ended = true })
+  const [asked, hello] = bad.seen.filter((_, i) => i === 0 || bad.seen[i]!.length > 40)
+  for (let i = 0; i < 20; i++) {
+    const again = new WebSocket(socketUrl(relay.url, paths.device))
+    t.teardown(() => { again.terminate() })
+    await once(again, 'open')
+    again.send(asked!.toString())
+    again.send(hello!)
+    const [answer] = await once(again, 'message') as [Buffer]
+    t.ok(answer.length > 48, 'the node cannot know yet that it is an old one')
+  }
+  t.match(await view(), { connections: 1 }, 'they count as nobody\'s')
+  await act('after')
+  t.same([ended, done], [false, ['before', 'after']])
+})
+
 t.test('a relay cannot be the node, and a stranger cannot be a device', async (t) => {
   const impostor = new WebSocketServer({ port: 0, host: '127.0.0.1' })
   t.teardown(() => {
@@ -242,6 +264,23 @@ class Silent extends EventEmitter {
   send (): void { this.sent++ }
   terminate (): void { this.emit('close') }
 }
+
+t.test('whoever cannot go on after a first message is let go', async (t) => {
+  const [own, device] = [agreementOf(randomBytes(32)), agreementOf(randomBytes(32))]
+  const clock = manualClock()
+  const ws = new Silent()
+  const answered = answerDevice(ws as unknown as WebSocket, {
+    clock, random: randomBytes, route: 'r', own, admit: () => 'anyone', accept: () => {}
+  })
+  ws.emit('message', Buffer.from(new Initiator({
+    prologue: Buffer.from('svc relay 1\nr'), own: device, ephemeral: agreementOf(randomBytes(32)),
+    remoteStatic: own.publicKey
+  }).start()), true)
+  const refused = t.rejects(answered, /has ended/)
+  await until(() => ws.sent > 0)
+  await clock.advance(10_000)
+  await refused
+})
 
 t.test('20,000 handshakes that are none do no harm', async (t) => {
   const own = agreementOf(randomBytes(32))
