@@ -215,6 +215,8 @@ export interface RouteRequest<D = unknown> {
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly caller: Caller
   readonly requestId: string
+  /** The client's address; behind a proxy of `api.trust_proxy` the one that the proxy names. */
+  readonly remoteAddress: string
   /** Install id of the node that passed the request on; null when the client asked this node itself. */
   readonly member: string | null
   /** Monotonic milliseconds of its arrival; noted only while requests are traced. */

@@ -2,7 +2,7 @@
 export type { Declared } from './declared.js'
 export { isVerbError } from './verb.js'
 export type { Verb, VerbContext, VerbError } from './verb.js'
-export { canAsk, confirm, plain, visible } from './output.js'
+export { canAsk, confirm, plain, readLine, visible } from './output.js'
 export { failureWithin } from './errors.js'
 export { createClient, ownHome } from './client.js'
 export { converse } from './repl.js'

@@ -87,16 +87,24 @@ export function canAsk ({ io }: VerbContext): boolean {
 export async function confirm (
   ctx: VerbContext, question: string, { yes = false } = {}
 ): Promise<boolean> {
-  const { io: { stdin, stderr }, signal } = ctx
+  const { stderr } = ctx.io
   stderr.write(`${question} ${yes ? '[Y/n]' : '[y/N]'} `)
+  const line = await readLine(ctx)
+  if (line !== undefined) return line === '' ? yes : /^y(es)?$/i.test(line)
+  stderr.write('\n')
+  return false
+}
+
+/** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
+export async function readLine (ctx: VerbContext): Promise<string | undefined> {
+  const { io: { stdin }, signal } = ctx
   // Not as a terminal: readline would take Ctrl-C for itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })
   try {
-    for await (const line of lines) return line.trim() === '' ? yes : /^y(es)?$/i.test(line.trim())
+    for await (const line of lines) return line.trim()
   } finally {
     lines.close()
   }
-  stderr.write('\n')
   if (signal.aborted) throw ctx.fail(130, 'interrupted')
-  return false
+  return undefined
 }

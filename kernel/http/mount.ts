@@ -3,6 +3,7 @@ import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
+import { remoteOf } from './arrival.js'
 import { audited, isAudited } from './audited.js'
 import { Ending, hasLeft } from './ending.js'
 import { errorBody } from './error-body.js'
@@ -175,6 +176,7 @@ class Exchange implements RouteRequest, Unfinished {
   readonly headers: RouteRequest['headers']
   readonly caller: Caller
   readonly requestId: string
+  readonly remoteAddress: string
   readonly member: string | null
   readonly arrivedMs: number | undefined
   /** What the handler added for the audit. */
@@ -200,6 +202,7 @@ class Exchange implements RouteRequest, Unfinished {
     this.headers = request.headers as RouteRequest['headers']
     this.caller = callerOf(request)
     this.requestId = request.id
+    this.remoteAddress = remoteOf(request)
     this.member = memberOf(request.raw.socket) ?? null
     this.arrivedMs = arrivalOf(request)
     this.#route = route

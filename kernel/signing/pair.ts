@@ -21,8 +21,8 @@ export interface PairOptions {
   url: string
   /** What the device calls itself. */
   name: string
-  /** Shows the six digits; called once. */
-  show: (digits: string, nodeName: string) => void
+  /** Shows the six digits and resolves with whether the node shows the same ones; called once. */
+  compare: (digits: string, nodeName: string) => Promise<boolean>
   /** Resolves after that many ms; throws when the wait is given up. */
   pause: (ms: number) => Promise<void>
 }
@@ -44,10 +44,11 @@ interface Begun { attempt: string, node: Record<keyof NodeHalf, string>, nodeId:
 interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | null, mac: string | null }
 
 /**
- * Pairs a device: commits itself, shows its keys, shows the digits and waits for the operator. The answer is
- * believed only with the secret that the digits are made of. Throws PairingError, and what `ask` throws.
+ * Pairs a device: commits itself, shows its keys, has the digits compared here and waits for the operator.
+ * The answer is believed only with the secret that the digits are made of. Throws PairingError, and what
+ * `ask` and `compare` throw.
  */
-export async function pairWith ({ keys, ask, url, name, show, pause }: PairOptions): Promise<Paired> {
+export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {
   const ephemeral = await newWebPair('X25519')
   const device = {
     key: keys.key.publicKey, agreementKey: keys.agreement.publicKey, ephemeral: ephemeral.publicKey,
@@ -72,7 +73,12 @@ export async function pairWith ({ keys, ask, url, name, show, pause }: PairOptio
   const secrets = await compared(ephemeral.privateKey, node.ephemeral, hash).catch(() => {
     throw new PairingError('the ephemeral key of the node is of no use; nothing was paired')
   })
-  show(secrets.digits, begun.name)
+  if (!await compare(secrets.digits, begun.name)) {
+    // A node that does not hear of it finds that the device never asks for the outcome.
+    await ask(`${path}/refuse`, {}).catch(() => {})
+    throw new PairingError('the digits are not the same: somebody sits between, or another device was ' +
+      'compared; nothing was kept')
+  }
   for (;;) {
     await pause(ASK_MS)
     const { state, answer, mac } = await ask<Outcome>(path)

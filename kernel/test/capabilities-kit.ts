@@ -181,6 +181,7 @@ export function ask (
     member: more.member ?? null,
     caller: more.caller ?? caller(),
     requestId: 'request-1',
+    remoteAddress: '127.0.0.1',
     signal: controller.signal,
     note () {},
     open (head) {

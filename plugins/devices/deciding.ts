@@ -70,12 +70,7 @@ export class Deciding {
   /** The digits were compared: makes the grant and has the cluster take it. Returns the device's id. */
   async confirm (attempt: string, digits: string, choice: Choice, caller: Caller): Promise<string> {
     const { book, hear, nodes, pairing } = this.#parts
-    const seen = pairing.view().device
-    if (seen?.attempt === attempt && seen.digits !== digits) {
-      throw this.#ctx.error('pairing_failed',
-        `The digits of this device are not ${digits}; nothing was granted.`)
-    }
-    const { device, deviceId, wish: base } = pairing.confirm(attempt)
+    const { device, deviceId, wish: base } = await pairing.confirm(attempt, digits)
     try {
       const { name, ...rest } = this.wish(choice, caller, base)
       const grant = this.#signed({

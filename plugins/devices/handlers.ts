@@ -81,14 +81,14 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
     confirm: async ({ body: { attempt, digits, ...choice }, caller }: Request<'confirm'>) =>
       views.one(await deciding.confirm(attempt, digits, choice, caller)),
     refuse: ({ body: { attempt }, caller }: Request<'refuse'>) => {
-      const name = pairing.view().device?.name ?? ''
-      if (!pairing.refuse(attempt)) throw ctx.error('pairing_closed', 'No device waits for that answer.')
+      const name = pairing.refuse(attempt)
+      if (name === undefined) throw ctx.error('pairing_closed', 'No device waits for that answer.')
       ctx.emit('DeviceRefused', { name, by: caller.id })
       return shown(pairing.view())
     },
-    begin: ({ body: { commit }, caller }: Request<'begin'>) => {
+    begin: ({ body: { commit }, caller, remoteAddress }: Request<'begin'>) => {
       refuseRelayed(ctx, caller)
-      const { attempt, node } = pairing.begin(bytes(commit))
+      const { attempt, node } = pairing.begin(bytes(commit), remoteAddress)
       return { attempt, node: halfOf(node), nodeId: ctx.node.nodeId, name: ctx.node.name }
     },
     reveal: ({ params: { attempt }, body, caller }: Request<'reveal'>) => {
@@ -99,6 +99,12 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
         nonce: bytes(body.nonce)
       }
       return { signature: text(pairing.reveal(attempt, device, bytes(proof))) }
+    },
+    withdraw: ({ params: { attempt } }: Request<'withdraw'>) => {
+      const name = pairing.refuse(attempt)
+      if (name === undefined) throw ctx.error('pairing_closed', 'No device waits for an answer there.')
+      ctx.emit('DeviceRefused', { name, by: 'device' })
+      return { state: 'refused' as const }
     },
     outcome: ({ params: { attempt } }: Request<'outcome'>) => {
       const { state, answer } = pairing.outcome(attempt)

@@ -54,7 +54,10 @@ export default definePlugin(manifest, (ctx) => {
     look()
     scheme.tidy()
     bearers.forget()
+    // Closes a window whose time is over, in which a confirmation may wait.
+    pairing.view()
   })
+  ctx.effect('the open pairing', () => { pairing.close() })
   ctx.every('devices that have ended', COLLECT_MS, () => {
     for (const id of book.collect()) {
       notes.forget(id)

@@ -39,6 +39,11 @@ const events = {
   DeviceRevoked: durableEvent('A device was revoked for good.', { deviceId: text, name: text, by: text })
 } as const satisfies Record<string, EventDecl>
 
+/** How a script compares. */
+const digitsOption = [
+  '--digits-stdin', 'reads the digits that the other side shows from stdin, in place of the question'
+] as const
+
 const choiceOptions = [
   ['--name <name>', 'what the device is called; what it calls itself when left out'],
   ['--authorities <name...>', 'what it may do (read and invoke when left out)'],
@@ -51,7 +56,7 @@ const verbs = {
   pair: {
     heading: 'Set it up',
     summary: 'let one device be paired: compare six digits, then confirm',
-    options: choiceOptions,
+    options: [...choiceOptions, digitsOption],
     examples: ['svc pair', 'svc pair --name tablet --authorities read --expires 30d'],
     load: () => import('./cli/pair.js')
   },
@@ -76,7 +81,9 @@ const verbs = {
     heading: 'Set it up',
     summary: 'make this machine a device of the node at an address',
     args: '<url>',
-    options: [['--name <name>', 'what the device is called (the name of this machine when left out)']],
+    options: [
+      ['--name <name>', 'what the device is called (the name of this machine when left out)'], digitsOption
+    ],
     examples: ['svc device pair http://192.168.1.20:52415'],
     load: () => import('./cli/device-pair.js')
   }

@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import {
-  agreed, answerMac, commitBytes, deviceIdOf, isSignedBy, KEY_BYTES, newKeyPair, pairSecrets, proofBytes,
-  sha256, transcriptBytes
+  agreed, answerMac, commitBytes, deviceIdOf, isSignedBy, KEY_BYTES, networkOf, newKeyPair, pairSecrets,
+  proofBytes, sha256, transcriptBytes
 } from '../../kernel/index.js'
 import type { Clock, DeviceHalf, Identity, KeyPair, NodeHalf, SvcError } from '../../kernel/index.js'
 
-/** How long the operator's window stays open, and how often a device may begin in it. */
+/** How long the operator's window stays open, s. */
 export const WINDOW_SECONDS = 120
+/** How often devices may begin in a window: from one network, and in all. Each is one guess at the digits. */
 export const TRIES = 5
+export const TRIES_IN_ALL = 25
 /** A device that has begun and says nothing more gives way after this, ms. */
 const SILENT_MS = 10_000
 /** How long a device may ask how its attempt ended, ms. */
@@ -24,16 +26,23 @@ export interface Wish {
   readonly by: string
 }
 
-type Stage = 'begun' | 'compare' | 'confirming' | 'paired' | 'refused'
+/** `agreed`: the operator said yes, the device not yet. */
+type Stage = 'begun' | 'compare' | 'agreed' | 'confirming' | 'paired' | 'refused'
 
 interface Attempt {
   readonly id: string
+  /** The network that it comes from. */
+  readonly from: string
   readonly commit: Buffer
   readonly node: NodeHalf
   readonly ephemeral: KeyPair
   readonly begunMs: number
   stage: Stage
   endedMs: number
+  /** Called when the operator waits for the device's yes and it comes, or the attempt ends. */
+  settle: () => void
+  /** The device asks for the outcome, which it does after its own yes. */
+  asked: boolean
   device?: DeviceHalf
   digits?: string
   answerKey?: Buffer
@@ -41,7 +50,13 @@ interface Attempt {
   answer?: { text: string, mac: string }
 }
 
-interface Window { readonly wish: Wish, endsMs: number, readonly ends: string, tries: number }
+interface Window {
+  readonly wish: Wish
+  endsMs: number
+  readonly ends: string
+  /** How often devices have begun, by network. */
+  readonly begun: Map<string, number>
+}
 
 /** What the operator sees of a window. */
 export interface WindowView {
@@ -65,14 +80,15 @@ export interface PairingOptions {
 }
 
 /**
- * The node's side of pairing: one window, in it one device at a time. A device commits itself before it sees
- * anything of the node, so whoever sits between has one guess in a million at the digits with each try.
- * Nothing of it is kept: with the process the window is gone.
+ * The node's side of pairing: one window, in it one device at a time from each network. A device commits
+ * itself before it sees anything of the node, so whoever sits between has one guess in a million at the
+ * digits with each try. Nothing of it is kept: with the process the window is gone.
  */
 export class Pairing {
   readonly #options: PairingOptions
   #window: Window | undefined
-  #attempt: Attempt | undefined
+  /** The open attempts, the oldest first. */
+  readonly #open = new Map<string, Attempt>()
   /** Attempts whose device may still ask how it ended. */
   readonly #ended = new Map<string, Attempt>()
 
@@ -87,58 +103,64 @@ export class Pairing {
     }
     const ms = WINDOW_SECONDS * 1000
     this.#window = {
-      wish, tries: TRIES, endsMs: clock.mono() + ms, ends: new Date(clock.now() + ms).toISOString()
+      wish, begun: new Map(), endsMs: clock.mono() + ms, ends: new Date(clock.now() + ms).toISOString()
     }
     return this.view()
   }
 
   /** Closes the window and refuses who waits in it; a confirmation under way comes to its end before. */
   close (): void {
-    if (this.#attempt?.stage === 'confirming') {
+    if (this.#isConfirming()) {
       this.#window!.endsMs = this.#options.clock.mono()
       return
     }
-    if (this.#attempt !== undefined) this.#end(this.#attempt, 'refused')
+    for (const attempt of [...this.#open.values()]) this.#end(attempt, 'refused')
     this.#window = undefined
   }
 
   view (): WindowView {
     const window = this.#current()
-    const { stage, id, device, digits } = this.#attempt ?? {}
-    const comparing = window !== undefined && (stage === 'compare' || stage === 'confirming')
+    const { id, device, digits } = [...this.#open.values()].find(({ stage }) => stage !== 'begun') ?? {}
     return {
       open: window !== undefined,
       ends: window?.ends ?? null,
-      triesLeft: window?.tries ?? 0,
+      triesLeft: window === undefined ? 0 : triesLeft(window),
       wish: window?.wish ?? null,
-      device: comparing
-        ? { attempt: id!, deviceId: idOf(device!), name: device!.name, digits: digits! }
-        : null
+      device: device === undefined
+        ? null
+        : { attempt: id!, deviceId: idOf(device), name: device.name, digits: digits! }
     }
   }
 
   /** Step 1 and 2: takes a device's commitment. Throws `pairing_closed` and `pairing_busy`. */
-  begin (commit: Buffer): { attempt: string, node: NodeHalf } {
+  begin (commit: Buffer, address: string): { attempt: string, node: NodeHalf } {
     const { clock, error, identity } = this.#options
     const window = this.#needed()
-    const held = this.#attempt
+    const from = networkOf(address)
+    const held = [...this.#open.values()].find((attempt) => attempt.from === from)
     const silent = held?.stage === 'begun' && clock.mono() - held.begunMs >= SILENT_MS
     if (held !== undefined && !silent) {
-      throw error('pairing_busy', 'Another device is being paired just now; try again in some seconds.')
+      throw error('pairing_busy', 'Another device is being paired from this address just now; ' +
+        'try again in some seconds.')
     }
     if (held !== undefined) this.#end(held, 'refused')
-    if (window.tries === 0) {
-      this.close()
-      throw error('pairing_closed', `${TRIES} devices have tried; open the pairing anew with \`svc pair\`.`)
+    const begun = window.begun.get(from) ?? 0
+    if (begun >= TRIES || triesLeft(window) === 0) {
+      throw error('pairing_closed', begun >= TRIES
+        ? `${TRIES} devices have tried from this address; open the pairing anew with \`svc pair\`.`
+        : `${TRIES_IN_ALL} devices have tried; open the pairing anew with \`svc pair\`.`)
     }
-    window.tries--
+    window.begun.set(from, begun + 1)
     const ephemeral = newKeyPair('X25519')
     const node = {
       key: identity.publicKey, agreementKey: identity.agreementKey, ephemeral: ephemeral.publicKey,
       nonce: randomBytes(NONCE_BYTES)
     }
     const id = randomBytes(NONCE_BYTES).toString('base64url')
-    this.#attempt = { id, commit, node, ephemeral, begunMs: clock.mono(), endedMs: 0, stage: 'begun' }
+    this.#open.set(id, {
+      id, from, commit, node, ephemeral, begunMs: clock.mono(), endedMs: 0, stage: 'begun', asked: false,
+      settle: () => {}
+    })
     return { attempt: id, node }
   }
 
@@ -147,9 +169,7 @@ export class Pairing {
    * node's signature over what was said. Throws `pairing_closed` and `pairing_failed`.
    */
   reveal (id: string, device: DeviceHalf, proof: Buffer): Uint8Array {
-    this.#needed()
-    const attempt = this.#attempt
-    if (attempt?.id !== id || attempt.stage !== 'begun') throw this.#unknown()
+    const attempt = this.#at(id, 'begun')
     const hash = sha256(transcriptBytes(attempt.commit, attempt.node, device))
     const problem = attempt.commit.equals(sha256(commitBytes(device)))
       ? isSignedBy(device.key, proofBytes(hash), proof) ? null : 'its key is not its own'
@@ -165,52 +185,79 @@ export class Pairing {
     return this.#options.identity.sign('pair', hash)
   }
 
-  /** Step 5: the operator has compared. Throws `pairing_closed`; `wish` is that of the window. */
-  confirm (id: string): { device: DeviceHalf, deviceId: string, wish: Wish } {
-    const { wish } = this.#needed()
-    const attempt = this.#attempt
-    if (attempt?.id !== id || attempt.stage !== 'compare') throw this.#unknown()
+  /**
+   * Step 5: the operator has compared. Resolves once the device says that the digits are the same, too.
+   * Throws `pairing_closed`, `pairing_busy` for a second device, and `pairing_failed` for other digits and
+   * for a device that says no; `wish` is that of the window.
+   */
+  async confirm (
+    id: string, digits: string
+  ): Promise<{ device: DeviceHalf, deviceId: string, wish: Wish }> {
+    const attempt = this.#at(id, 'compare')
+    const { error } = this.#options
+    const { wish } = this.#window!
+    if (attempt.digits !== digits) {
+      throw error('pairing_failed', `The digits of this device are not ${digits}; nothing was granted.`)
+    }
+    if ([...this.#open.values()].some(({ stage }) => stage === 'agreed' || stage === 'confirming')) {
+      throw error('pairing_busy', 'Another device was confirmed just now, and a window lets one in.')
+    }
+    attempt.stage = 'agreed'
+    if (!attempt.asked) await new Promise<void>((resolve) => { attempt.settle = resolve })
+    if ((attempt.stage as Stage) === 'refused') {
+      throw error('pairing_failed', 'The device did not say that the digits are the same.')
+    }
     attempt.stage = 'confirming'
     return { device: attempt.device!, deviceId: idOf(attempt.device!), wish }
   }
 
   /** The cluster has the grant: the device hears of it and the window closes. */
   done (id: string, answer: object): void {
-    const attempt = this.#attempt
-    if (attempt?.id !== id) return
+    const attempt = this.#open.get(id)
+    if (attempt === undefined) return
     const text = JSON.stringify(answer)
     attempt.answer = { text, mac: answerMac(attempt.answerKey!, text) }
     this.#end(attempt, 'paired')
-    this.#window = undefined
+    this.close()
   }
 
   /** The cluster did not take the grant: the operator may confirm once more. */
   again (id: string): void {
-    if (this.#attempt?.id === id && this.#attempt.stage === 'confirming') this.#attempt.stage = 'compare'
+    const attempt = this.#open.get(id)
+    if (attempt?.stage === 'confirming') attempt.stage = 'compare'
   }
 
-  /** The operator says no; the window stays open for the tries that are left. False when nobody waits. */
-  refuse (id: string): boolean {
-    if (this.#attempt?.id !== id || this.#attempt.stage !== 'compare') return false
-    this.#end(this.#attempt, 'refused')
-    return true
+  /** The operator or the device says no; others may still try. Undefined when nobody waits, else its name. */
+  refuse (id: string): string | undefined {
+    const attempt = this.#open.get(id)
+    if (attempt?.stage !== 'compare' && attempt?.stage !== 'agreed') return undefined
+    this.#end(attempt, 'refused')
+    return attempt.device!.name
   }
 
-  /** How an attempt goes, for its device. Throws `pairing_closed` for one that nobody knows. */
+  /**
+   * How an attempt goes, for its device, which asks once it has said yes. Throws `pairing_closed` for an
+   * unknown one.
+   */
   outcome (id: string): { state: 'waiting' | 'paired' | 'refused', answer: Attempt['answer'] | null } {
     this.#current()
-    const attempt = this.#attempt?.id === id ? this.#attempt : this.#ended.get(id)
+    const attempt = this.#open.get(id) ?? this.#ended.get(id)
     if (attempt === undefined) throw this.#unknown()
+    attempt.asked = true
+    attempt.settle()
     const { stage, answer } = attempt
     return { state: stage === 'paired' || stage === 'refused' ? stage : 'waiting', answer: answer ?? null }
   }
+
+  #isConfirming (): boolean { return [...this.#open.values()].some(({ stage }) => stage === 'confirming') }
 
   /** The window while it is open; what has run out is closed. */
   #current (): Window | undefined {
     const { clock } = this.#options
     // A confirmation under way may take the cluster longer than the window.
-    const over = this.#window !== undefined && clock.mono() >= this.#window.endsMs &&
-      this.#attempt?.stage !== 'confirming'
+    const window = this.#window
+    const over = window !== undefined && !this.#isConfirming() &&
+      (clock.mono() >= window.endsMs || (triesLeft(window) === 0 && this.#open.size === 0))
     if (over) this.close()
     for (const [id, { endedMs }] of this.#ended) {
       if (clock.mono() - endedMs >= ANSWER_MS) this.#ended.delete(id)
@@ -224,12 +271,20 @@ export class Pairing {
     return window
   }
 
+  #at (id: string, stage: Stage): Attempt {
+    this.#needed()
+    const attempt = this.#open.get(id)
+    if (attempt?.stage !== stage) throw this.#unknown()
+    return attempt
+  }
+
   #end (attempt: Attempt, stage: 'paired' | 'refused'): void {
     attempt.stage = stage
     attempt.endedMs = this.#options.clock.mono()
     this.#ended.set(attempt.id, attempt)
-    if (this.#ended.size > TRIES * 2) this.#ended.delete(this.#ended.keys().next().value!)
-    this.#attempt = undefined
+    if (this.#ended.size > TRIES_IN_ALL * 2) this.#ended.delete(this.#ended.keys().next().value!)
+    this.#open.delete(attempt.id)
+    attempt.settle()
   }
 
   #fail (attempt: Attempt, problem: string): SvcError {
@@ -241,6 +296,9 @@ export class Pairing {
     return this.#options.error('pairing_closed', 'There is no such attempt, or it has ended.')
   }
 }
+
+const triesLeft = ({ begun }: Window): number =>
+  [...begun.values()].reduce((left, tries) => left - tries, TRIES_IN_ALL)
 
 const idOf = (device: DeviceHalf): string => deviceIdOf(sha256(device.key))
 

@@ -175,7 +175,8 @@ export const routes = {
   confirm: {
     method: 'POST',
     url: '/v1/devices/pairing/confirm',
-    summary: 'The digits are the same on both sides: gives the device its grant, in the whole cluster.',
+    summary: 'The digits are the same on both sides: gives the device its grant, in the whole cluster, ' +
+      'once the device says so, too.',
     authority: 'operator',
     body: {
       type: 'object', additionalProperties: false, required: ['attempt', 'digits'],
@@ -186,7 +187,11 @@ export const routes = {
       }
     },
     reply: device,
-    errors: ['pairing_closed', 'pairing_failed', 'too_many_devices', 'device_ended', 'missing_grant']
+    // It waits for the device's yes, as long as the window is open.
+    deadlineMs: 150_000,
+    errors: [
+      'pairing_closed', 'pairing_busy', 'pairing_failed', 'too_many_devices', 'device_ended', 'missing_grant'
+    ]
   },
   refuse: {
     method: 'POST',
@@ -231,10 +236,24 @@ export const routes = {
     },
     errors: ['pairing_closed', 'pairing_failed']
   },
+  withdraw: {
+    method: 'POST',
+    url: '/v1/devices/pair/:attempt/refuse',
+    summary: 'The device says that the digits differ: its attempt ends, and nothing is granted.',
+    authority: null,
+    params: ofAttempt,
+    body: nothing,
+    reply: {
+      type: 'object', additionalProperties: false, required: ['state'],
+      properties: { state: { const: 'refused' } }
+    },
+    errors: ['pairing_closed']
+  },
   outcome: {
     method: 'GET',
     url: '/v1/devices/pair/:attempt',
-    summary: 'Whether the operator has confirmed; the answer is guarded by the pairing itself.',
+    summary: 'Whether the operator has confirmed, asked once the device said yes to the digits; the answer ' +
+      'is guarded by the pairing itself.',
     authority: null,
     params: ofAttempt,
     reply: {

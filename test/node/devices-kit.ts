@@ -1,21 +1,52 @@
-/** Paired devices of whole nodes, as people make them. */
-import { cli, folder, run, svc, until } from './kit.js'
+/** Paired devices of whole nodes, as scripts make them. */
+import { cli, folder, run, until } from './kit.js'
 import type { Test } from 'tap'
-import type { TestNode } from './kit.js'
+import type { Child, TestNode } from './kit.js'
 
-/** `svc pair` at a node whose operator says yes, and `svc device pair` in a home of its own. */
-export async function pairAt (
-  t: Test, node: Pick<TestNode, 'home' | 'url'>, ...options: string[]
-): Promise<{ home: string, told: string }> {
-  const home = folder(t)
-  const url = ['--url', node.url]
-  const host = run(process.execPath, [cli, '--home', node.home, ...url, 'pair', ...options], { input: 'y\n' })
+type Where = Pick<TestNode, 'home' | 'url'>
+
+function verb (t: Test, ...words: string[]): Child {
+  const child = run(process.execPath, [cli, ...words, '--digits-stdin'], { input: null })
+  t.teardown(() => { child.process.kill('SIGKILL') })
+  return child
+}
+
+/** The six digits that a verb shows. */
+const digitsOf = async ({ over, stderr }: Child): Promise<string> => await until('six digits', () => {
+  if (over()) throw new Error(`it ended early: ${stderr()}`)
+  return /(?:must be|shows:) (\d{6})/.exec(stderr())?.[1]
+})
+
+/** `svc pair` at a node, with an open window. */
+export async function openPairingAt (t: Test, { home, url }: Where, ...options: string[]): Promise<Child> {
+  const host = verb(t, '--home', home, '--url', url, 'pair', ...options)
   await until('the pairing is open', async () => host.stderr().includes('svc device pair'))
-  const device = await svc(['--home', home, 'device', 'pair', node.url, '--name', 'tablet'])
-  t.equal(device.status, 0, device.stderr)
+  return host
+}
+
+/** `svc device pair` in a home of its own, and the digits that it shows. */
+export async function devicePair (
+  t: Test, url: string
+): Promise<{ home: string, device: Child, digits: string }> {
+  const home = folder(t)
+  const device = verb(t, '--home', home, 'device', 'pair', url, '--name', 'tablet')
+  return { home, device, digits: await digitsOf(device) }
+}
+
+/** Tells a verb what the other side shows. */
+export const tell = ({ process: { stdin } }: Child, digits: string): void => { stdin!.end(`${digits}\n`) }
+
+/** Pairs a device: each side is told what the other one shows. */
+export async function pairAt (
+  t: Test, node: Where, ...options: string[]
+): Promise<{ home: string, told: string }> {
+  const host = await openPairingAt(t, node, ...options)
+  const { device, digits, home } = await devicePair(t, node.url)
+  const shown = await digitsOf(host)
+  t.equal(shown, digits, 'the same digits on both sides')
+  tell(host, digits)
+  tell(device, shown)
+  t.equal(await device.ended, 0, device.stderr())
   t.equal(await host.ended, 0, host.stderr())
-  const digits = (text: string): string | undefined => /\d{6}/.exec(text)?.[0]
-  const shown = digits(device.stderr.split('shows')[1] ?? '')
-  t.equal(digits(host.stderr().split('must be')[1] ?? ''), shown, 'the same digits on both sides')
-  return { home, told: device.stderr }
+  return { home, told: device.stderr() }
 }

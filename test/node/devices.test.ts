@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { deviceFor, deviceKeysOf, RequestSigner } from '../../kernel/index.js'
 import { quiet, startCluster } from './cluster-kit.js'
-import { pairAt } from './devices-kit.js'
+import { devicePair, openPairingAt, pairAt, tell } from './devices-kit.js'
 import { ask, open } from './http.js'
-import { figure, secondsSince, svc, until } from './kit.js'
+import { figure, folder, secondsSince, startNode, svc, until } from './kit.js'
 import type { DeviceFile } from '../../kernel/index.js'
 import type { Member } from './cluster-kit.js'
 
@@ -71,4 +71,41 @@ t.test('T-A13: a device is let in by six digits, used at every node, and shut ou
       t.notOk(readFileSync(join(of, file), 'latin1').includes(keySeed), file)
     }
   }
+})
+
+t.test('a device that is shown other digits keeps nothing and signs nothing', async (t) => {
+  // The attacker's node has its own operator, who says yes to whatever comes.
+  const [node, attacker] = [await startNode(t, { config: quiet }), await startNode(t, { config: quiet })]
+  const [host, lure] = [await openPairingAt(t, node), await openPairingAt(t, attacker)]
+  const victim = await devicePair(t, attacker.url)
+  const forged = await devicePair(t, node.url)
+  t.not(victim.digits, forged.digits)
+  tell(lure, victim.digits)
+  // The person at the device reads what the real node shows.
+  tell(victim.device, forged.digits)
+  t.equal(await victim.device.ended, 1)
+  t.match(victim.device.stderr(), /the digits are not the same: somebody sits between/)
+  t.notOk(existsSync(join(victim.home, 'devices')), 'nothing is kept')
+  t.notMatch(victim.device.stdout(), /may/)
+  const after = await svc(['--home', victim.home, '--url', attacker.url, 'token', 'ls'])
+  t.equal(after.status, 5, 'nothing is signed for it from then on')
+  // The attacker as a device says yes; the operator of the real node is told what the victim shows.
+  tell(forged.device, forged.digits)
+  tell(host, victim.digits)
+  t.equal(await forged.device.ended, 1, 'the forger is refused')
+  for (const at of [node, attacker]) t.same((await ask(at, '/v1/devices')).json, { devices: [] })
+  await ask(node, '/v1/devices/pairing', { method: 'DELETE' })
+  t.equal(await host.ended, 1)
+})
+
+t.test('a yes that nobody can have given is none', async (t) => {
+  const node = await startNode(t, { config: quiet })
+  const home = folder(t)
+  for (const words of [['--home', node.home, 'pair'], ['--home', home, 'device', 'pair', node.url]]) {
+    const { status, stderr } = await svc(words, { input: 'y\n' })
+    t.equal(status, 2, words.join(' '))
+    t.match(stderr, /--digits-stdin/)
+  }
+  t.match((await ask(node, '/v1/devices/pairing')).json, { open: false })
+  t.notOk(existsSync(join(home, 'devices')))
 })

@@ -91,7 +91,9 @@ const running = new Set<number>()
 process.on('exit', () => { for (const pid of running) hardKill(pid) })
 
 export function run (command: string, args: readonly string[], options: {
-  env?: Record<string, string>, cwd?: string, input?: string
+  env?: Record<string, string>, cwd?: string
+  /** What it reads; null leaves its input open. */
+  input?: string | null
 } = {}): Child {
   const child = spawn(command, args, {
     env: cleanEnv(options.env), cwd: options.cwd ?? tmpdir(), stdio: ['pipe', 'pipe', 'pipe']
@@ -101,7 +103,7 @@ export function run (command: string, args: readonly string[], options: {
   child.stdout.on('data', (b: Buffer) => { text.stdout.push(b) })
   child.stderr.on('data', (b: Buffer) => { text.stderr.push(b) })
   child.stdin.on('error', () => {})
-  child.stdin.end(options.input ?? '')
+  if (options.input !== null) child.stdin.end(options.input ?? '')
   let over = false
   const ended = new Promise<number | string>((resolve, reject) => {
     child.on('error', reject)

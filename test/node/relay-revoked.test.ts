@@ -1,7 +1,8 @@
 import t from 'tap'
 import { startCluster } from './cluster-kit.js'
+import { devicePair, tell } from './devices-kit.js'
 import { ask, open } from './http.js'
-import { figure, folder, inTime, secondsSince, svc, until } from './kit.js'
+import { figure, inTime, secondsSince, until } from './kit.js'
 import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
 import type { Test } from 'tap'
 import type { Member } from './cluster-kit.js'
@@ -20,16 +21,17 @@ async function following ({ url }: Listening): Promise<() => boolean> {
 
 /** Pairs a device by the routes, which take shorter times than the command line; its home. */
 async function pairFor (t: Test, { node }: Member, choice: object): Promise<string> {
-  const home = folder(t)
   t.equal((await ask(node, '/v1/devices/pairing', { body: choice })).status, 200)
-  const made = svc(['--home', home, 'device', 'pair', node.url])
+  const { device, digits, home } = await devicePair(t, node.url)
   const body = await until('the device to wait', async () => {
     const { device } = (await ask(node, '/v1/devices/pairing')).json as
       { device: { attempt: string, digits: string } | null }
     return device !== null && { attempt: device.attempt, digits: device.digits }
   })
+  t.equal(body.digits, digits)
+  tell(device, body.digits)
   t.equal((await ask(node, '/v1/devices/pairing/confirm', { body })).status, 200)
-  t.equal((await made).status, 0)
+  t.equal(await device.ended, 0)
   return home
 }
 

@@ -33,9 +33,11 @@ async function pair (view: View, operator: View, name: string): Promise<void> {
   const phone = view.page
   await phone.getByLabel('What this device is called').fill(name)
   await phone.getByRole('button', { name: 'Pair this device' }).click()
-  await phone.getByText('Waiting for the operator').waitFor()
+  await phone.getByLabel('Six digits').waitFor()
   const { page } = operator
   await page.getByText(await digitsOf(view)).waitFor()
+  await phone.getByRole('button', { name: 'They are the same' }).click()
+  await phone.getByText('Waiting for the operator').waitFor()
   await page.getByRole('button', { name: 'They are the same: let it in' }).click()
   await page.getByRole('list', { name: 'Devices' }).getByText(name).first().waitFor()
 }
@@ -94,9 +96,20 @@ t.test('a phone is paired, goes on at another node, and is shut out', { skip }, 
   await operator.page.getByText('wants to be paired').waitFor()
   t.match(await digitsOf(phone), /^\d{3} \d{3}$/)
   t.equal(await digitsOf(operator), await digitsOf(phone), 'the same on both sides')
+  await phone.page.getByRole('button', { name: 'They are the same' }).click()
   await operator.page.getByRole('button', { name: 'They differ: refuse it' }).click()
   await phone.page.getByText('The operator did not confirm').waitFor()
   t.equal(await phone.page.evaluate(KEPT), null, 'nothing is kept of it')
+
+  // The phone says no, while the operator has said yes.
+  await phone.page.getByRole('button', { name: 'Pair this device' }).click()
+  await operator.page.getByText('wants to be paired').waitFor()
+  await operator.page.getByRole('button', { name: 'They are the same: let it in' }).click()
+  await phone.page.getByRole('button', { name: 'They differ' }).click()
+  await phone.page.getByText('The digits are not the same').waitFor()
+  await operator.page.getByText('did not say that the digits are the same').waitFor()
+  t.equal(await phone.page.evaluate(KEPT), null, 'nothing is kept')
+  t.same((await ask(one, '/v1/devices')).json, { devices: [] }, 'and nothing is granted')
 
   await pair(phone, operator, 'my phone')
   const pulse = phone.page.locator('.pulse .badge')

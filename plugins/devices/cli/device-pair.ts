@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import { plain, realPace } from '../../../kernel/cli/index.js'
 import { PairingError, saveDevice } from '../../../kernel/index.js'
 import { pairDevice } from '../client.js'
+import { comparing } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 import type { AskNode } from '../../../kernel/index.js'
@@ -13,15 +14,20 @@ export default {
     const client = ctx.clientFor({ url: address!, token: undefined })
     const ask: AskNode = async <T>(path: string, body?: object) =>
       await client.json<T>(path, body === undefined ? {} : { method: 'POST', body })
-    const show = (digits: string, nodeName: string): void => {
+    const same = comparing(ctx, options)
+    const compare = async (digits: string, nodeName: string): Promise<boolean> => {
       err.line(`Compare with what node ${plain(nodeName)} shows: ${err.paint('bold', digits)}`)
-      err.line('Confirm there if the digits are the same. If they differ, somebody sits between: say no.')
+      err.line('Both sides must say yes. If the digits differ, somebody sits between: say no.')
+      const agreed = await same(digits, 'Does the node show the same digits?')
+      if (agreed) err.line('waiting for the yes of the operator there')
+      return agreed
     }
     const pause = async (ms: number): Promise<void> => {
       await realPace.pause(ms, signal)
       if (signal.aborted) throw ctx.fail(130, 'interrupted')
     }
-    const device = await pairDevice({ ask, url: client.url, name, show, pause }).catch((error: unknown) => {
+    const pairing = pairDevice({ ask, url: client.url, name, compare, pause })
+    const device = await pairing.catch((error: unknown) => {
       throw error instanceof PairingError ? ctx.fail(1, error.message) : error
     })
     saveDevice(home, device)

@@ -1,10 +1,13 @@
-import { confirm, expiryOf, plain, realPace } from '../../../kernel/cli/index.js'
+import { expiryOf, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
+import { comparing } from './compare.js'
 import { describe } from './describe.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { DeviceView } from '../handlers.js'
 
 const LOOK_MS = 500
 const CLOSE_MS = 2000
+/** What a confirmation is answered with when the device said no, or is gone. */
+const OVER: readonly unknown[] = ['pairing_failed', 'pairing_closed']
 
 interface Waiting { attempt: string, deviceId: string, name: string, digits: string }
 interface View { open: boolean, ends: string | null, triesLeft: number, device: Waiting | null }
@@ -12,6 +15,7 @@ interface View { open: boolean, ends: string | null, triesLeft: number, device: 
 export default {
   async run (ctx, _args, options) {
     const { client, err, signal } = ctx
+    const same = comparing(ctx, options)
     const { ends } = await client.json<View>('/v1/devices/pairing',
       { method: 'POST', body: choiceOf(ctx, options) })
     err.line(`A device can be paired until ${ends!.slice(11, 19)} UTC. On the other machine run: ` +
@@ -20,7 +24,7 @@ export default {
       for (;;) {
         const view = await client.json<View>('/v1/devices/pairing')
         if (!view.open) throw ctx.fail(1, 'no device was paired within the time; run `svc pair` again')
-        if (view.device !== null && await decide(ctx, view.device)) return
+        if (view.device !== null && await decide(ctx, view.device, same)) return
         await realPace.pause(LOOK_MS, signal)
         if (signal.aborted) throw ctx.fail(130, 'interrupted')
       }
@@ -32,16 +36,23 @@ export default {
 } satisfies Verb
 
 /** Asks the operator; whether the device was let in. */
-async function decide (ctx: VerbContext, { attempt, digits, name }: Waiting): Promise<boolean> {
+async function decide (
+  ctx: VerbContext, { attempt, digits, name }: Waiting, same: ReturnType<typeof comparing>
+): Promise<boolean> {
   const { client, err, out } = ctx
   err.line(`"${plain(name)}" wants to be paired. Its six digits must be ${err.paint('bold', digits)}.`)
-  if (!await confirm(ctx, 'Does the device show the same digits?')) {
+  if (!await same(digits, 'Does the device show the same digits?')) {
     await client.json('/v1/devices/pairing/refuse', { method: 'POST', body: { attempt } })
     err.line('refused; another device may try while the pairing is open')
     return false
   }
+  err.line('waiting for the yes of the device')
   const made = await client.json<DeviceView>('/v1/devices/pairing/confirm',
-    { method: 'POST', body: { attempt, digits } })
+    { method: 'POST', body: { attempt, digits } }).catch((error: unknown) => {
+    if (!isVerbError(error) || !OVER.includes(error.api?.reason)) throw error
+    err.line(`${error.message}; another device may try while the pairing is open`)
+  })
+  if (made === undefined) return false
   if (out.json) out.value(made)
   else out.line(describe(made))
   return true

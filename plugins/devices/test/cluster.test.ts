@@ -46,7 +46,10 @@ async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise
   const shown = new Promise<string>((resolve) => { show = resolve })
   const made = pairDevice({
     ask: async (path, body) => await json(rig, body === undefined ? 'GET' : 'POST', path, body),
-    url: `http://${rig.node.name}`, name: 'phone', pause, show: (digits) => { show(digits) }
+    url: `http://${rig.node.name}`, name: 'phone', pause, compare: async (digits) => {
+      show(digits)
+      return true
+    }
   })
   const digits = await shown
   const { device } = await json<{ device: { attempt: string } }>(rig, 'GET', '/v1/devices/pairing')
@@ -155,7 +158,10 @@ t.test('a window that is closed while the cluster takes the grant lets that come
   const shown = new Promise<string>((resolve) => { show = resolve })
   const made = pairDevice({
     ask: async (path, body) => await json(rig!, body === undefined ? 'GET' : 'POST', path, body),
-    url: 'http://n1', name: 'phone', pause, show: (digits) => { show(digits) }
+    url: 'http://n1', name: 'phone', pause, compare: async (digits) => {
+      show(digits)
+      return true
+    }
   })
   const digits = await shown
   const { device } = await json<{ device: { attempt: string } }>(rig!, 'GET', '/v1/devices/pairing')

@@ -24,9 +24,12 @@ export class Refused extends Error {
 export const start = async (t: Parameters<typeof startPlugin>[0], options: StartOptions = {}): Promise<Rig> =>
   await startPlugin(t, devices, options)
 
-/** Asks as the operator. */
-export async function ask<T> (rig: Rig, method: string, url: string, payload?: object): Promise<T> {
-  const answer = await rig.inject({ method, url, ...payload === undefined ? {} : { payload } })
+/** Asks as the operator; from another address as nobody. */
+export async function ask<T> (
+  rig: Rig, method: string, url: string, payload?: object, remoteAddress = '127.0.0.1'
+): Promise<T> {
+  const request = { method, url, ...payload === undefined ? {} : { payload }, remoteAddress }
+  const answer = await rig.inject(request)
   const body = answer.json() as { error?: { reason: string, details: unknown } }
   if (body.error !== undefined) throw new Refused(answer.statusCode, body.error.reason, body.error.details)
   return body as T
@@ -36,14 +39,19 @@ export interface Pairing { device: Promise<DeviceFile>, digits: string, attempt:
 
 /** A device that asks to be paired; resolves once the operator can compare. */
 export async function beginPairing (
-  rig: Rig, { name = 'phone', through }: { name?: string, through?: AskNode } = {}
+  rig: Rig,
+  { name = 'phone', through, same = true, from }:
+  { name?: string, through?: AskNode, same?: boolean | Promise<boolean>, from?: string } = {}
 ): Promise<Pairing> {
   const asks: AskNode = async <T>(path: string, body?: object) =>
-    await ask<T>(rig, body === undefined ? 'GET' : 'POST', path, body)
+    await ask<T>(rig, body === undefined ? 'GET' : 'POST', path, body, from)
   let shown = (_digits: string): void => {}
   const seen = new Promise<string>((resolve) => { shown = resolve })
   const device = pairDevice({
-    ask: through ?? asks, url: URL_HERE, name, show: (digits) => { shown(digits) },
+    ask: through ?? asks, url: URL_HERE, name, compare: async (digits) => {
+      shown(digits)
+      return await same
+    },
     pause: async () => { await new Promise((resolve) => setImmediate(resolve)) }
   })
   device.catch(() => {})

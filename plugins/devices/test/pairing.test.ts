@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { ask, beginPairing, pair, Refused, start } from './devices-kit.js'
 import type { AskNode } from '../../../kernel/index.js'
+import type { Pairing } from './devices-kit.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 
 interface View {
@@ -17,7 +18,7 @@ const open = async (rig: Rig, body: object = {}): Promise<View> =>
 t.test('a device is paired: the same digits on both sides, then the grant', async (t) => {
   const rig = await start(t)
   const opened = await open(rig, { name: 'my phone', maxOfflineSeconds: 7200 })
-  t.match(opened, { open: true, triesLeft: 5, device: null, authorities: ['read', 'invoke'] })
+  t.match(opened, { open: true, triesLeft: 25, device: null, authorities: ['read', 'invoke'] })
   const { attempt, device, digits } = await beginPairing(rig, { name: 'Pixel 9' })
   t.match(digits, /^\d{6}$/)
   t.match((await view(rig)).device, { digits, name: 'Pixel 9', attempt })
@@ -78,29 +79,132 @@ t.test('keys of somebody between, on both sides, give other digits', async (t) =
   await t.rejects(device.device)
 })
 
+/** What a device shows that has no keys. */
+const shown = {
+  key: 'B'.repeat(43), agreementKey: 'C'.repeat(43), ephemeral: 'D'.repeat(43), nonce: 'E'.repeat(22),
+  name: 'x', proof: 'F'.repeat(86)
+}
+
 t.test('what was committed to must be what is shown', async (t) => {
   const rig = await start(t)
   const begin = async (): Promise<string> => {
     const commit = 'A'.repeat(43)
     return (await ask<{ attempt: string }>(rig, 'POST', '/v1/devices/pair', { commit })).attempt
   }
-  const half = {
-    key: 'B'.repeat(43), agreementKey: 'C'.repeat(43), ephemeral: 'D'.repeat(43), nonce: 'E'.repeat(22),
-    name: 'x', proof: 'F'.repeat(86)
-  }
   await t.rejects(begin(), { reason: 'pairing_closed' } as never)
   await open(rig)
-  for (let left = 4; left >= 0; left--) {
+  for (let left = 24; left >= 20; left--) {
     const attempt = await begin()
     await t.rejects(begin(), { reason: 'pairing_busy' } as never, 'one at a time')
     for (const reason of ['pairing_failed', 'pairing_closed']) {
-      await t.rejects(ask(rig, 'POST', `/v1/devices/pair/${attempt}`, half), { reason } as never)
+      await t.rejects(ask(rig, 'POST', `/v1/devices/pair/${attempt}`, shown), { reason } as never)
     }
     t.equal((await view(rig)).triesLeft, left)
   }
-  await t.rejects(begin(), { reason: 'pairing_closed' } as never, 'five tries')
-  t.equal((await view(rig)).open, false)
+  await t.rejects(begin(), { reason: 'pairing_closed' } as never, 'five tries from one address')
+  t.equal((await view(rig)).open, true, 'for others it stays open')
   t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
+})
+
+const COMMIT = { commit: 'A'.repeat(43) }
+const closed = { reason: 'pairing_closed' } as never
+
+t.test('bogus attempts from one address leave the window to the others', async (t) => {
+  const rig = await start(t)
+  await open(rig)
+  for (let i = 0; i < 8; i++) {
+    // All of an IPv6 network count as one.
+    const from = `2001:db8:0:1::${i}`
+    const { attempt } = await ask<{ attempt: string }>(rig, 'POST', '/v1/devices/pair', COMMIT, from)
+      .catch((error: unknown) => {
+        t.ok(i >= 5, `try ${i} is refused`)
+        t.match(error, { reason: 'pairing_closed' })
+        return { attempt: null }
+      })
+    if (attempt !== null) await ask(rig, 'POST', `/v1/devices/pair/${attempt}`, shown, from).catch(() => {})
+  }
+  // One more attacker shows real keys, stands first before the operator, and comes back when it is refused.
+  const attacker = async () => await beginPairing(rig, { name: 'phone', from: '192.0.2.66' })
+  const first = await attacker()
+  await t.rejects(attacker(), { reason: 'pairing_busy' } as never, 'one at a time from an address')
+  const phone = await beginPairing(rig, { from: '192.0.2.7' })
+  t.not(first.digits, phone.digits)
+  t.equal((await view(rig)).device!.digits, first.digits)
+  await ask(rig, 'POST', '/v1/devices/pairing/refuse', { attempt: first.attempt })
+  const second = await attacker()
+  const { attempt, digits } = (await view(rig)).device!
+  t.equal(digits, phone.digits, 'whoever waits longest comes first')
+  t.match(await ask(rig, 'POST', '/v1/devices/pairing/confirm', { attempt, digits }), { state: 'active' })
+  t.equal((await phone.device).grant.name, 'phone')
+  for (const { device } of [first, second]) await t.rejects(device, /did not confirm/)
+  t.equal((await view(rig)).open, false, 'for one device')
+})
+
+t.test('attempts from many addresses are counted in all, and take nobody\'s place', async (t) => {
+  const rig = await start(t)
+  await open(rig)
+  const phone = await beginPairing(rig, { from: '192.0.2.7' })
+  for (let i = 0; i < 24; i++) await ask(rig, 'POST', '/v1/devices/pair', COMMIT, `198.51.100.${i}`)
+  await t.rejects(ask(rig, 'POST', '/v1/devices/pair', COMMIT, '203.0.113.1'), closed)
+  const { attempt, digits } = phone
+  t.match(await view(rig), { open: true, triesLeft: 0, device: { digits } })
+  await ask(rig, 'POST', '/v1/devices/pairing/confirm', { attempt, digits })
+  await t.resolves(phone.device)
+})
+
+t.test('nothing is granted or kept unless both sides say that the digits are the same', async (t) => {
+  const rig = await start(t)
+  const confirm = async ({ attempt, digits }: Pairing): Promise<unknown> =>
+    await ask(rig, 'POST', '/v1/devices/pairing/confirm', { attempt, digits })
+  const refused = { reason: 'pairing_failed' } as never
+  await open(rig)
+  for (const first of ['the operator', 'the device']) {
+    let answer = (_same: boolean): void => {}
+    const device = await beginPairing(rig, { same: new Promise((resolve) => { answer = resolve }) })
+    if (first === 'the device') {
+      answer(false)
+      await t.rejects(device.device, /digits are not the same/)
+      await t.rejects(confirm(device), closed, 'it is gone')
+    } else {
+      const confirmed = confirm(device)
+      const over = t.rejects(confirmed, refused, 'the operator hears of it')
+      // Without the device's own yes nothing is granted, however long that takes.
+      await rig.clock.advance(10_000)
+      t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
+      answer(false)
+      await t.rejects(device.device, /digits are not the same/)
+      await over
+    }
+  }
+  const silent = await beginPairing(rig, { same: new Promise(() => {}) })
+  const confirmed = t.rejects(confirm(silent), refused, 'nor by a device that says nothing')
+  await rig.clock.advance(120_000)
+  await confirmed
+  t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
+  t.same(rig.events.map(({ kind, payload }) => [kind, payload['by']]),
+    [['DevicePairingOpened', 'local'], ['DeviceRefused', 'device'], ['DeviceRefused', 'device']])
+})
+
+t.test('through somebody between, whose digits differ, a device that says no signs nothing', async (t) => {
+  const [node, middle] = [await start(t), await start(t)]
+  await Promise.all([open(node), open(middle)])
+  const asked: string[] = []
+  const through: AskNode = async <T>(path: string, body?: object) => {
+    asked.push(path)
+    return await ask<T>(middle, body === undefined ? 'GET' : 'POST', path, body)
+  }
+  const forged = await beginPairing(node)
+  let answer = (_same: boolean): void => {}
+  const device = await beginPairing(middle, { through, same: new Promise((resolve) => { answer = resolve }) })
+  t.not(device.digits, forged.digits)
+  // The middle's own operator has said yes long before.
+  const lured = ask(middle, 'POST', '/v1/devices/pairing/confirm',
+    { attempt: device.attempt, digits: device.digits }).catch(() => {})
+  answer(false)
+  await t.rejects(device.device, /somebody sits between/)
+  await lured
+  t.same(asked.filter((path) => !path.startsWith('/v1/devices/pair')), [], 'nothing is signed for it')
+  t.same(await ask(middle, 'GET', '/v1/devices'), { devices: [] })
 })
 
 t.test('the window ends by itself, and with a no', async (t) => {

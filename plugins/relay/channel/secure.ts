@@ -75,8 +75,8 @@ export interface AnswerOptions extends EndOptions {
 }
 
 /**
- * The node's end, once the device has sent something with the keys of this handshake: its first message may be
- * an old one, played again. Throws when the other end is no device that may come, of which it learns no more.
+ * The node's end, once the device has sent something with the keys of this handshake: its first message may
+ * be an old one, played again. Throws when the other end is no device that may come; it learns no more.
  */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions

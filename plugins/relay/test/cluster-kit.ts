@@ -82,12 +82,13 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
   }
   await say('/v1/devices/pairing', choice)
   return await pairDevice({
-    ask: say, url: 'http://127.0.0.1', name: 'phone', show: () => {},
+    ask: say, url: 'http://127.0.0.1', name: 'phone', compare: async () => true,
     pause: async () => {
       const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
       if (device === null) return
       const { attempt, digits } = device
-      await say('/v1/devices/pairing/confirm', { attempt, digits })
+      // Answered once the device has asked for the outcome.
+      void say('/v1/devices/pairing/confirm', { attempt, digits })
     }
   })
 }

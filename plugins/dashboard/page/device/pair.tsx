@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../../kernel/signing/pair.js'
 import { ApiError, send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Dialog, Quoting, Sentence, Snippet } from '../ui/parts.js'
+import { Button, Dialog, Quoting, Sentence, Snippet } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { newKeys, selfOf } from './kept.js'
 import { keep } from './own.js'
@@ -12,7 +12,8 @@ import { browserName, spaced } from './words.js'
 /** The longest name that a node takes. */
 const MOST_LETTERS = 60
 
-interface Shown { digits: string, node: string }
+/** `answer`: whether the person said that the node shows the same digits. */
+interface Shown { digits: string, node: string, answer: (same: boolean) => void }
 
 export function PairDialog ({ onClose }: { onClose: () => void }) {
   return (
@@ -85,7 +86,10 @@ async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown)
   }
   const paired = await pairWith({
     keys: selfOf(keys), url, name, ask,
-    show: (digits, node) => { show({ digits, node }) },
+    compare: async (digits, node) => await new Promise((resolve, reject) => {
+      signal.addEventListener('abort', () => { reject(signal.reason as Error) })
+      show({ digits, node, answer: resolve })
+    }),
     pause: async (ms) => {
       await new Promise((resolve) => setTimeout(resolve, ms))
       signal.throwIfAborted()
@@ -96,17 +100,37 @@ async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown)
   useToken('')
 }
 
-function Compare ({ shown: { digits, node }, onLeave }: { shown: Shown, onLeave: () => void }) {
+function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
+  const { answer, digits, node } = shown
+  const [agreed, setAgreed] = useState(false)
   return (
     <div class="form">
       <p>Node {node} has to show the same six digits:</p>
       <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
       <p class="hint">
-        Say yes there only if they are the same. If they differ somebody sits between the two: say no, and
-        look at the network.
+        Both sides must say yes, and only if they are the same. If they differ somebody sits between the two:
+        say no, and look at the network.
       </p>
-      <p class="waiting-line">Waiting for the operator…</p>
-      <div class="inline"><button type="button" class="button" onClick={onLeave}>Give up</button></div>
+      {agreed
+        ? (
+            <>
+              <p class="waiting-line">Waiting for the operator…</p>
+              <div class="inline"><Button onClick={onLeave}>Give up</Button></div>
+            </>
+          )
+        : (
+            <div class="inline">
+              <Button kind="danger" onClick={() => { answer(false) }}>They differ</Button>
+              <Button
+                kind="main" onClick={() => {
+                  setAgreed(true)
+                  answer(true)
+                }}
+              >
+                They are the same
+              </Button>
+            </div>
+          )}
     </div>
   )
 }

@@ -142,7 +142,7 @@ function HowTo ({ tries }: { tries: number }) {
 function Digits ({ device: { digits, name } }: { device: Waiting }) {
   return (
     <>
-      <p><strong>{name}</strong> wants to be paired. It has to show the same six digits:</p>
+      <p><strong>{name}</strong> wants to be paired. It has to show the same six digits, and to say so:</p>
       <p class="digits" role="status" aria-label="Six digits">{spaced(digits)}</p>
     </>
   )
