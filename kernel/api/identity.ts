@@ -10,8 +10,8 @@ export interface Identity {
   sign (purpose: string, message: Uint8Array): Uint8Array
   /** X25519 of the static key with another public key. Throws for a key of low order. */
   agree (peer: Uint8Array): Uint8Array
-  /** The install id of the member whose Ed25519 key this is; undefined for others and removed ones. */
-  memberWith (publicKey: Uint8Array): string | undefined
+  /** Those authorities that the member with this Ed25519 key may give; undefined when it is no member's. */
+  vouched (publicKey: Uint8Array, authorities: readonly string[]): readonly string[] | undefined
   /** What each member's key is known by: base64url SHA-256 of its SPKI, by install id. */
   fingerprints (): ReadonlyMap<string, string>
 }

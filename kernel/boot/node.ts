@@ -123,7 +123,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     return now
   }
   const links = await NodeLinks.open({
-    stands: tokens.stands,
+    stands: tokens.stands, makers: tokens.makers,
     node, settings: keys.cluster, vitals: machine.vitals,
     api: address,
     apiUrl: () => address.outside,

@@ -36,6 +36,8 @@ export interface MemberRow {
   installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
   live: boolean, master: boolean, self: boolean, version: string | null, rttMs: number | null
   joinedAt: string
+  /** Null for the first member, and for one that a node without this field let in. */
+  admitted?: { node: string, by: string[], authorities?: string[] } | null
 }
 
 export interface DialRow {

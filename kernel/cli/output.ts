@@ -108,3 +108,13 @@ export async function readLine (ctx: VerbContext): Promise<string | undefined> {
   if (signal.aborted) throw ctx.fail(130, 'interrupted')
   return undefined
 }
+
+/** A member that a credential or a node has admitted. */
+export interface Admitted { readonly installId: string, readonly name: string }
+
+/** Names the members that were admitted by what has ended, with the command that removes each. */
+export function offerRemoval (err: Progress, admitted: readonly Admitted[] = []): void {
+  for (const { installId, name } of admitted) {
+    err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)
+  }
+}

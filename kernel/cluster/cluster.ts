@@ -368,6 +368,10 @@ export class ClusterCore {
       get masterInstallId () { return driver.leader?.master ?? null },
       nodes: () => this.directory.nodes(),
       resolve: (ref) => this.directory.resolve(ref),
+      admittedBy: (ids) => this.#options.members.current().members.flatMap(({ installId, name, admitted }) =>
+        [admitted?.node, ...admitted?.by ?? []].some((id) => id !== undefined && ids.includes(id))
+          ? [{ installId, name }]
+          : []),
       channel: (name, receive) => this.#channels.open(name, receive),
       onPeers: (fn) => this.#peerListeners.add(fn),
       lives: (nodeId) => {

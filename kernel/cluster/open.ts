@@ -26,6 +26,7 @@ import type { Vitals } from '../machine/vitals.js'
 import type { LinkPeer } from './cluster.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Bound } from './identity/addresses.js'
+import type { Maker } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
@@ -41,6 +42,8 @@ export interface NodeLinksOptions {
   join: string | undefined
   /** Whether what a caller made still counts. */
   stands: (callerId: string) => boolean
+  /** A caller's credential, the one that made it, and so on. */
+  makers: (callerId: string) => readonly string[]
   gossip: boolean
   vitals: () => Promise<Vitals>
   clock: Clock
@@ -123,7 +126,8 @@ export class NodeLinks {
       },
       audit: () => this.#audit?.(),
       mayAdmit: () => { this.#mayAdmit() },
-      admit: async (candidate) => await this.cluster.membership.admit(candidate)
+      admit: async (candidate, { by, authorities }) => await this.cluster.membership.admit(candidate,
+        { by: options.makers(by), ...authorities === undefined ? {} : { authorities } })
     })
     this.#bandwidth = new Bandwidth({
       self: node.installId, clock, random: randomShare,
@@ -176,10 +180,10 @@ export class NodeLinks {
   /** Of the link to a member; null until it was measured. */
   bytesPerSecond (installId: string): number | null { return this.#bandwidth.bytesPerSecond(installId) }
 
-  /** Makes a join token whose seeds are those addresses; `by`: the id of the caller that asks for it. */
-  invite (ttlSeconds: number, by: string): { token: string, expires: string } {
+  /** Makes a join token whose seeds are those addresses, for a caller that may admit a member. */
+  invite (ttlSeconds: number, maker: Maker): { token: string, expires: string } {
     return this.joinTokens.create({
-      ttlSeconds, by,
+      ttlSeconds, ...maker,
       clusterId: this.members.current().clusterId,
       fingerprint: this.#key.fingerprint,
       seeds: this.#self().addresses

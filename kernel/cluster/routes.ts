@@ -3,8 +3,9 @@ import { Reply } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
 import { probeBody } from './links/bandwidth.js'
 import { isOutside } from './identity/addresses.js'
+import { admitterOf } from './identity/admission.js'
 import type { ClusterCore } from './cluster.js'
-import type { JoinTokens } from './identity/join-tokens.js'
+import type { JoinTokens, Maker } from './identity/join-tokens.js'
 import type { NodeLinks } from './open.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
@@ -19,6 +20,15 @@ export interface Network extends Pick<
 const text = { type: 'string' } as const
 const rows = { type: 'array', items: { type: 'object' } } as const
 const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
+
+/** The answer to the end of a credential or member: the members that it admitted, which stay. */
+export const admittedMembers = {
+  type: 'array', description: 'the members that it admitted; they stay until they are removed',
+  items: {
+    type: 'object', additionalProperties: false, required: ['installId', 'name'],
+    properties: { installId: text, name: text }
+  }
+} as const
 
 const joinTokenBody = {
   type: 'object',
@@ -47,13 +57,14 @@ const receipt = {
 export const clusterRoutes = {
   joinToken: {
     method: 'POST', url: '/cluster/join-tokens', authority: 'operator',
-    summary: 'Makes a token with which one more node joins.',
+    summary: 'Makes a token with which one more node joins. It needs every authority, since a member can ' +
+      'vouch for all of them.',
     body: joinTokenBody,
     reply: {
       type: 'object', required: ['token', 'expires', 'command'],
       properties: { token: text, expires: text, command: text }
     },
-    errors: ['loopback_only']
+    errors: ['loopback_only', 'missing_grant']
   },
   joinTokens: {
     method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
@@ -85,8 +96,8 @@ export const clusterRoutes = {
     summary: 'Removes a member for good: its key is refused from then on.',
     params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
     reply: {
-      type: 'object', required: ['installId', 'removed'],
-      properties: { installId: text, removed: { const: true } }
+      type: 'object', required: ['installId', 'removed', 'admitted'],
+      properties: { installId: text, removed: { const: true }, admitted: admittedMembers }
     },
     errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
   },
@@ -110,7 +121,12 @@ const JOIN_SECONDS = 900
 export const COMMAND_HEADER = 'x-svc-command-id'
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export interface ClusterRouteParts { cluster: ClusterCore, network: Network }
+export interface ClusterRouteParts {
+  cluster: ClusterCore
+  network: Network
+  /** Every authority that the kernel and its plugins declare. */
+  authorities: () => Iterable<string>
+}
 
 type Handlers = Record<keyof typeof clusterRoutes, (request: RouteRequest<never>) => unknown>
 
@@ -119,7 +135,8 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
   const { cluster, network } = parts
   cluster.commands.handle('kernel.touch', () => null)
   return {
-    joinToken: (request) => joinToken(network, (request.body ?? {}), request.caller.id),
+    joinToken: (request) =>
+      joinToken(network, (request.body ?? {}), admitterOf(request.caller, parts.authorities())),
     joinTokens: () => ({ tokens: network.joinTokens.list() }),
     revokeJoinToken: (request) => {
       const { id } = request.params as { id: string }
@@ -131,8 +148,9 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
       const { id } = request.params as { id: string }
       const member = cluster.directory.resolve(id)
       if (member === undefined) throw kernelError('node_not_found', `No member "${id}" is known.`)
-      await cluster.membership.remove(member.installId)
-      return { installId: member.installId, removed: true }
+      const { installId } = member
+      await cluster.membership.remove(installId)
+      return { installId, removed: true, admitted: cluster.service.admittedBy([installId]) }
     },
     touch: async (request) => {
       const id = commandId(request.headers[COMMAND_HEADER])
@@ -157,13 +175,13 @@ export function commandId (header: string | undefined): string {
 
 interface JoinTokenBody { ttl_seconds?: number, local?: boolean }
 
-async function joinToken (network: Network, body: JoinTokenBody, by: string): Promise<object> {
+async function joinToken (network: Network, body: JoinTokenBody, maker: Maker): Promise<object> {
   if (body.local !== true) await network.openOutside()
   const addresses = network.addresses()
   if (body.local !== true && !addresses.some(isOutside)) {
     throw kernelError('loopback_only', undefined, { addresses: [...addresses] })
   }
-  const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, by)
+  const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, maker)
   return { token, expires, command: `SVC_JOIN=${token} npx svc up` }
 }
 
@@ -173,11 +191,11 @@ function memberList ({ cluster, network }: ClusterRouteParts): object {
   const views = new Map(cluster.directory.nodes().map((view) => [view.installId, view]))
   return {
     clusterId,
-    members: members.map(({ installId, fingerprint, name, addresses, joinedAt }) => {
+    members: members.map(({ installId, fingerprint, name, addresses, joinedAt, admitted = null }) => {
       const { nodeId = null, live = false, master = false, self = false } = views.get(installId) ?? {}
       const peer = peers.get(installId)
       return {
-        installId, nodeId, name, fingerprint, addresses, joinedAt, live, master, self,
+        installId, nodeId, name, fingerprint, addresses, joinedAt, admitted, live, master, self,
         version: peer?.version ?? null, rttMs: peer?.rttMs ?? null
       }
     }),

@@ -90,9 +90,10 @@ export function authorize (
 }
 
 /** Throws unless the caller has the authority a route declares (`null`: none needed). */
-export function requireAuthority (caller: Caller, authority: string | null): void {
+export function requireAuthority (
+  caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
+): void {
   if (authority === null || caller.authorities.has(authority)) return
-  const needed = `This needs the authority "${authority}"`
   if (caller.id === 'local' || caller.id === 'anonymous') {
     const where = '`svc token create` on the node\'s host makes one, `svc` itself uses operator.token'
     throw kernelError('unauthenticated', `${needed}: send a token (${where}).`, { authority })

@@ -52,6 +52,8 @@ export interface TableOptions extends PageSources {
   authenticate: (arrival: Arrival) => Proof
   /** Called with every request whose token could be read on its way here. */
   tokenInClear?: (caller: Caller, socket: Socket) => void
+  /** A caller as far as the member that passes its request on may vouch for it. */
+  vouchedBy: (member: string, caller: Caller) => Caller
   /** What this node asks of itself. */
   own?: OwnRequests
   /** Methods of the routes that a path fits. */
@@ -184,9 +186,10 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     reply.header('x-svc-request-id', request.id).header('x-request-id', request.id)
     const { idHeader } = request.routeOptions.config as ErrorTelling
     if (idHeader !== undefined) reply.header(idHeader, request.id)
-    const asker = memberOf(socket) === undefined
+    const member = memberOf(socket)
+    const asker = member === undefined
       ? options.own?.callerOf(request)
-      : readCaller(headers[CALLER_HEADER])
+      : options.vouchedBy(member, readCaller(headers[CALLER_HEADER]))
     if (asker !== undefined) {
       setCaller(request, asker)
       done()

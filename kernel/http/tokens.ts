@@ -59,6 +59,8 @@ export interface TokenStore extends Tokens {
   check (token: string): TokenHolder | undefined
   /** Whether what this caller made still counts: a token that ended takes along what was made with it. */
   stands (callerId: string): boolean
+  /** The caller's id, that of the token that made its own, and so on. */
+  makers (callerId: string): string[]
 }
 
 /** The operator's token; made at first start. Throws HomeError when others could read it. */
@@ -130,9 +132,10 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
-  const maker = (id: string): string => id.startsWith(APP) ? maker(tokens.get(id)?.by ?? '') : id
+  const makers = (id: string): string[] =>
+    id.startsWith(APP) ? [id, ...makers(tokens.get(id)?.by ?? 'unknown')] : [id]
   const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true) ||
-    options.others?.(maker(id)) === false
+    options.others?.(makers(id).at(-1)!) === false
   const ended = (t: StoredToken | undefined): boolean =>
     t?.expires != null && Date.parse(t.expires) <= options.clock.now()
   const stands = (id: string): boolean => !revoked(id) && !chainOf(tokens, id).some(ended)
@@ -153,6 +156,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       return { id: found.id, authorities: new Set(found.authorities) }
     },
     stands,
+    makers,
     async create ({ label, authorities, expiresAt, by }) {
       checkAuthorities(authorities, by, options.known())
       const last = tokens.get(by.id)?.expires ?? null

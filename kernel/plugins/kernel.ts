@@ -25,7 +25,7 @@ import { kernelManifest } from './kernel-manifest.js'
 import { startPlugins } from './lifecycle.js'
 import { PluginSwitch } from './switch.js'
 import { showRoutes } from './table.js'
-import type { RouteDecl } from '../api/plugin.js'
+import type { Manifest, RouteDecl } from '../api/plugin.js'
 import type { Declarations, EventTap, Inspection } from '../api/services.js'
 import type { MountedRoute, SocketRoute } from '../http/mount.js'
 import type { TableOptions } from '../http/server.js'
@@ -179,8 +179,10 @@ function syncOf (kernel: Booting): Sync {
 function ownRoutes (
   kernel: Booting & { switches: PluginSwitch }, sync: Sync
 ): { routes: MountedRoute[], sockets: SocketRoute[] } {
+  const authorities = (): string[] => [kernelManifest, ...kernel.present.manifests]
+    .flatMap((manifest: Manifest) => Object.keys(manifest.authorities ?? {}))
   const handlers: Record<string, unknown> =
-    { ...systemHandlers(kernel), ...clusterHandlers(kernel.options) }
+    { ...systemHandlers(kernel), ...clusterHandlers({ ...kernel.options, authorities }) }
   const routes = Object.entries<RouteDecl>({ ...systemRoutes, ...clusterRoutes }).map(([name, decl]) =>
     ({ owner: 'kernel', name, decl, handler: handlers[name] as MountedRoute['handler'] }))
   const sockets: SocketRoute[] = [{ name: 'stateSync', decl: stateSyncRoute, serve: sync.serve }]

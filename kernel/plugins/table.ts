@@ -1,5 +1,6 @@
 import { AuditService } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
+import { vouched } from '../cluster/identity/admission.js'
 import { apisOf, pageOf } from '../cluster/members/pages.js'
 import { modelPaths } from '../http/model-path.js'
 import { methodFinder, mount, mountSocket, tellingFinder } from '../http/mount.js'
@@ -65,6 +66,9 @@ function makeTable (
   const { options, log, traffic } = kernel
   return createTable({
     front, log, limits: options.limits, trustProxy: options.trustProxy, served: options.served,
+    vouchedBy: (member, caller) => ({
+      ...caller, authorities: new Set(vouched(options.network.members.find(member), caller.authorities))
+    }),
     pageOf: (origin) => pageOf(origin, apisOf(options)), authenticate, tokenInClear, own, ports,
     methodsAt: methodFinder(decls), tellingAt: tellingFinder(decls), rewrite: modelPaths(decls),
     answered: traffic.answered

@@ -89,6 +89,7 @@ function fakeCluster (
     channel: () => { throw new Error('not used here') },
     onPeers: () => () => {},
     lives: () => {},
+    admittedBy: () => [],
     request
   } as Cluster
 }
@@ -125,7 +126,7 @@ async function serve (
   const log = { debug () {}, info () {}, warn () {}, error () {}, fatal () {} }
   const app = createTable({
     front: new Front(LIMITS), log, limits: LIMITS, trustProxy: [], methodsAt: () => [],
-    rewrite: (_method, url) => url,
+    rewrite: (_method, url) => url, vouchedBy: (_member, caller) => caller,
     served: () => ({ addresses: new Set(), port: 0, secure: false, allowedHosts: [], allowedOrigins: [] }),
     authenticate: () => { throw new Error('nobody else is served here') }
   })

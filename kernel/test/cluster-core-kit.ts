@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ClusterCore } from '../cluster/cluster.js'
 import { openMembers } from '../cluster/members/file.js'
+import type { Admitter } from '../cluster/identity/admission.js'
 import type { Members } from '../cluster/members/file.js'
 import { decodeFrame, encodeFrame } from '../cluster/links/frames.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
@@ -53,7 +54,7 @@ export interface CoreCluster {
   readonly filters: Filter[]
   at (n: number): CoreNode
   /** Adds a node with a fresh home and has `by` take it in. */
-  join (by: CoreNode): Promise<CoreNode>
+  join (by: CoreNode, admitter?: Admitter): Promise<CoreNode>
   /** The one master that all of these follow, under one session and with the same control data. */
   agreed (on?: readonly CoreNode[]): Promise<CoreNode>
   others (node: CoreNode): CoreNode[]
@@ -149,9 +150,9 @@ class Net implements CoreCluster {
     return slot
   }
 
-  async join (by: CoreNode): Promise<CoreNode> {
+  async join (by: CoreNode, admitter: Admitter = { by: ['operator'] }): Promise<CoreNode> {
     const slot = this.add(true)
-    const membership = await this.settled(by.core.membership.admit(selfOf(slot)))
+    const membership = await this.settled(by.core.membership.admit(selfOf(slot), admitter))
     slot.members.replace(membership)
     this.#start(slot, true)
     await this.until(`${slot.name} follows`, () => slot.core.status().leader)

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import { vouched } from '../cluster/identity/admission.js'
 import { memberCommands, nextVoters, union } from '../cluster/members/membership.js'
 import { coreCluster, failure, selfOf } from './cluster-core-kit.js'
 import type { ClusterCore } from '../cluster/cluster.js'
@@ -103,6 +104,51 @@ t.test('whoever joins is known everywhere, with the id of its start', async (t) 
   t.not(joined.node.nodeId, old)
 })
 
+t.test('who admitted a member is known everywhere, bounds it and never changes', async (t) => {
+  const c = await coreCluster(t, { nodes: 2 })
+  const [one, two] = c.nodes as [CoreNode, CoreNode]
+  const by = { by: ['app_2', 'app_1'], authorities: ['read', 'operator'] }
+  const three = await c.join(two, by)
+  await membersAre(c, '123')
+  const admitted = { node: two.installId, ...by }
+  const known = (): unknown[] => c.nodes.map(({ members }) => members.find(three.installId)?.admitted)
+  t.same(known(), [admitted, admitted, admitted])
+  t.equal(one.members.find(one.installId)!.admitted, undefined, 'nobody has admitted the first')
+  // What it says of itself later, with more, changes nothing.
+  const record = one.core.membership.records().find((r) => r.installId === three.installId)!
+  const claims = { ...record, name: 'renamed', admitted: { node: 'x', by: ['operator'] } }
+  await c.settled(three.core.commands.run(memberCommands.put, claims))
+  await c.until('the new name', () => c.nodes.every(({ members }) =>
+    members.find(three.installId)?.name === 'renamed'))
+  t.same(known(), [admitted, admitted, admitted])
+  // Whoever was admitted with two authorities admits with those, as whichever operator.
+  const four = await c.join(three, { by: ['operator'] })
+  await membersAre(c, '1234')
+  t.same(one.members.find(four.installId)?.admitted,
+    { node: three.installId, by: ['operator'], authorities: ['read', 'operator'] })
+  for (const id of ['app_1', 'app_2']) {
+    t.match(one.core.service.admittedBy([id]), [{ installId: three.installId, name: 'renamed' }], id)
+  }
+  t.match(one.core.service.admittedBy([three.installId]), [{ name: 'n4' }])
+  t.same(one.core.service.admittedBy(['app_3']), [])
+  for (const [{ installId, name }, expected] of [
+    [four, ['read']], [three, ['read']], [two, ['read', 'approve']]
+  ] as const) {
+    t.same(vouched(one.members.find(installId), ['read', 'approve']), expected, name)
+  }
+})
+
+t.test('a list of the previous release, without who admitted, takes nothing away', (t) => {
+  const admitted = { node: 'a', by: ['app_1'], authorities: ['read'] }
+  const list = { clusterId: 'c', members: [{ ...member('a'), admitted }], removed: [] }
+  const { nodeId: _, ...bare } = member('a')
+  t.same(union(list, [bare], []).members[0]!.admitted, admitted, 'its document')
+  t.same(union(list, [], [], { members: [bare], removed: [] }).members[0]!.admitted, admitted, 'its list')
+  t.same(union({ ...list, members: [bare] }, [], [], list).members[0]!.admitted, undefined,
+    'nor does another node add who did')
+  t.end()
+})
+
 t.test('a member that is removed never comes back', async (t) => {
   const c = await coreCluster(t, { nodes: 3 })
   const [one, two, three] = c.nodes as [CoreNode, CoreNode, CoreNode]
@@ -125,7 +171,7 @@ t.test('a member that is removed never comes back', async (t) => {
     t.notOk([...node.core.replicas.entries()].some((e) => e.installId === three.installId))
   }
   t.ok(c.dropped.includes(three.installId))
-  const again = await failure(c.settled(two.core.membership.admit(selfOf(three))))
+  const again = await failure(c.settled(two.core.membership.admit(selfOf(three), { by: ['operator'] })))
   t.match(again, { reason: 'join_refused', status: 403 })
   c.kill(three)
   c.restart(three)

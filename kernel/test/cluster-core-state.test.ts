@@ -1,4 +1,5 @@
 import t from 'tap'
+import { authorities } from '../plugins/kernel-manifest.js'
 import { definePlugin } from '../api/plugin.js'
 import { kernelError } from '../api/errors.js'
 import { coreCluster, failure } from './cluster-core-kit.js'
@@ -152,6 +153,16 @@ t.test('POST /cluster/join-tokens', async (t) => {
   await reach(['[2001:db8::1]:81'], { ttl_seconds: 10 }, 200, { token: 'svcjoin1_10' })
   await reach(['192.0.2.1:81'], { ttl_seconds: 9 }, 400, { error: { reason: 'invalid_request' } })
   await reach(['192.0.2.1:81'], { minutes: 9 }, 400, { error: { reason: 'invalid_request' } })
+})
+
+t.test('whoever admits a member holds every authority that a member can vouch for', async (t) => {
+  const all = Object.keys(authorities)
+  for (const lacking of all) {
+    const { rigs: [rig] } = await start(t, 1, { allow: all.filter((one) => one !== lacking) })
+    const answer = await rig!.ask('POST', '/cluster/join-tokens', { local: true })
+    t.match([answer.statusCode, answer.json()],
+      [401, { error: { reason: 'unauthenticated', details: { authority: lacking } } }], lacking)
+  }
 })
 
 t.test('a join token for another machine has members listened for outside first', async (t) => {

@@ -156,7 +156,8 @@ t.test('open tokens are listed without their secrets, and end with a revocation 
     new JoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
   const tokens = open()
   const made = ['operator', 'app_1', 'app_2'].map((by) => {
-    const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by })
+    const authorities = by === 'operator' ? undefined : ['read', 'operator']
+    const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by, authorities })
     return { by, expires, ticket: readJoinToken(token, time.ms) }
   })
   const shown = made.map(({ by, expires, ticket: { id } }) => ({ id, expires, by }))
@@ -171,8 +172,19 @@ t.test('open tokens are listed without their secrets, and end with a revocation 
       t.match(thrown(() => { now.redeem(redemption(ticket)) }), { reason: 'join_refused' })
     }
   }
-  tokens.redeem(redemption(made[2]!.ticket))
+  t.match(tokens.redeem(redemption(made[2]!.ticket)), { by: 'app_2', authorities: ['read', 'operator'] })
   t.same(tokens.list(), [])
+  t.end()
+})
+
+t.test('of the open tokens of the previous release only the operator\'s still let a node in', (t) => {
+  const all = rig(t)
+  const [own, other] = ['operator', 'app_1'].map((by) => readJoinToken(
+    all.tokens.create({ ...invitation, ttlSeconds: 900, by, authorities: undefined }).token, all.time.ms))
+  const after = all.reopen()
+  t.match(after.list(), [{ id: own!.id }])
+  t.match(thrown(() => { after.redeem(redemption(other!)) }), { reason: 'join_refused' })
+  t.equal(after.redeem(redemption(own!)).authorities, undefined, 'with everything')
   t.end()
 })
 

@@ -155,6 +155,7 @@ t.test('strangers are waited for less', async (t) => {
   const front = new Front(limits)
   const app = createTable({
     front, limits, trustProxy: [], methodsAt: () => [], rewrite: (_method, url) => url,
+    vouchedBy: (_member, caller) => caller,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 0, secure: false, allowedHosts: ['svc'], allowedOrigins: []

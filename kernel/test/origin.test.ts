@@ -101,6 +101,7 @@ t.test('who comes through a trusted proxy is never local, whatever it says', asy
     served: () => ({
       addresses: new Set(['127.0.0.1']), port: 80, secure: false, allowedHosts: [], allowedOrigins: []
     }),
+    vouchedBy: (_member, caller) => caller,
     authenticate: createAccess({
       tokens, schemes: new CallerSchemes(), local: new Set(['read']), clock: systemClock
     }),

@@ -275,6 +275,7 @@ function memoryTokens (): TokenStore {
   return {
     check: () => undefined,
     stands: () => true,
+    makers: (id) => [id],
     create: async () => { throw new Error('no tokens in this rig') },
     list: () => [],
     revoke: async () => false

@@ -1,4 +1,4 @@
-import { definePlugin, kernelError, TokenService } from '../../kernel/index.js'
+import { ClusterService, definePlugin, kernelError, TokenService } from '../../kernel/index.js'
 import { routes } from './routes.js'
 
 /** Tokens of this node. Pairing of devices and the relay will live here too. */
@@ -7,7 +7,7 @@ export default definePlugin({
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Makes, lists and revokes the tokens of a node.',
-  consumes: { tokens: TokenService },
+  consumes: { cluster: ClusterService, tokens: TokenService },
   routes,
   errors: {
     token_not_found: {
@@ -79,7 +79,7 @@ export default definePlugin({
       load: () => import('./cli/revoke.js')
     }
   }
-}, ({ deps: { tokens }, clock, emit, error }) => ({
+}, ({ deps: { cluster, tokens }, clock, emit, error }) => ({
   routes: {
     list: () => ({ tokens: tokens.list() }),
     create: async (request) => {
@@ -97,7 +97,7 @@ export default definePlugin({
     revoke: async ({ params: { id }, caller }) => {
       if (!await tokens.revoke(id)) throw error('token_not_found', `There is no token ${id}.`)
       emit('TokenRevoked', { id, by: caller.id })
-      return { id, revoked: true as const }
+      return { id, revoked: true as const, admitted: cluster.admittedBy([id]) }
     }
   }
 }))

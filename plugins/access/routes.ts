@@ -1,3 +1,4 @@
+import { admittedMembers } from '../../kernel/index.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
@@ -74,8 +75,8 @@ export const routes = {
       properties: { id: { type: 'string', minLength: 1, maxLength: 64 } }
     },
     reply: {
-      type: 'object', additionalProperties: false, required: ['id', 'revoked'],
-      properties: { id: text, revoked: { const: true } }
+      type: 'object', additionalProperties: false, required: ['id', 'revoked', 'admitted'],
+      properties: { id: text, revoked: { const: true }, admitted: admittedMembers }
     },
     errors: ['token_not_found']
   }

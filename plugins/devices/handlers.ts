@@ -43,18 +43,16 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
   const { bearers, book, pairing } = parts
   const views = createViews(ctx, parts)
   const deciding = new Deciding(ctx, { ...parts, nodes: async () => await knownNodes(ctx) })
+  const end = async (id: string, caller: Caller) => {
+    await deciding.revoke(id, caller)
+    return { id, revoked: true as const, admitted: ctx.deps.cluster.admittedBy(book.lineOf(id)) }
+  }
   const ownId = (callerId: string): string => deviceOf(ctx, book, callerId)
   return {
     list: () => ({ devices: views.all() }),
     show: ({ params: { id } }: Request<'show'>) => views.one(id),
-    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => {
-      await deciding.revoke(id, caller)
-      return { id, revoked: true as const }
-    },
-    leave: async ({ caller }: Request<'leave'>) => {
-      await deciding.revoke(ownId(caller.id), caller)
-      return { id: caller.id, revoked: true as const }
-    },
+    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => await end(id, caller),
+    leave: async ({ caller }: Request<'leave'>) => await end(ownId(caller.id), caller),
     self: async ({ caller }: Request<'self'>) => {
       const grant = book.grant(ownId(caller.id))
       return { grant, nodeId: ctx.node.nodeId, nodes: await knownNodes(ctx) }
@@ -160,8 +158,9 @@ function createViews (ctx: DevicesContext, { book, notes, standing }: Parts) {
     return days
   }
   const ofGrant = (grant: Grant): Omit<DeviceView, 'lastUsedDay'> => {
-    const { deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by } = grant
+    const { deviceId, name, viaRelay, created, expires, maxOfflineSeconds, by } = grant
     const found = standing.of(deviceId)
+    const { authorities } = typeof found === 'string' ? grant : found
     return {
       deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by,
       state: typeof found !== 'string' || found === 'unknown' ? 'active' : found

@@ -1,3 +1,4 @@
+import { admittedMembers } from '../../kernel/index.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
@@ -82,6 +83,10 @@ const one = {
 const ofAttempt = {
   type: 'object', additionalProperties: false, required: ['attempt'], properties: { attempt }
 } as const
+const ended = {
+  type: 'object', additionalProperties: false, required: ['id', 'revoked', 'admitted'],
+  properties: { id: text, revoked: { const: true }, admitted: admittedMembers }
+} as const
 const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
 
 /** HTTP routes of this plugin; the handlers are in `handlers.ts`. */
@@ -111,10 +116,7 @@ export const routes = {
     summary: 'Revokes a device for good, at every node.',
     authority: 'operator',
     params: one,
-    reply: {
-      type: 'object', additionalProperties: false, required: ['id', 'revoked'],
-      properties: { id: text, revoked: { const: true } }
-    },
+    reply: ended,
     errors: ['device_not_found']
   },
   leave: {
@@ -123,10 +125,7 @@ export const routes = {
     summary: 'The device that asks is revoked for good.',
     authority: null,
     audit: true,
-    reply: {
-      type: 'object', additionalProperties: false, required: ['id', 'revoked'],
-      properties: { id: text, revoked: { const: true } }
-    },
+    reply: ended,
     errors: ['device_not_found']
   },
   self: {

@@ -16,7 +16,7 @@ export interface StandingOptions {
   book: DeviceBook
   notes: DeviceNotes
   clock: Clock
-  identity: Pick<Identity, 'memberWith'>
+  identity: Pick<Identity, 'vouched'>
   /** Whether this node hears its cluster: a master is known, and at least half of the members are there. */
   hears: () => boolean
 }
@@ -69,11 +69,13 @@ export class DeviceStanding {
     const grant = book.grant(deviceId)
     if (grant === undefined) return 'unknown'
     if (Date.parse(grant.expires) <= clock.now()) return 'expired'
-    if (identity.memberWith(Buffer.from(grant.nodeKey, 'base64url')) === undefined) return 'node_removed'
+    const authorities = identity.vouched(Buffer.from(grant.nodeKey, 'base64url'), grant.authorities)
+    if (authorities === undefined) return 'node_removed'
     if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
     // What a device has let in ends with it, and with what is known of it.
     const byDevice = isDeviceId(grant.by)
     const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
-    return ends ? 'revoked' : grant
+    if (ends) return 'revoked'
+    return authorities.length === grant.authorities.length ? grant : { ...grant, authorities }
   }
 }

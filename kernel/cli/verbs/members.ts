@@ -1,7 +1,9 @@
 import { nearest } from '../../config/nearest.js'
 import { joinNodes, readMembers } from '../cluster-view.js'
 import { CliError } from '../errors.js'
+import { offerRemoval, plain } from '../output.js'
 import { showBytes, showSpan } from '../text.js'
+import type { Admitted } from '../output.js'
 import type { MemberList, MemberRow, NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -19,10 +21,12 @@ export const members: Verb = {
 async function list ({ client, out }: VerbContext): Promise<void> {
   const body = await client.json<MemberList>('/cluster/members')
   if (out.json) return out.value(body)
-  out.table(['NAME', 'ID', 'NODE', 'LIVE', 'MASTER', 'VERSION', 'RTT', 'ADDRESSES', 'JOINED'],
+  const nameOf = (id: string): string => body.members.find(({ installId }) => installId === id)?.name ?? id
+  out.table(['NAME', 'ID', 'NODE', 'LIVE', 'MASTER', 'VERSION', 'RTT', 'ADDRESSES', 'JOINED', 'ADMITTED BY'],
     body.members.map((m) => [m.self ? `${m.name} (this node)` : m.name, m.installId, m.nodeId ?? '-',
       m.live ? 'yes' : 'no', m.master ? 'yes' : '-', m.version ?? '-',
-      m.rttMs === null ? '-' : `${m.rttMs.toFixed(1)} ms`, m.addresses.join(' ') || '-', m.joinedAt]))
+      m.rttMs === null ? '-' : `${m.rttMs.toFixed(1)} ms`, m.addresses.join(' ') || '-', m.joinedAt,
+      m.admitted == null ? '-' : plain(`${m.admitted.by[0] ?? '?'} at ${nameOf(m.admitted.node)}`)]))
   for (const { address, state, reason, attempts } of body.dials) {
     if (state !== 'connected' && reason !== null) {
       out.line(`no connection to ${address} after ${attempts} attempts: ${reason}`)
@@ -34,12 +38,13 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   const { members } = await ctx.client.json<MemberList>('/cluster/members')
   const { installId, name } = findMember(members, ref)
   const path = `/cluster/members/${encodeURIComponent(installId)}`
-  const answer = await ctx.client.json(path, { method: 'DELETE' })
+  const answer = await ctx.client.json<{ admitted?: Admitted[] }>(path, { method: 'DELETE' })
   if (ctx.out.json) ctx.out.value(answer)
   else {
     ctx.out.line(`removed ${name} (${installId}); to come back it needs an empty home and a new ` +
       'token: `svc join-token`')
   }
+  offerRemoval(ctx.err, answer.admitted)
 }
 
 /** The member of that install id, node id, name, or beginning of an install id. Throws CliError (3, 2). */

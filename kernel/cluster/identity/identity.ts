@@ -3,6 +3,7 @@ import {
   agreed, fingerprintOfRaw, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed
 } from '../../signing/keys.js'
 import { purposeBytes } from '../../signing/protocol.js'
+import { vouched } from './admission.js'
 import type { Identity } from '../../api/identity.js'
 import type { Members } from '../members/file.js'
 import type { NodeKey } from './key.js'
@@ -25,7 +26,10 @@ export function createIdentity (
     agreementKey: agreement.publicKey,
     sign: (purpose, message) => signed(privateKey, purposeBytes(purpose, message)),
     agree: (peer) => agreed(agreement.privateKey, peer),
-    memberWith: (key) => members.byFingerprint(fingerprintOfRaw(key))?.installId,
+    vouched: (key, authorities) => {
+      const member = members.byFingerprint(fingerprintOfRaw(key))
+      return member && vouched(member, authorities)
+    },
     fingerprints: () => new Map(members.current().members.map((m) => [m.installId, m.fingerprint]))
   }
 }

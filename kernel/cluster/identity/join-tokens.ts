@@ -163,10 +163,15 @@ const storedSchema = record({
 }, {
   /** The caller that made it. */
   by: anyText,
+  /** What that caller may do; everything when absent. */
+  authorities: listOf(anyText),
   /** It names an address that other machines reach. */
   outside: flag
 })
-type Stored = Required<Of<typeof storedSchema>>
+type Read = Of<typeof storedSchema>
+type Stored = Omit<Read, 'authorities'> & Required<Pick<Read, 'by' | 'outside'>> & Maker
+/** The caller that made a join token, and what it may do; everything when absent. */
+export interface Maker { by: string, authorities?: readonly string[] | undefined }
 
 type Why = 'unknown' | 'expired' | 'used' | 'wrong_proof'
 
@@ -189,6 +194,8 @@ function readStored (path: string): readonly Stored[] {
   // listener was then where svc.yaml had it.
   if (fits(listOf(storedSchema), tokens)) {
     return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
+      // The previous release gave join tokens to callers who may not admit a member.
+      .filter(({ by, authorities }) => by === 'operator' || authorities !== undefined)
   }
   throw new HomeError(`${path} holds no list of join tokens; run: rm ${path} (open tokens are void then)`)
 }
@@ -232,8 +239,8 @@ export class JoinTokens {
 
   /** Throws SvcError invalid_request (ttlSeconds, seeds) and overloaded (too many are open). */
   create (
-    { clusterId, seeds, fingerprint, ttlSeconds, by }:
-    Omit<JoinTicket, 'id' | 'secret' | 'exp'> & { ttlSeconds: number, by: string }
+    { clusterId, seeds, fingerprint, ttlSeconds, by, authorities }:
+    Omit<JoinTicket, 'id' | 'secret' | 'exp'> & Maker & { ttlSeconds: number }
   ): { token: string, expires: string } {
     checkTtl(ttlSeconds)
     if (this.pending >= MAX_OPEN) {
@@ -249,7 +256,7 @@ export class JoinTokens {
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isOutside)
-    this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, outside }])
+    this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, authorities, outside }])
     return { token, expires: new Date(exp).toISOString() }
   }
 
@@ -267,11 +274,11 @@ export class JoinTokens {
   }
 
   /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
-   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. `reopen`
+   * opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
    * details.why: unknown | expired | used | wrong_proof.
    */
-  redeem (request: Redemption): () => void {
+  redeem (request: Redemption): Maker & { reopen: () => void } {
     const found = this.#tokens.find((token) => token.id === request.tokenId)
     if (found === undefined) throw refused('unknown')
     if (found.usedBy !== null) throw refused('used')
@@ -279,7 +286,8 @@ export class JoinTokens {
     if (!proves(found, request)) throw refused('wrong_proof')
     const used = { ...found, usedBy: request.joinerFingerprint }
     this.#save(this.#tokens.map((token) => token === found ? used : token))
-    return () => { this.#save([...this.#tokens.filter(({ id }) => id !== found.id), found]) }
+    const reopen = (): void => { this.#save([...this.#tokens.filter(({ id }) => id !== found.id), found]) }
+    return { by: found.by, authorities: found.authorities, reopen }
   }
 
   /** How many are open. */

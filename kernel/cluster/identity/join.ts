@@ -20,7 +20,7 @@ import type { LinkLimits } from '../links/limits.js'
 import type { Members } from '../members/file.js'
 import type { DialError } from './tls.js'
 import type { Applicant, MemberList } from '../members/member.js'
-import type { JoinRequest, JoinTicket, JoinTokens } from './join-tokens.js'
+import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.js'
 import type { NodeKey } from './key.js'
 
 /** Of the one request that is read of a stranger, on the members' listener. */
@@ -201,7 +201,7 @@ export interface JoinRouteOptions {
   /** Throws when nobody can be admitted just now, e.g. `no_master`; asked before a token is used up. */
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
-  admit: (member: Applicant) => Promise<MemberList>
+  admit: (member: Applicant, maker: Maker) => Promise<MemberList>
   /** What keeps a record of changes, while there is something. */
   audit?: (() => Audit | undefined) | undefined
 }
@@ -243,13 +243,12 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   }
   // Before the token is used up for nothing.
   options.mayAdmit?.()
-  const by = joinTokens.list().find(({ id }) => id === tokenId)?.by ?? null
-  const reopen = joinTokens.redeem({
+  const { by, authorities, reopen } = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
   })
   const change = changeOf(member.installId, socket, { member, token: tokenId, by })
   try {
-    return await recorded(options.audit?.(), change, async () => await admit(member))
+    return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))
   } catch (error) {
     // The node asks again, which a used token would not let it: another one that joined a moment before may
     // count for the majority already and be slow to start.

@@ -4,6 +4,9 @@ import type { Of } from '../wire.js'
 
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
+/** Of a credential, those that made it; and authorities that one may have. */
+export const MAX_MAKERS = 16
+const MAX_AUTHORITIES = 128
 
 const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits and hyphens')
 const instant = matching(
@@ -16,6 +19,8 @@ const address = schemaOf<string>({
   type: 'string', format: 'host-port', says: 'must be host:port, with IPv6 in []'
 })
 
+const shortText = matching(/^.{1,128}$/, 'a text of 1 to 128 characters')
+
 const details = {
   installId: identifier,
   fingerprint,
@@ -23,14 +28,22 @@ const details = {
   addresses: listOf(address, { maxItems: MAX_ADDRESSES })
 }
 
+/**
+ * Who admitted a member: the node, the credentials there (that which made the join token, the one that made
+ * that, and so on) and what those may do; everything when absent, as the operator.
+ */
+export const admissionSchema = record({
+  node: identifier, by: listOf(shortText, { maxItems: MAX_MAKERS })
+}, { authorities: listOf(shortText, { maxItems: MAX_AUTHORITIES }) })
+
 /** A member as it describes itself, before it was admitted. */
 export const applicantSchema = record(details)
 /** One node that belongs to the cluster. */
-export const memberSchema = record({ ...details, joinedAt: instant })
+export const memberSchema = record({ ...details, joinedAt: instant }, { admitted: admissionSchema })
 /** A member as the control document has it. `nodeId`: of its present start, null before the first one. */
 export const memberRecordSchema = record({
   ...details, joinedAt: instant, nodeId: orNull(schemaOf<string>({ type: 'string' }))
-})
+}, { admitted: admissionSchema })
 /** A key that was a member's and never is again. */
 export const removedSchema = record({ installId: identifier, fingerprint, at: instant })
 const listSchema = record({
@@ -45,6 +58,7 @@ export const invitationFields = {
   fingerprint
 }
 
+export type Admission = Of<typeof admissionSchema>
 export type Applicant = Of<typeof applicantSchema>
 export type Member = Of<typeof memberSchema>
 export type MemberRecord = Of<typeof memberRecordSchema>

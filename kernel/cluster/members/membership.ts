@@ -9,7 +9,8 @@ import type { ElectionDriver } from '../driver.js'
 import type { ControlLog } from '../log/log.js'
 import type { Members } from './file.js'
 import type { Schema } from '../wire.js'
-import type { Applicant, Member, MemberRecord, MemberList, Removed } from './member.js'
+import type { Admitter } from '../identity/admission.js'
+import type { Admission, Applicant, Member, MemberRecord, MemberList, Removed } from './member.js'
 
 const MEMBER = 'member/'
 const REMOVED = 'removed/'
@@ -91,9 +92,10 @@ export class Membership {
   }
 
   /** Takes a new member into the cluster; resolves once the cluster holds it. */
-  async admit (candidate: Applicant): Promise<MemberList> {
+  async admit (candidate: Applicant, admitter: Admitter): Promise<MemberList> {
     const joinedAt = new Date(this.#options.clock.now()).toISOString()
-    await this.#options.commands.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null })
+    const admitted = { ...admitter, node: this.#options.self().installId }
+    await this.#options.commands.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null, admitted })
     this.#spread()
     return this.#options.members.current()
   }
@@ -177,7 +179,7 @@ export class Membership {
   }
 
   /** About a member only that member says anything, and never another key; a new one comes by any member. */
-  #put (record: MemberRecord, from?: string): void {
+  #put ({ admitted, ...record }: MemberRecord, from?: string): void {
     const { control, commands, log } = this.#options
     const { installId, fingerprint } = record
     const gone = [...this.#removedInDocument().values()]
@@ -201,7 +203,20 @@ export class Membership {
     } else if (from !== undefined && from !== installId) {
       return
     }
-    commands.write(MEMBER + installId, { ...record, joinedAt: known?.joinedAt ?? record.joinedAt })
+    const before = known ?? this.#options.members.find(installId)
+    // Nothing that is said of a member later changes who admitted it.
+    const by = before === undefined && from !== undefined ? this.#bounded(admitted, from) : before?.admitted
+    commands.write(MEMBER + installId, {
+      ...record, joinedAt: known?.joinedAt ?? record.joinedAt, ...by === undefined ? {} : { admitted: by }
+    })
+  }
+
+  /** An admission by a node: it gives no more than the node itself may vouch for. */
+  #bounded (admitted: Admission | undefined, node: string): Admission | undefined {
+    const most = this.#options.members.find(node)?.admitted?.authorities
+    if (most === undefined) return admitted && { ...admitted, node }
+    const authorities = most.filter((one) => admitted?.authorities?.includes(one) !== false)
+    return { node, by: admitted?.by ?? [], authorities }
   }
 
   #keep (record: MemberRecord): void {
@@ -263,7 +278,9 @@ export function union (
     const known = all.get(record.installId)
     if (keys.get(record.fingerprint) !== known?.installId) return
     if (known === undefined ? all.size >= MAX_MEMBERS : !newer) return
-    all.set(record.installId, record)
+    // A master of the previous release leaves out who admitted a member.
+    const { admitted } = known ?? record
+    all.set(record.installId, admitted === undefined ? record : { ...record, admitted })
     keys.set(record.fingerprint, record.installId)
   }
   for (const value of file.members) take(value, false)

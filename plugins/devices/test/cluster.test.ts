@@ -2,6 +2,7 @@ import t from 'tap'
 import {
   deviceKeysOf, fingerprintOfRaw, newKeyPair, RequestSigner
 } from '../../../kernel/index.js'
+import { vouched } from '../../../kernel/cluster/identity/admission.js'
 import { createIdentity } from '../../../kernel/cluster/identity/identity.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
 import { kernelsOn } from '../../../kernel/test/cluster-core-rig.js'
@@ -23,7 +24,10 @@ async function three (t: Owner, quorum: 1 | 2): Promise<{ c: CoreCluster, rigs: 
     const owners = new Map([...keys].map(([id, { publicKey }]) => [publicKey.toString('hex'), id]))
     return {
       ...createIdentity({ privateKeyPem }, members),
-      memberWith: (key) => owners.get(Buffer.from(key).toString('hex')),
+      vouched: (key, authorities) => {
+        const member = members.find(owners.get(Buffer.from(key).toString('hex')) ?? '')
+        return member && vouched(member, authorities)
+      },
       fingerprints: () => new Map([...keys].map(([id, { publicKey }]) => [id, fingerprintOfRaw(publicKey)]))
     }
   }
@@ -58,14 +62,16 @@ async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise
 }
 
 /** What a node answers to a signed request of a device; a correction is followed. */
-async function use (c: CoreCluster, rig: NodeRig, device: DeviceFile): Promise<number> {
+async function use (
+  c: CoreCluster, rig: NodeRig, device: DeviceFile, method = 'GET', path = '/state'
+): Promise<number> {
   const signer = new RequestSigner({
     keys: deviceKeysOf(device), seen: undefined, now: c.clock.now,
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
   })
   const once = async () => {
-    const authorization = await signer.authorization('GET', '/state', undefined)
-    return await rig.ask('GET', '/state', undefined, { authorization })
+    const authorization = await signer.authorization(method, path, undefined)
+    return await rig.ask(method, path, undefined, { authorization })
   }
   const first = await once()
   const { error } = first.json<{ error?: { details: unknown } }>()
@@ -177,4 +183,22 @@ t.test('a window that is closed while the cluster takes the grant lets that come
   t.equal((await c.settled(first)).statusCode, 200)
   t.match(await made, { grant: { by: 'local' } }, 'whoever confirmed has let it in, and it hears that')
   t.match(await json(rig!, 'GET', '/v1/devices/pairing'), { open: false })
+})
+
+t.test('a grant gives no more than whoever admitted the member that signed it may', async (t) => {
+  const { c, rigs } = await three(t, 1)
+  const [rig, other] = rigs as [NodeRig, NodeRig]
+  const { installId } = rig.node
+  const device = await pair(c, rig, { authorities: ['read', 'operator'] })
+  await c.run(200)
+  const asOperator = async (at: NodeRig): Promise<number> => await use(c, at, device, 'GET', '/v1/devices')
+  t.same([await asOperator(rig), await asOperator(other)], [200, 200])
+  const { members } = other.node
+  const admitted = { node: other.node.installId, by: ['app_1'], authorities: ['read', 'invoke'] }
+  const list = members.current()
+  members.replace({ ...list, members: list.members.map((one) =>
+    one.installId === installId ? { ...one, admitted } : one) })
+  t.same([await asOperator(other), await use(c, other, device)], [403, 200])
+  const { authorities } = await json<{ authorities: string[] }>(other, 'GET', `/v1/devices/${device.deviceId}`)
+  t.same(authorities, ['read'], 'and it is shown')
 })

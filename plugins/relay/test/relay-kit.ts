@@ -49,7 +49,7 @@ export function identity (): Identity {
     publicKey: key.publicKey, agreementKey: agreement.publicKey,
     sign: (purpose, message) => signed(key.privateKey, purposeBytes(purpose, message)),
     agree: (peer) => agreement.agree(peer),
-    memberWith: () => undefined, fingerprints: () => new Map()
+    vouched: () => undefined, fingerprints: () => new Map()
   }
 }
 

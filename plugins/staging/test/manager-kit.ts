@@ -209,6 +209,7 @@ export class Network {
       self: { installId: own, nodeId: this.#nodes.get(own)!.nodeId },
       masterInstallId: own,
       nodes: views,
+      admittedBy: () => [],
       resolve: (ref) => views().find(({ nodeId, installId, name, self }) =>
         [nodeId, installId, name].includes(ref) || (ref === 'local' && self)),
       channel: <T>(name: string, receive: (from: string, message: T) => void) =>

@@ -1,0 +1,31 @@
+import { requireAuthority } from '../../http/access.js'
+import type { Caller } from '../../api/plugin.js'
+import type { Maker } from './join-tokens.js'
+import type { Admission, Member } from '../members/member.js'
+
+/** Who admits a member: the credentials from the one that made its join token up, and what they may do. */
+export type Admitter = Omit<Admission, 'node'>
+
+/**
+ * The admitter that a caller is. A member signs grants of devices and passes on requests, and other nodes
+ * believe whatever authorities those name: so the caller needs every authority that there is. Throws
+ * `unauthenticated` and `missing_grant`.
+ */
+export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
+  for (const authority of known) {
+    requireAuthority(caller, authority,
+      `A member can vouch for every authority, so admitting one needs all, "${authority}" too`)
+  }
+  const { id } = caller
+  // The operator's authorities are those that a plugin brings later, too.
+  return id === 'operator' ? { by: id } : { by: id, authorities: [...caller.authorities] }
+}
+
+/** The authorities that count when a member vouches for these: those of whoever admitted it. */
+export function vouched (
+  member: Pick<Member, 'admitted'> | undefined, authorities: Iterable<string>
+): string[] {
+  // Without a record it is the first member, or one that the previous release let in: as the operator's.
+  const most = member?.admitted?.authorities
+  return [...authorities].filter((authority) => most?.includes(authority) !== false)
+}
