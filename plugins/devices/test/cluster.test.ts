@@ -199,6 +199,6 @@ t.test('a grant gives no more than whoever admitted the member that signed it ma
   members.replace({ ...list, members: list.members.map((one) =>
     one.installId === installId ? { ...one, admitted } : one) })
   t.same([await asOperator(other), await use(c, other, device)], [403, 200])
-  const { authorities } = await json<{ authorities: string[] }>(other, 'GET', `/v1/devices/${device.deviceId}`)
-  t.same(authorities, ['read'], 'and it is shown')
+  const shown = await json<{ authorities: string[] }>(other, 'GET', `/v1/devices/${device.deviceId}`)
+  t.same(shown.authorities, ['read'], 'and it is shown')
 })

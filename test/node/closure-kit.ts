@@ -1,0 +1,315 @@
+/** Holders of credentials at a real node, and what each operation gives them beside its answer. */
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
+import { createNode } from '../../kernel/boot/node.js'
+import { openNodeKey } from '../../kernel/cluster/identity/key.js'
+import { dial } from '../../kernel/cluster/identity/tls.js'
+import { CALLER_HEADER, writeCaller } from '../../kernel/http/passed-on.js'
+import { authorities } from '../../kernel/plugins/kernel-manifest.js'
+import {
+  definePlugin, deviceKeysOf, ListenerService, RequestSigner, systemClock
+} from '../../kernel/index.js'
+import { duplexPair } from '../../kernel/test/duplex-pair.js'
+import { bundled } from '../../plugins/index.js'
+import { pairDevice } from '../../plugins/devices/client.js'
+import { ask } from './http.js'
+import { until } from './kit.js'
+import type { IncomingMessage } from 'node:http'
+import type { Test } from 'tap'
+import type { SvcNode } from '../../kernel/boot/node.js'
+import type { Listeners } from '../../kernel/api/services.js'
+import type { DeviceFile, RouteDecl } from '../../kernel/index.js'
+
+export const ALL = Object.keys(authorities).sort()
+
+/** An answer as far as the test looks at it. */
+interface Answer { status: number, json: unknown }
+type Ask = (method: string, path: string, body?: object) => Promise<Answer>
+
+/** Whoever has a credential. `kind` says how it is shown; `given`: what it may do where that is not asked. */
+export interface Holder {
+  readonly kind: 'direct' | 'relay' | 'member' | 'code'
+  readonly ask: Ask
+  readonly given?: readonly string[]
+  readonly device?: DeviceFile
+}
+
+const pathOf = (authority: string): string => `/probe/${authority.replace(':', '-')}`
+
+/** A route for each authority, and a capability that costs something. */
+const probe = (hold: { listeners?: Listeners }) => definePlugin({
+  name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Shows what a caller may do.',
+  consumes: { listeners: ListenerService },
+  routes: Object.fromEntries([null, ...ALL].map((authority, i) => [`r${i}`, {
+    method: 'GET', url: pathOf(authority ?? 'who'), summary: 's', authority, members: true
+  } satisfies RouteDecl])),
+  capabilities: {
+    pay: {
+      id: 'pay', version: '1.0.0', title: 'Pay', description: 'Costs.', io_mode: 'unary',
+      input_schema: { type: 'object' }, output_schema: { type: 'object' }, annotations: { cost: '1 EUR' }
+    }
+  }
+}, (ctx) => {
+  hold.listeners = ctx.deps.listeners
+  const routes = [null, ...ALL].map((_, i) => [`r${i}`,
+    ({ caller }: { caller: { id: string } }) => ({ id: caller.id })])
+  return { routes: Object.fromEntries(routes) as never, invoke: { pay: async () => ({}) } }
+})
+
+export interface ClosureNode {
+  readonly home: string
+  readonly url: string
+  readonly installId: string
+  readonly operator: Holder
+  readonly listeners: Listeners
+  stop (): Promise<void>
+}
+
+/** A node with every plugin, in this process. */
+export async function startNode (
+  t: Test, options: { home?: string, join?: string, plugins?: typeof bundled } = {}
+): Promise<ClosureNode> {
+  const home = options.home ?? mkdtempSync(join(tmpdir(), 'svc-closure-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  const hold: { listeners?: Listeners } = {}
+  const node: SvcNode = await createNode({
+    home, env: {}, bundled: [...bundled, probe(hold), ...options.plugins ?? []],
+    ...options.join === undefined ? {} : { join: options.join },
+    flags: {
+      'api.port': 0, 'cluster.port': 0, 'cluster.discovery': false, 'logging.level': 'fatal',
+      'plugins.placement.autoplace': [], 'plugins.approvals.wait_seconds': 1
+    }
+  })
+  t.teardown(async () => { await node.stop('test') })
+  const { url } = await node.listen()
+  const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
+  const operator = withToken(url, token)
+  const { nodeInstallId: installId } = (await operator.ask('GET', '/node/identity')).json as
+    { nodeInstallId: string }
+  return {
+    home, url, installId, operator, listeners: hold.listeners!, stop: async () => { await node.stop('test') }
+  }
+}
+
+export const withToken = (url: string, token: string | null): Holder => ({
+  kind: 'direct',
+  ask: async (method, path, body) =>
+    await ask({ url }, path, { method, token, ...body === undefined ? {} : { body } })
+})
+
+/** Asks as somebody at another machine. */
+export const fromElsewhere = (url: string, localAddress: string): Holder => ({
+  kind: 'direct',
+  ask: async (method, path, body) => await sent(request(`${url}${path}`, {
+    method, localAddress, headers: { 'content-type': 'application/json' }
+  }), body)
+})
+
+async function sent (call: ReturnType<typeof request>, body?: object): Promise<Answer> {
+  call.end(body === undefined ? undefined : JSON.stringify(body))
+  const [response] = await once(call, 'response') as [IncomingMessage]
+  return { status: response.statusCode ?? 0, json: await json(response).catch(() => undefined) }
+}
+
+/** A device, directly or through a relay. */
+export function withDevice ({ url, listeners }: ClosureNode, device: DeviceFile, relayed: boolean): Holder {
+  const signer = new RequestSigner({
+    keys: deviceKeysOf(device), now: Date.now, seen: undefined,
+    fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
+  })
+  const once = async (method: string, path: string, body?: object): Promise<Answer> => {
+    const text = body === undefined ? undefined : new TextEncoder().encode(JSON.stringify(body))
+    const authorization = await signer.authorization(method, path, text)
+    const headers = { authorization, ...body === undefined ? {} : { 'content-type': 'application/json' } }
+    if (!relayed) return await sent(request(`${url}${path}`, { method, headers, agent: false }), body)
+    const [here, there] = duplexPair()
+    listeners.accept(there, { device: device.deviceId })
+    const call = request(`http://relay${path}`, { method, headers, createConnection: () => here })
+    const answer = await sent(call, body)
+    here.destroy()
+    return answer
+  }
+  return {
+    kind: relayed ? 'relay' : 'direct', device,
+    ask: async (method, path, body) => {
+      const first = await once(method, path, body)
+      const { error } = (first.json ?? {}) as { error?: { details: unknown } }
+      const again = first.status === 401 && await signer.correct(error?.details)
+      return again ? await once(method, path, body) : first
+    }
+  }
+}
+
+/** A member that passes on requests of whom it likes. */
+async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
+  const key = await openNodeKey(own.home, own.installId)
+  const { members } = (await of.operator.ask('GET', '/cluster/members')).json as
+    { members: { installId: string, addresses: string[] }[] }
+  const port = Number(members.find((one) => one.installId === of.installId)!.addresses[0]!.split(':').at(-1))
+  const caller = writeCaller({ id: 'operator', mode: 'direct', authorities: new Set([...ALL, 'late']) })
+  return {
+    kind: 'member',
+    ask: async (method, path, body) => {
+      const socket = await dial({
+        key, host: '127.0.0.1', port, expect: () => true, timeoutMs: 5000, clock: systemClock
+      })
+      const answer = await sent(request({
+        createConnection: () => socket, method, path: `/api${path}`,
+        headers: { host: 'svc-members', [CALLER_HEADER]: caller, 'content-type': 'application/json' }
+      }), body)
+      socket.destroy()
+      return answer
+    }
+  }
+}
+
+/** What a holder may do: the authorities whose route answers. */
+export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]> {
+  if (given !== undefined) return [...given]
+  const answers = await Promise.all(of.map(async (authority) => await ask('GET', pathOf(authority))))
+  return of.filter((_, i) => answers[i]!.status === 200)
+}
+
+/** One operation: performed for a holder, with the greediest arguments that are taken; what it yields. */
+export type Edge = (holder: Holder, node: ClosureNode) => Promise<Holder[]>
+
+/** Of these things, those that are taken when they are asked for alone. */
+async function taken (values: readonly string[], ask: (value: string) => Promise<Answer>): Promise<string[]> {
+  const found: string[] = []
+  for (const value of values) if ((await ask(value)).status === 200) found.push(value)
+  return found
+}
+
+export const makesToken: Edge = async ({ ask }, { url }) => {
+  const make = async (list: string[]): Promise<Answer> =>
+    await ask('POST', '/v1/tokens', { label: 'x', authorities: list })
+  const given = await taken(ALL, async (authority) => await make([authority]))
+  if (given.length === 0) return []
+  return [withToken(url, ((await make(given)).json as { token: string }).token)]
+}
+
+const PAIRING = '/v1/devices/pairing'
+
+export const pairsDevice: Edge = async (holder, node) => {
+  const open = async (body: object): Promise<Answer> => {
+    await node.operator.ask('DELETE', PAIRING)
+    return await holder.ask('POST', PAIRING, body)
+  }
+  const given = await taken(ALL, async (one) => await open({ authorities: [one], viaRelay: [] }))
+  if (given.length === 0) return []
+  const relayed = await taken(given, async (one) => await open({ authorities: given, viaRelay: [one] }))
+  if ((await open({ authorities: given, viaRelay: relayed })).status !== 200) throw new Error('cannot be opened')
+  const device = await paired(node, async (body) => {
+    // With more than it was opened for, then as it was opened.
+    const more = { ...body, authorities: ALL, viaRelay: ALL }
+    const greedy = await holder.ask('POST', `${PAIRING}/confirm`, more)
+    if (greedy.status !== 200) await holder.ask('POST', `${PAIRING}/confirm`, body)
+  })
+  return [withDevice(node, device, false), withDevice(node, device, true)]
+}
+
+/** A device in an open window; `confirm` is what the operator does once it waits. */
+export async function paired (
+  { url, operator }: ClosureNode, confirm: (body: { attempt: string, digits: string }) => Promise<void>
+): Promise<DeviceFile> {
+  const { ask } = withToken(url, null)
+  let confirmed: Promise<void> | undefined
+  const device = await pairDevice({
+    url, name: 'x', compare: async () => true,
+    ask: async <T>(path: string, body?: object) => {
+      const answer = await ask(body === undefined ? 'GET' : 'POST', path, body)
+      if (answer.status !== 200) throw new Error(JSON.stringify(answer.json))
+      return answer.json as T
+    },
+    pause: async () => {
+      const { device } = (await operator.ask('GET', PAIRING)).json as
+        { device: { attempt: string, digits: string } | null }
+      if (device !== null) confirmed ??= confirm({ attempt: device.attempt, digits: device.digits })
+      await new Promise((resolve) => { setImmediate(resolve) })
+    }
+  })
+  await confirmed
+  return device
+}
+
+/** A short bearer of a device, shown directly, wherever it was signed for. */
+export const getsBearer: Edge = async ({ ask, device }, { url }) => {
+  if (device === undefined) return []
+  const { status, json: said } = await ask('POST', '/v1/devices/session', {})
+  return status === 200 ? [withToken(url, (said as { token: string }).token)] : []
+}
+
+/** Settings that widen: each that is taken gives what it stands for. */
+export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ ask }, { operator }) => {
+  let { revision } = (await operator.ask('GET', '/config')).json as { revision: string }
+  const set = async (path: string, value: unknown, by = ask): Promise<Answer> => {
+    const answer = await by('PUT', '/config', { revision, set: { [path]: value } })
+    if (answer.status === 200) revision = (answer.json as { revision: string }).revision
+    return answer
+  }
+  await set('access.local', [], operator.ask)
+  const local = await taken(ALL, async (authority) => {
+    const answer = await set('access.local', [authority])
+    if (answer.status === 200) await set('access.local', [], operator.ask)
+    return answer
+  })
+  await set('access.local', null, operator.ask)
+  const found: Holder[] = [{ kind: 'direct', ask, given: local }]
+  // Whoever decides which pages, names and proxies count as this machine has what it has without a token.
+  for (const [path, value] of [['api.allowed_origins', ['https://x.example']], ['api.allowed_hosts', ['x']],
+    ['api.trust_proxy', ['192.0.2.1']]] as const) {
+    if ((await set(path, value)).status !== 200) continue
+    found.push({ kind: 'direct', ask, given: ['invoke', 'read'] })
+    await set(path, null, operator.ask)
+  }
+  for (const path of ['plugins.mcp.module', ...fileOnly]) {
+    if ((await set(path, './x.js')).status === 200) found.push({ kind: 'code', ask, given: ALL })
+  }
+  return found
+}
+
+/** Switching plugins, those that guard among them, gives no authority. */
+export const switchesPlugins: Edge = async ({ ask }) => {
+  for (const enabled of [false, true]) await ask('POST', '/v1/plugins/mcp', { enabled })
+  return []
+}
+
+/** A join token: a node of the attacker's joins, passes on requests, and lets in a device of its own. */
+export function admitsMember (t: Test): Edge {
+  let met: Promise<Holder[]> | undefined
+  return async ({ ask }, node) => {
+    const { status, json: said } = await ask('POST', '/cluster/join-tokens', { local: true })
+    if (status !== 200) return []
+    return await (met ??= joinWith(t, node, (said as { token: string }).token))
+  }
+}
+
+/** What whoever holds a join token gets with it. */
+export async function joinWith (t: Test, node: ClosureNode, token: string): Promise<Holder[]> {
+  const own = await startNode(t, { join: token })
+  const member = await asMember(own, node)
+  await until('the member to count', async () => (await member.ask('GET', '/probe/who')).status === 200)
+  await own.operator.ask('POST', PAIRING, { authorities: ALL, viaRelay: ALL })
+  const device = await paired(own, async (body) => {
+    await own.operator.ask('POST', `${PAIRING}/confirm`, body)
+  })
+  const [direct, relayed] = [withDevice(node, device, false), withDevice(node, device, true)]
+  await until('the device to be known', async () => (await direct.ask('GET', '/probe/who')).status === 200)
+  return [member, direct, relayed]
+}
+
+/** Whether a holder can have a call made that costs something: it sets its own budget, and approves. */
+export async function spends ({ ask }: Holder, { operator }: ClosureNode): Promise<boolean> {
+  const { json: who } = await ask('GET', '/probe/who')
+  await ask('PUT', `/v1/approvals/budgets/${(who as { id: string }).id}`, { per_day: '9 EUR' })
+  const { revisions } = (await operator.ask('GET', '/v1/capabilities')).json as
+    { revisions: Record<string, string> }
+  const call = ask('POST', '/v1/capabilities/call', {
+    capability_id: 'pay', version: '1.0.0', descriptor_revision: revisions['pay@1.0.0'], payload: {}
+  })
+  return (await call).status === 200
+}

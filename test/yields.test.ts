@@ -1,0 +1,172 @@
+/**
+ * What each route yields beside its answer: each has its place here, so that whoever adds one says it. What
+ * can be reached by them is tried in test/node/closure.test.ts.
+ */
+import t from 'tap'
+import { allRoutes } from '../kernel/cli/declared.js'
+import { bundled } from '../plugins/index.js'
+
+const lines = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter(Boolean)
+
+/** The routes by what they yield. The first four kinds are tried by the closure. */
+const places: Readonly<Record<string, string[]>> = {
+  'a credential, or a part of the way to one': lines(`
+    POST /v1/tokens
+    POST /v1/devices/pairing
+    POST /v1/devices/pairing/confirm
+    POST /v1/devices/pair
+    POST /v1/devices/pair/:attempt
+    GET /v1/devices/pair/:attempt
+    POST /v1/devices/session
+    POST /cluster/join-tokens`),
+  'a setting': ['PUT /config'],
+  'a plugin, on or off': ['POST /v1/plugins/:name'],
+  'money to spend': ['POST /v1/approvals/:id', 'PUT /v1/approvals/budgets/:caller'],
+  'the end of something': lines(`
+    DELETE /v1/tokens/:id
+    DELETE /v1/devices/:id
+    DELETE /v1/devices/self
+    DELETE /v1/devices/pairing
+    POST /v1/devices/pairing/refuse
+    POST /v1/devices/pair/:attempt/refuse
+    DELETE /cluster/join-tokens/:id
+    DELETE /cluster/members/:id
+    DELETE /mcp
+    DELETE /v1/responses/:response_id
+    POST /v1/cancel/:command_id
+    POST /v1/capabilities/stream/cancel
+    POST /v1/diagnostics/node/runners/:runner_id/cancel`),
+  'work in the caller\'s name': lines(`
+    POST /mcp
+    POST /v1/steward/ask`),
+  'the same node, with the settings of its file': ['POST /admin/restart'],
+  'an answer of a model': lines(`
+    POST /ollama/api/chat
+    POST /ollama/api/embed
+    POST /ollama/api/embeddings
+    POST /ollama/api/generate
+    POST /runners/donors
+    POST /runners/tasks
+    POST /v1/audio/speech
+    POST /v1/capabilities/call
+    GET /v1/capabilities/session
+    POST /v1/capabilities/stream
+    POST /v1/chat/completions
+    POST /v1/completions
+    POST /v1/detokenize
+    POST /v1/embeddings
+    POST /v1/messages
+    POST /v1/messages/count_tokens
+    POST /v1/responses
+    POST /v1/responses/input_tokens
+    POST /v1/tokenize`),
+  'a model, its copies and instances, or a trace': lines(`
+    POST /instance
+    DELETE /instance/:instance_id
+    POST /models/add
+    DELETE /models/custom/:model_id
+    PUT /nodes/:node/drain
+    DELETE /nodes/:node/drain
+    POST /ollama/api/copy
+    POST /ollama/api/create
+    DELETE /ollama/api/delete
+    POST /ollama/api/pull
+    POST /place_instance
+    DELETE /store/models/:model_id
+    POST /store/models/:model_id/download
+    DELETE /store/models/:model_id/download
+    POST /store/models/:model_id/download/pause
+    POST /store/models/:model_id/stage
+    POST /store/purge-staging
+    POST /v1/traces/delete
+    PUT /v1/tracing`),
+  'nothing: it reads': lines(`
+    GET /
+    GET /cluster/join-tokens
+    GET /cluster/members
+    GET /cluster/probe
+    POST /cluster/touch
+    GET /config
+    GET /events
+    GET /healthz
+    GET /instance/:instance_id
+    GET /instance/await
+    GET /instance/placement
+    GET /instance/previews
+    GET /metrics
+    GET /models
+    GET /models/:model_id/availability
+    GET /models/:model_id/card
+    GET /models/copies
+    GET /node/identity
+    GET /node_id
+    GET /ollama
+    GET /ollama/
+    GET /ollama/api/ps
+    POST /ollama/api/show
+    GET /ollama/api/tags
+    GET /ollama/api/version
+    GET /openapi.json
+    GET /page/:name
+    GET /panels
+    GET /panels/:plugin/:name
+    GET /readyz
+    GET /runners/donors/:feed_id
+    GET /state
+    GET /state/sync
+    GET /store/downloads
+    GET /store/health
+    GET /store/models/:model_id/download/plan
+    GET /store/models/:model_id/download/status
+    GET /store/models/:model_id/files/*
+    GET /store/models/:model_id/manifest
+    GET /store/registry
+    GET /store/search
+    GET /store/storage
+    GET /v1/approvals
+    GET /v1/audio/voices
+    GET /v1/audit
+    GET /v1/audit/export
+    GET /v1/audit/verify
+    GET /v1/capabilities
+    GET /v1/devices
+    GET /v1/devices/:id
+    GET /v1/devices/pairing
+    GET /v1/devices/self
+    GET /v1/diagnostics/cluster
+    GET /v1/diagnostics/cluster/timeline
+    GET /v1/diagnostics/node
+    POST /v1/diagnostics/node/capture
+    GET /v1/diagnostics/node/timeline
+    GET /v1/diagnostics/telemetry
+    GET /v1/logs
+    GET /v1/logs/cluster
+    GET /v1/models
+    GET /v1/models/:model_id
+    GET /v1/plugins
+    GET /v1/relay
+    GET /v1/relay/routes
+    GET /v1/responses/:response_id
+    GET /v1/responses/:response_id/input_items
+    GET /v1/steward
+    GET /v1/tokens
+    GET /v1/traces
+    GET /v1/traces/:id
+    GET /v1/traces/:id/raw
+    GET /v1/traces/:id/stats
+    GET /v1/traces/cluster
+    GET /v1/traces/cluster/:id
+    GET /v1/traces/cluster/:id/raw
+    GET /v1/traces/cluster/:id/stats
+    GET /v1/tracing`)
+}
+
+t.test('every route has its place among what routes yield', (t) => {
+  const declared = allRoutes(bundled.map(({ manifest }) => manifest))
+    .map(({ decl: { method, url } }) => `${method} ${url}`)
+  const placed = Object.values(places).flat()
+  t.same(placed.filter((one, i) => placed.indexOf(one) !== i), [], 'each once')
+  t.same(declared.filter((one) => !placed.includes(one)), [], 'a new route: say in `places` what it yields')
+  t.same(placed.filter((one) => !declared.includes(one)), [], 'none that is gone')
+  t.end()
+})
