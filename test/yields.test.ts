@@ -1,6 +1,6 @@
 /**
- * What each route yields beside its answer: each has its place here, so that whoever adds one says it. What
- * can be reached by them is tried in test/node/closure.test.ts.
+ * Says what each route yields beside its answer, so that a new route has to say it, too. The test
+ * test/node/closure.test.ts performs those that yield credentials.
  */
 import t from 'tap'
 import { allRoutes } from '../kernel/cli/declared.js'

@@ -12,7 +12,7 @@ export interface Arrival {
   readonly method: string
   /** Path and query as the client sent them. */
   readonly target: string
-  /** Others could read it on its way here: it came from another machine without TLS. */
+  /** Others could read the request: it came from another machine without TLS. */
   readonly inClear: boolean
   /** The device that the encrypted handshake of a relayed connection authenticated; null for direct ones. */
   readonly device: string | null

@@ -114,7 +114,7 @@ export function withViews (
   return state
 }
 
-/** What callers without `operator` do not see. */
+/** The parts of the state that only operators see. */
 export interface Hidden {
   /** Names of fields, at any depth. */
   readonly names: ReadonlySet<string>

@@ -114,14 +114,14 @@ t.test('who admitted a member is known everywhere, bounds it and never changes',
   const known = (): unknown[] => c.nodes.map(({ members }) => members.find(three.installId)?.admitted)
   t.same(known(), [admitted, admitted, admitted])
   t.equal(one.members.find(one.installId)!.admitted, undefined, 'nobody has admitted the first')
-  // What it says of itself later, with more, changes nothing.
+  // Its later claim to more changes nothing.
   const record = one.core.membership.records().find((r) => r.installId === three.installId)!
   const claims = { ...record, name: 'renamed', admitted: { node: 'x', by: ['operator'] } }
   await c.settled(three.core.commands.run(memberCommands.put, claims))
   await c.until('the new name', () => c.nodes.every(({ members }) =>
     members.find(three.installId)?.name === 'renamed'))
   t.same(known(), [admitted, admitted, admitted])
-  // Whoever was admitted with two authorities admits with those, as whichever operator.
+  // A member that was admitted with two authorities admits with those, also as its operator.
   const four = await c.join(three, { by: ['operator'] })
   await membersAre(c, '1234')
   t.same(one.members.find(four.installId)?.admitted,

@@ -19,7 +19,7 @@ export class Bearers {
 
   constructor (clock: Clock) { this.#clock = clock }
 
-  /** `relayed`: it was signed for through a relay, where it may do less, and is good only there. */
+  /** `relayed`: signed for through a relay, which may give less, and good through a relay only. */
   issue (deviceId: string, relayed: boolean): string {
     this.forget()
     const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)

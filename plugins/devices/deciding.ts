@@ -94,7 +94,7 @@ export class Deciding {
   }
 
   /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */
-  async revoke (id: string, caller: Caller): Promise<void> {
+  async revoke (id: string, by: string): Promise<void> {
     const { book, hear } = this.#parts
     const grant = book.grant(id)
     if (grant === undefined) {
@@ -103,12 +103,25 @@ export class Deciding {
     }
     const { name, expires } = grant
     const at = new Date(this.#ctx.clock.now()).toISOString()
-    const revoked = { deviceId: id, name, expires, by: caller.id, at }
+    const revoked = { deviceId: id, name, expires, by, at }
     // From now on it ends here, whatever becomes of the rest; a later session hears of it.
     book.merge([{ grant: null, revoked }])
-    this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by: caller.id })
+    this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by })
     await this.#ctx.command('revokeDevice', { revoked })
     hear()
+  }
+
+  /** Revokes what tokens that were revoked have let in here. */
+  async endWithTokens (): Promise<void> {
+    const { deps: { identity, tokens }, log } = this.#ctx
+    const own = text(identity.publicKey)
+    const ended = new Set(tokens.list().filter(({ revoked }) => revoked).map(({ id }) => id))
+    for (const { grant } of this.#parts.book.entries()) {
+      if (grant?.nodeKey !== own || !ended.has(grant.by)) continue
+      await this.revoke(grant.deviceId, grant.by).catch((err: unknown) => {
+        log.debug({ err }, 'the cluster could not be told yet that a device ended with its token')
+      })
+    }
   }
 
   #isKnown (authority: string): boolean {

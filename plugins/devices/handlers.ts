@@ -1,6 +1,7 @@
 import { kernelError, SIGNED } from '../../kernel/index.js'
 import { BEARER_SECONDS } from './bearers.js'
 import { Deciding } from './deciding.js'
+import { LOOK_MS } from './standing.js'
 import type { Caller, Grant, KnownNode, NodeHalf, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
@@ -43,8 +44,9 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
   const { bearers, book, pairing } = parts
   const views = createViews(ctx, parts)
   const deciding = new Deciding(ctx, { ...parts, nodes: async () => await knownNodes(ctx) })
+  ctx.every('devices of revoked tokens', LOOK_MS, () => { void deciding.endWithTokens() })
   const end = async (id: string, caller: Caller) => {
-    await deciding.revoke(id, caller)
+    await deciding.revoke(id, caller.id)
     return { id, revoked: true as const, admitted: ctx.deps.cluster.admittedBy(book.lineOf(id)) }
   }
   const ownId = (callerId: string): string => deviceOf(ctx, book, callerId)

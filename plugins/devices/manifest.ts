@@ -39,7 +39,7 @@ const events = {
   DeviceRevoked: durableEvent('A device was revoked for good.', { deviceId: text, name: text, by: text })
 } as const satisfies Record<string, EventDecl>
 
-/** How a script compares. */
+/** Lets a script compare. */
 const digitsOption = [
   '--digits-stdin', 'reads the digits that the other side shows from stdin, in place of the question'
 ] as const

@@ -5,9 +5,9 @@ import {
 } from '../../kernel/index.js'
 import type { Clock, DeviceHalf, Identity, KeyPair, NodeHalf, SvcError } from '../../kernel/index.js'
 
-/** How long the operator's window stays open, s. */
+/** Time in which the operator's window is open, s. */
 export const WINDOW_SECONDS = 120
-/** How often devices may begin in a window: from one network, and in all. Each is one guess at the digits. */
+/** Limits of attempts in a window, for one network and for all. Each is one guess at the digits. */
 export const TRIES = 5
 export const TRIES_IN_ALL = 25
 /** A device that has begun and says nothing more gives way after this, ms. */
@@ -54,7 +54,7 @@ interface Window {
   readonly wish: Wish
   endsMs: number
   readonly ends: string
-  /** How often devices have begun, by network. */
+  /** Attempts so far, by network. */
   readonly begun: Map<string, number>
 }
 
@@ -186,7 +186,7 @@ export class Pairing {
   }
 
   /**
-   * Step 5: the operator has compared. Resolves once the device says that the digits are the same, too.
+   * Step 5: the operator has compared. Resolves after the device's own yes.
    * Throws `pairing_closed`, `pairing_busy` for a second device, and `pairing_failed` for other digits and
    * for a device that says no; `wish` is that of the window.
    */
@@ -227,7 +227,7 @@ export class Pairing {
     if (attempt?.stage === 'confirming') attempt.stage = 'compare'
   }
 
-  /** The operator or the device says no; others may still try. Undefined when nobody waits, else its name. */
+  /** The operator or the device says no; others may still try. The device's name; undefined without one. */
   refuse (id: string): string | undefined {
     const attempt = this.#open.get(id)
     if (attempt?.stage !== 'compare' && attempt?.stage !== 'agreed') return undefined

@@ -17,7 +17,7 @@ const seconds = { type: 'integer', minimum: 60, maximum: 34_560_000 } as const
 const list = { type: 'array', items: text } as const
 const textOrNull = { type: ['string', 'null'] } as const
 
-/** Where a device signs for a bearer. */
+/** Path of the route at which a device signs for a bearer. */
 export const SESSION_PATH = '/v1/devices/session'
 
 /** What the operator chooses for a device. */

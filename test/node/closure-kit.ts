@@ -30,7 +30,7 @@ export const ALL = Object.keys(authorities).sort()
 interface Answer { status: number, json: unknown }
 type Ask = (method: string, path: string, body?: object) => Promise<Answer>
 
-/** Whoever has a credential. `kind` says how it is shown; `given`: what it may do where that is not asked. */
+/** The holder of a credential. `kind`: how it is shown. `given`: its authorities, if they need no asking. */
 export interface Holder {
   readonly kind: 'direct' | 'relay' | 'member' | 'code'
   readonly ask: Ask
@@ -167,17 +167,17 @@ async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
   }
 }
 
-/** What a holder may do: the authorities whose route answers. */
+/** The authorities of a holder: those whose route answers. */
 export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]> {
   if (given !== undefined) return [...given]
   const answers = await Promise.all(of.map(async (authority) => await ask('GET', pathOf(authority))))
   return of.filter((_, i) => answers[i]!.status === 200)
 }
 
-/** One operation: performed for a holder, with the greediest arguments that are taken; what it yields. */
+/** Performs an operation as greedily as it is accepted, and resolves with the holders that it yields. */
 export type Edge = (holder: Holder, node: ClosureNode) => Promise<Holder[]>
 
-/** Of these things, those that are taken when they are asked for alone. */
+/** The values that are accepted when each is asked for alone. */
 async function taken (values: readonly string[], ask: (value: string) => Promise<Answer>): Promise<string[]> {
   const found: string[] = []
   for (const value of values) if ((await ask(value)).status === 200) found.push(value)
@@ -202,7 +202,8 @@ export const pairsDevice: Edge = async (holder, node) => {
   const given = await taken(ALL, async (one) => await open({ authorities: [one], viaRelay: [] }))
   if (given.length === 0) return []
   const relayed = await taken(given, async (one) => await open({ authorities: given, viaRelay: [one] }))
-  if ((await open({ authorities: given, viaRelay: relayed })).status !== 200) throw new Error('cannot be opened')
+  const opened = await open({ authorities: given, viaRelay: relayed })
+  if (opened.status !== 200) throw new Error('the pairing cannot be opened')
   const device = await paired(node, async (body) => {
     // With more than it was opened for, then as it was opened.
     const more = { ...body, authorities: ALL, viaRelay: ALL }
@@ -243,7 +244,7 @@ export const getsBearer: Edge = async ({ ask, device }, { url }) => {
   return status === 200 ? [withToken(url, (said as { token: string }).token)] : []
 }
 
-/** Settings that widen: each that is taken gives what it stands for. */
+/** Changes settings that widen access: each that is accepted yields what it opens. */
 export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ ask }, { operator }) => {
   let { revision } = (await operator.ask('GET', '/config')).json as { revision: string }
   const set = async (path: string, value: unknown, by = ask): Promise<Answer> => {
@@ -278,7 +279,7 @@ export const switchesPlugins: Edge = async ({ ask }) => {
   return []
 }
 
-/** A join token: a node of the attacker's joins, passes on requests, and lets in a device of its own. */
+/** Makes a join token, with which the attacker's node joins, passes on requests and pairs a device. */
 export function admitsMember (t: Test): Edge {
   let met: Promise<Holder[]> | undefined
   return async ({ ask }, node) => {
@@ -288,7 +289,7 @@ export function admitsMember (t: Test): Edge {
   }
 }
 
-/** What whoever holds a join token gets with it. */
+/** Uses a join token as its holder would. */
 export async function joinWith (t: Test, node: ClosureNode, token: string): Promise<Holder[]> {
   const own = await startNode(t, { join: token })
   const member = await asMember(own, node)

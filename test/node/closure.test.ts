@@ -24,7 +24,7 @@ const fileOnly = gatherKnown(bundled.map(({ manifest }) => ownerOf(manifest, tru
 
 interface Reached { direct: Set<string>, relay: Set<string>, member: boolean, code: boolean }
 
-/** What a holder is, as far as operations look at it: two that are alike come to the same. */
+/** A kind of holder. Two of one kind reach the same. */
 interface Known { kind: Holder['kind'], may: readonly string[], next: readonly string[] }
 
 /**
@@ -81,7 +81,7 @@ function declaredTable (): [string, string][] {
 const elsewhere = Object.values(networkInterfaces()).flatMap((list) => list ?? [])
   .find(({ internal, family }) => !internal && family === 'IPv4')?.address
 
-/** Who begins, by its row in the table. */
+/** The holders to begin with, by row of the table. */
 async function starts (t: Test, node: ClosureNode): Promise<Map<string, Holder[]>> {
   const { operator, url } = node
   const token = async (...list: string[]): Promise<Holder[]> => [withToken(url, ((await operator.ask(

@@ -24,7 +24,7 @@ export async function openPairingAt (t: Test, { home, url }: Where, ...options: 
   return host
 }
 
-/** `svc device pair` in a home of its own, and the digits that it shows. */
+/** `svc device pair` in a fresh home, and the digits that it shows. */
 export async function devicePair (
   t: Test, url: string
 ): Promise<{ home: string, device: Child, digits: string }> {
@@ -36,7 +36,7 @@ export async function devicePair (
 /** Tells a verb what the other side shows. */
 export const tell = ({ process: { stdin } }: Child, digits: string): void => { stdin!.end(`${digits}\n`) }
 
-/** Pairs a device: each side is told what the other one shows. */
+/** Pairs a device; each side reads the digits of the other one. */
 export async function pairAt (
   t: Test, node: Where, ...options: string[]
 ): Promise<{ home: string, told: string }> {

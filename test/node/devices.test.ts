@@ -89,7 +89,7 @@ t.test('a device that is shown other digits keeps nothing and signs nothing', as
   t.notMatch(victim.device.stdout(), /may/)
   const after = await svc(['--home', victim.home, '--url', attacker.url, 'token', 'ls'])
   t.equal(after.status, 5, 'nothing is signed for it from then on')
-  // The attacker as a device says yes; the operator of the real node is told what the victim shows.
+  // The attacker's device says yes; the operator of the real node reads the victim's digits.
   tell(forged.device, forged.digits)
   tell(host, victim.digits)
   t.equal(await forged.device.ended, 1, 'the forger is refused')

@@ -92,7 +92,7 @@ process.on('exit', () => { for (const pid of running) hardKill(pid) })
 
 export function run (command: string, args: readonly string[], options: {
   env?: Record<string, string>, cwd?: string
-  /** What it reads; null leaves its input open. */
+  /** Text for its input; null leaves that open. */
   input?: string | null
 } = {}): Child {
   const child = spawn(command, args, {

@@ -17,7 +17,7 @@ const HOST = 'canary-host.example'
 const ADDRESS = '198.51.100.77'
 const DEVICE = 'canary-device'
 
-/** A module that gives the node a machine with a name and an address of its own. */
+/** A module that gives the node's machine another name and a further address. */
 const disguise = `import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
 const real = os.networkInterfaces()
@@ -52,7 +52,7 @@ async function knownIds (node: TestNode): Promise<Record<string, string>> {
   }
 }
 
-/** What a GET route answers: the whole of it, or the beginning of a stream. */
+/** The answer of a GET route: the whole of it, or the beginning of a stream. */
 async function said (node: TestNode, path: string, token: string | null): Promise<string> {
   const response = await open(node, path, { token })
   let text = JSON.stringify(response.headers)

@@ -163,7 +163,7 @@ const storedSchema = record({
 }, {
   /** The caller that made it. */
   by: anyText,
-  /** What that caller may do; everything when absent. */
+  /** The caller's authorities; all when absent. */
   authorities: listOf(anyText),
   /** It names an address that other machines reach. */
   outside: flag

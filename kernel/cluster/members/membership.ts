@@ -204,7 +204,7 @@ export class Membership {
       return
     }
     const before = known ?? this.#options.members.find(installId)
-    // Nothing that is said of a member later changes who admitted it.
+    // The record of a known member keeps who admitted it, whatever the new one says.
     const by = before === undefined && from !== undefined ? this.#bounded(admitted, from) : before?.admitted
     commands.write(MEMBER + installId, {
       ...record, joinedAt: known?.joinedAt ?? record.joinedAt, ...by === undefined ? {} : { admitted: by }

@@ -2,10 +2,10 @@ import { Socket } from 'node:net'
 import { isLoopback } from '../access.js'
 import type { TLSSocket } from 'node:tls'
 
-/** Whether a credential is a token, which whoever reads it can use. What a device signs is no secret. */
+/** Whether a credential is a token, which any reader of it can use, unlike a device's signature. */
 export const isToken = (authorization: string | undefined): boolean => /^Bearer /i.test(authorization ?? '')
 
-/** Whether a request could be read on its way here: it came from another machine, and without TLS. */
+/** Whether others could read a request: it came from another machine, and without TLS. */
 export function inClear (socket: object): boolean {
   if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
   const { remoteAddress, localAddress } = socket

@@ -6,7 +6,7 @@ import type { DeviceView } from '../handlers.js'
 
 const LOOK_MS = 500
 const CLOSE_MS = 2000
-/** What a confirmation is answered with when the device said no, or is gone. */
+/** Reasons of a failed confirmation after which another device may try. */
 const OVER: readonly unknown[] = ['pairing_failed', 'pairing_closed']
 
 interface Waiting { attempt: string, deviceId: string, name: string, digits: string }

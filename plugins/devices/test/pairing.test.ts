@@ -79,7 +79,7 @@ t.test('keys of somebody between, on both sides, give other digits', async (t) =
   await t.rejects(device.device)
 })
 
-/** What a device shows that has no keys. */
+/** The second message of a device without keys. */
 const shown = {
   key: 'B'.repeat(43), agreementKey: 'C'.repeat(43), ephemeral: 'D'.repeat(43), nonce: 'E'.repeat(22),
   name: 'x', proof: 'F'.repeat(86)
@@ -168,7 +168,7 @@ t.test('nothing is granted or kept unless both sides say that the digits are the
     } else {
       const confirmed = confirm(device)
       const over = t.rejects(confirmed, refused, 'the operator hears of it')
-      // Without the device's own yes nothing is granted, however long that takes.
+      // The grant waits for the device's yes.
       await rig.clock.advance(10_000)
       t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
       answer(false)

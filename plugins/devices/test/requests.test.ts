@@ -216,12 +216,19 @@ t.test('a token that a device has made lets nothing in that outlives the device,
   }
   const made = await letIn('app_2')
   t.match(made, { by: maker.deviceId, expires: maker.grant.expires })
-  t.match(await letIn('app_3'), { by: 'app_3', expires: soon }, 'no later than the token')
+  const ofToken = await letIn('app_3')
+  t.match(ofToken, { by: 'app_3', expires: soon }, 'no later than the token')
   const late = { authorities: ['read'], expires: maker.grant.expires }
   t.equal((await as('app_3', '/v1/devices/pairing', late)).status, 400)
   t.equal((await send(rig, await sign(made.signer, '/who'))).status, 200)
   await ask(rig, 'DELETE', `/v1/devices/${maker.deviceId}`)
   t.match(await send(rig, await sign(made.signer, '/who')), { status: 401, reason: 'device_ended' })
+  await rig.clock.advance(20_000)
+  t.equal((await send(rig, await sign(ofToken.signer, '/who'))).status, 200)
+  tokens[2]!.revoked = true
+  await rig.clock.advance(20_000)
+  t.match(await send(rig, await sign(ofToken.signer, '/who')),
+    { status: 401, reason: 'device_ended', details: { why: 'revoked' } }, 'with a token that is revoked')
 })
 
 t.test('through a relay a device gives no more than it has there', async (t) => {
