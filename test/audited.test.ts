@@ -15,6 +15,7 @@ const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl 
 const exceptions: Readonly<Record<string, string>> = {
   'POST /v1/devices/pair': 'a stranger\'s word; what the operator confirms is recorded',
   'POST /v1/devices/pair/:attempt': 'the same',
+  'POST /v1/devices/pair/:attempt/refuse': 'the same',
   'POST /v1/devices/session': 'gives a device for ten minutes what it has already',
   'POST /cluster/touch': 'changes nothing but the number of commands',
   'POST /v1/diagnostics/node/capture': 'reads',

@@ -225,8 +225,8 @@ t.test('nobody is sent to the package of that name on the registry', (t) => {
 
 t.test('what callers without `operator` do not see of the state is what the contract says', (t) => {
   t.same(manifests.flatMap(({ stateWhereabouts = [] }) => stateWhereabouts).sort(), [
-    'apiUrl', 'configPath', 'directory', 'donorEndpoints', 'hostsByNode', 'sinkMultiaddr', 'stagingRoot',
-    'storePath', 'store_path'
+    'apiUrl', 'configPath', 'directory', 'donorEndpoints', 'hostsByNode', 'interfaces', 'sinkMultiaddr',
+    'stagingRoot', 'storePath', 'store_path'
   ])
   t.end()
 })

@@ -42,7 +42,8 @@ function memberList (more: object = {}): object {
     clusterId: 'c1',
     members: [
       member('attic', { nodeId: 'n1', self: true, rttMs: null, addresses: ['127.0.0.1:52416'] }),
-      member('cellar', { nodeId: 'n2', master: true }), member('barn', { nodeId: 'n3', live: false }),
+      member('cellar', { nodeId: 'n2', master: true,
+        admitted: { node: 'attic-install', by: ['app_2', 'app_1'], authorities: ['read'] } }), member('barn', { nodeId: 'n3', live: false }),
       member('shed', { live: false, version: null, addresses: ['10.0.0.9:52416'] })
     ],
     dials: [
@@ -161,7 +162,8 @@ t.test('members: the list, and removal by id, name or the beginning of an id', a
   const { url, asked } = await standIn(t, {
     'GET /cluster/members': (response) => { sendJson(response, list) },
     'DELETE /cluster/members/barn-install': (response) => {
-      sendJson(response, { installId: 'barn-install', removed: true })
+      const admitted = [{ installId: 'shed-install', name: 'shed' }]
+      sendJson(response, { installId: 'barn-install', removed: true, admitted })
     },
     'DELETE /cluster/members/attic-install': (response) => {
       sendError(response, 409, 'member_self', { remedy: 'Ask another node.' })
@@ -170,12 +172,13 @@ t.test('members: the list, and removal by id, name or the beginning of an id', a
   t.same(JSON.parse((await cli(['members', '--json', '--url', url])).out), list)
   const { out } = await cli(['members', '--url', url])
   t.match(out, /\nattic \(this node\) +attic-install +n1 +yes +- +0\.1\.0 +- +127\.0\.0\.1:52416/)
-  t.match(out, /\ncellar +cellar-install +n2 +yes +yes +0\.1\.0 +0\.4 ms/)
+  t.match(out, /\ncellar +cellar-install +n2 +yes +yes +0\.1\.0 +0\.4 ms .* app_2 at attic\n/)
   t.match(out, /\nno connection to 10\.0\.0\.9:52416 after 7 attempts: ECONNREFUSED/)
   for (const ref of ['barn-install', 'n3', 'barn', 'barn-in']) {
     const ran = await cli(['members', 'remove', ref, '--url', url])
     t.equal(ran.status, 0, ref)
     t.match(ran.out, /removed barn \(barn-install\).*svc join-token/)
+    t.match(ran.err, /it admitted shed, .*svc members remove shed-install/)
     t.equal(asked.at(-1)?.url, '/cluster/members/barn-install')
   }
   const check = async (words: string[], status: number, message: RegExp): Promise<void> => {

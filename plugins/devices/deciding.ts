@@ -1,5 +1,6 @@
 import { GRANT, grantBytes, kernelError, requireAuthority } from '../../kernel/index.js'
 import { isDeviceId, LONGEST_MS } from './grants.js'
+import { LOOK_MS } from './standing.js'
 import type { Caller, Grant, KnownNode, SvcError } from '../../kernel/index.js'
 import type { DeviceBook } from './book.js'
 import type { DevicesContext } from './manifest.js'
@@ -38,6 +39,7 @@ export class Deciding {
   constructor (ctx: DevicesContext, parts: DecidingParts) {
     this.#ctx = ctx
     this.#parts = parts
+    ctx.every('devices of revoked tokens', LOOK_MS, () => { void this.#endWithTokens() })
   }
 
   /** A choice made whole. Throws `invalid_request`, and `missing_grant` for what the caller has not. */
@@ -93,8 +95,15 @@ export class Deciding {
     }
   }
 
+  /** Revokes a device, and names the members that were admitted by what ends with it. Throws as `#revoke`. */
+  async end (id: string, by: string) {
+    await this.#revoke(id, by)
+    const { cluster } = this.#ctx.deps
+    return { id, revoked: true as const, admitted: cluster.admittedBy(this.#parts.book.lineOf(id)) }
+  }
+
   /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */
-  async revoke (id: string, by: string): Promise<void> {
+  async #revoke (id: string, by: string): Promise<void> {
     const { book, hear } = this.#parts
     const grant = book.grant(id)
     if (grant === undefined) {
@@ -112,13 +121,13 @@ export class Deciding {
   }
 
   /** Revokes what tokens that were revoked have let in here. */
-  async endWithTokens (): Promise<void> {
+  async #endWithTokens (): Promise<void> {
     const { deps: { identity, tokens }, log } = this.#ctx
     const own = text(identity.publicKey)
     const ended = new Set(tokens.list().filter(({ revoked }) => revoked).map(({ id }) => id))
     for (const { grant } of this.#parts.book.entries()) {
       if (grant?.nodeKey !== own || !ended.has(grant.by)) continue
-      await this.revoke(grant.deviceId, grant.by).catch((err: unknown) => {
+      await this.#revoke(grant.deviceId, grant.by).catch((err: unknown) => {
         log.debug({ err }, 'the cluster could not be told yet that a device ended with its token')
       })
     }

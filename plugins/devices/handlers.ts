@@ -1,7 +1,6 @@
 import { kernelError, SIGNED } from '../../kernel/index.js'
 import { BEARER_SECONDS } from './bearers.js'
 import { Deciding } from './deciding.js'
-import { LOOK_MS } from './standing.js'
 import type { Caller, Grant, KnownNode, NodeHalf, RouteRequest } from '../../kernel/index.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceBook } from './book.js'
@@ -44,17 +43,12 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
   const { bearers, book, pairing } = parts
   const views = createViews(ctx, parts)
   const deciding = new Deciding(ctx, { ...parts, nodes: async () => await knownNodes(ctx) })
-  ctx.every('devices of revoked tokens', LOOK_MS, () => { void deciding.endWithTokens() })
-  const end = async (id: string, caller: Caller) => {
-    await deciding.revoke(id, caller.id)
-    return { id, revoked: true as const, admitted: ctx.deps.cluster.admittedBy(book.lineOf(id)) }
-  }
   const ownId = (callerId: string): string => deviceOf(ctx, book, callerId)
   return {
     list: () => ({ devices: views.all() }),
     show: ({ params: { id } }: Request<'show'>) => views.one(id),
-    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => await end(id, caller),
-    leave: async ({ caller }: Request<'leave'>) => await end(ownId(caller.id), caller),
+    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => await deciding.end(id, caller.id),
+    leave: async ({ caller }: Request<'leave'>) => await deciding.end(ownId(caller.id), caller.id),
     self: async ({ caller }: Request<'self'>) => {
       const grant = book.grant(ownId(caller.id))
       return { grant, nodeId: ctx.node.nodeId, nodes: await knownNodes(ctx) }

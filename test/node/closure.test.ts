@@ -1,6 +1,6 @@
 /**
  * What can be reached from each set of authorities: every operation is tried at a real node with what the
- * others gave, until nothing new appears. The table of what that comes to is in docs/operations/security.md.
+ * others gave, until nothing new appears. The table of what that comes to is in docs/operations/access.md.
  */
 import { readFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
@@ -72,7 +72,7 @@ const words = (set: ReadonlySet<string>): string => set.size === ALL.length ? 'e
 
 /** The table for people: who begins, and what it comes to. */
 function declaredTable (): [string, string][] {
-  const page = readFileSync(join(root, 'docs/operations/security.md'), 'utf8')
+  const page = readFileSync(join(root, 'docs/operations/access.md'), 'utf8')
   const [, section = ''] = page.split('\n## What a credential can become\n')
   return [...section.split('\n## ')[0]!.matchAll(/^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$/gm)].slice(2)
     .map(([, who, direct, relay, member]) => [who!, `${direct}; relay: ${relay}; admits: ${member}`])

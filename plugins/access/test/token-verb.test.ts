@@ -6,12 +6,15 @@ const record = { id: 'app_1', label: 'phone', authorities: ['read'], created: '2
   expires: null, lastUsedDay: null, revoked: false }
 
 t.test('svc token create, ls and revoke', async (t) => {
+  const admitted = [{ installId: 'barn-install', name: 'barn' }]
   const node = await standIn(t, {
     'POST /v1/tokens': (response) => { sendJson(response, { token: 'svc_app_x', record }) },
     'GET /v1/tokens': (response) => {
       sendJson(response, { tokens: [record, { ...record, id: 'app_2', revoked: true }] })
     },
-    'DELETE /v1/tokens/app_1': (response) => { sendJson(response, { id: 'app_1', revoked: true }) }
+    'DELETE /v1/tokens/app_1': (response) => {
+      sendJson(response, { id: 'app_1', revoked: true, admitted })
+    }
   })
   const run = async (...words: string[]): ReturnType<typeof cli> =>
     await cli(['token', ...words, '--url', node.url], { plugins: [access] })
@@ -27,6 +30,7 @@ t.test('svc token create, ls and revoke', async (t) => {
     { status: 2, err: /--expires soon: expected a span such as 90d/ })
   t.match((await run('ls')).out, /app_1 +phone +read +2026-01-01 +never +never +active\napp_2 .* revoked/)
   t.equal(JSON.parse((await run('ls', '--json')).out).tokens.length, 2)
-  t.equal((await run('revoke', 'app_1')).out, 'app_1 is revoked\n')
+  t.match(await run('revoke', 'app_1'),
+    { out: 'app_1 is revoked\n', err: /it admitted barn, .*svc members remove barn-install/ })
   t.equal((await run('revoke', 'app_9')).status, 3)
 })
