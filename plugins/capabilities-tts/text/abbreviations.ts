@@ -14,7 +14,8 @@ const WORDS: Record<string, string> = {
   etc: 'etcetera', vs: 'versus', approx: 'approximately', Inc: 'Incorporated', Ltd: 'Limited',
   Corp: 'Corporation', Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard',
   Rd: 'Road', Fig: 'Figure', fig: 'figure', Vol: 'Volume', vol: 'volume', dept: 'department',
-  Dept: 'Department', est: 'established', min: 'minimum', max: 'maximum', ca: 'circa', al: 'al',
+  Dept: 'Department', Hwy: 'Highway', Pkwy: 'Parkway', Expy: 'Expressway',
+  est: 'established', min: 'minimum', max: 'maximum', ca: 'circa', al: 'al',
   Bros: 'Brothers', Univ: 'University', ref: 'reference', Jan: 'January', Feb: 'February', Mar: 'March',
   Apr: 'April', Aug: 'August', Sept: 'September', Sep: 'September', Oct: 'October', Nov: 'November',
   Dec: 'December', Mon: 'Monday', Tue: 'Tuesday', Tues: 'Tuesday', Wed: 'Wednesday', Thu: 'Thursday',
@@ -32,11 +33,14 @@ const OPEN_END = new RegExp(`(?:^|[\\s("'])(?:(?:${MERGE})|(?:[A-Z]\\.)*[A-Z])\\
 /** After these the sentence goes on unless a new one visibly starts. */
 const MAYBE_END = /(?:^|\s)(?:Co|Inc|Ltd|Corp|Jr|Sr|etc|al|[ap]\.m|U\.S|U\.K)\.\s*$/
 
+const DATED = /\b(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.\s*$/i
+
 /** True when the full stop that ends `before` does not end a sentence, given the text that follows. */
 export function isAbbreviation (before: string, after: string): boolean {
   const tail = before.slice(-24)
   if (/^\s*[a-z]/.test(after) && /\.\s*$/.test(tail)) return true
   if (MAYBE_END.test(tail)) return false
+  if (DATED.test(tail) && /^\s*\d/.test(after)) return true
   if (/(?:^|\s)No\.\s*$/.test(tail)) return /^\s*\d/.test(after)
   if (/(?:^|\s)I\.\s*$/.test(tail)) return false
   return OPEN_END.test(tail)
@@ -44,7 +48,8 @@ export function isAbbreviation (before: string, after: string): boolean {
 
 const REGNAL =
   'Henry|Louis|George|Charles|Edward|James|William|Philip|John|Paul|Pius|Benedict|Elizabeth|Mary|' +
-  'Richard|Frederick|Alexander|Nicholas|Peter|Catherine|Leo|Gregory|Francis'
+  'Richard|Frederick|Alexander|Nicholas|Peter|Catherine|Leo|Gregory|Francis|Thutmose|Ramesses|Napoleon|' +
+  'Ivan|Otto|Haakon|Harald|Olaf|Alfonso|Ferdinand|Innocent|Clement|Urban|Boniface|Julius|Sixtus'
 const NUMBERED =
   'Chapter|Part|Act|Scene|Volume|Book|Section|War|Title|Phase|Type|Class|Level|Stage|Article|Super Bowl'
 
@@ -73,7 +78,7 @@ const known = (table: Record<string, string>): RegExp =>
   new RegExp(`\\b(${Object.keys(table).join('|')})\\.`, 'g')
 
 /** Read without a full stop, too; the others would be words of their own then (est, min, Sun ...). */
-const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs)\b(?!\.)/g
+const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
 /** Abbreviations and Roman numerals where they are clear. */
 export const ABBREVIATIONS: readonly Rule[] = [
@@ -81,6 +86,10 @@ export const ABBREVIATIONS: readonly Rule[] = [
   [/\bNos?\. ?(?=\d)/g, 'number '], [/\bpp\. ?(?=\d)/g, 'pages '], [/\bp\. ?(?=\d)/g, 'page '],
   [/\bc\. ?(?=\d{3})/g, 'circa '],
   [/\bw\/o\b/g, 'without'], [/\bw\/(?= )/g, 'with'], [/\bSt\. (?=[A-Z])/g, 'Saint '],
+  [/(?<![A-Z][a-z]{1,20} )\bSt (?=[A-Z])/g, 'Saint '], [/(?<=[A-Z][a-z]{1,20} )St\b(?!\.)/g, 'Street'],
+  [/\bPh\.? ?Ds\b/g, "pee aitch dee's"], [/\bPh\.? ?D\b(?!\.)/g, 'pee aitch dee'],
+  [/\bPh\.? ?D\./g, (all, at: number, text: string) => atEnd('pee aitch dee', at, all, text)],
+  [/\b401 ?\(?k\)?(?!\w)/g, 'four oh one kay'],
   [/\bSt\./g, (all, at: number, text: string) => atEnd('Street', at, all, text)],
   [known(TITLES), (_, name: string) => TITLES[name]!],
   [known(WORDS), (all, name: string, at: number, text: string) => atEnd(WORDS[name]!, at, all, text)],
@@ -160,7 +169,7 @@ function isShouting (sentence: string): boolean {
 export function spellAcronyms (sentence: string): string {
   const shouting = isShouting(sentence)
   return sentence
-    .replace(/\b(?:[A-Z]\.){2,}(?=(\s*$)?)/g, (all, end?: string) =>
+    .replace(/\b(?:[A-Z]\.){1,9}[A-Z]\b\.?(?=(\s*$)?)/g, (all, end?: string) =>
       spell(all) + (end === undefined ? ' ' : '.'))
     .replace(/\b([A-Z])\. (?=[A-Z])/g, (_, c: string) => spell(c) + ' ')
     .replace(/([A-Za-z])(?=\d)|(\d)(?=[A-Za-z]{2}|[A-Z]\b)/g, '$1$2 ')
