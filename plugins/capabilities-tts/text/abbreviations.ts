@@ -5,8 +5,9 @@ import { cardinal, ordinalOf } from './numbers.js'
 /** A name follows these: they never end a sentence. */
 const TITLES: Record<string, string> = {
   Dr: 'Doctor', Mr: 'Mister', Mrs: 'Missus', Ms: 'Miz', Prof: 'Professor', Gen: 'General', Sgt: 'Sergeant',
-  Capt: 'Captain', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable', Gov: 'Governor',
-  Sen: 'Senator', Rep: 'Representative', Pres: 'President', Mt: 'Mount', Ft: 'Fort', Messrs: 'Messers'
+  Capt: 'Captain', Maj: 'Major', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable',
+  Gov: 'Governor', Sen: 'Senator', Rep: 'Representative', Pres: 'President', Mt: 'Mount', Ft: 'Fort',
+  Messrs: 'Messers'
 }
 
 /** These may end a sentence; the full stop is kept then. */
@@ -41,7 +42,7 @@ export function isAbbreviation (before: string, after: string): boolean {
   if (/^\s*[a-z]/.test(after) && /\.\s*$/.test(tail)) return true
   if (MAYBE_END.test(tail)) return false
   if (DATED.test(tail) && /^\s*\d/.test(after)) return true
-  if (/(?:^|\s)No\.\s*$/.test(tail)) return /^\s*\d/.test(after)
+  if (/(?:^|\s)(?:N[oO]|no)\.\s*$/.test(tail)) return /^\s*\d/.test(after)
   if (/(?:^|\s)I\.\s*$/.test(tail)) return false
   return OPEN_END.test(tail)
 }
@@ -49,7 +50,7 @@ export function isAbbreviation (before: string, after: string): boolean {
 const REGNAL =
   'Henry|Louis|George|Charles|Edward|James|William|Philip|John|Paul|Pius|Benedict|Elizabeth|Mary|' +
   'Richard|Frederick|Alexander|Nicholas|Peter|Catherine|Leo|Gregory|Francis|Thutmose|Ramesses|Napoleon|' +
-  'Ivan|Otto|Haakon|Harald|Olaf|Alfonso|Ferdinand|Innocent|Clement|Urban|Boniface|Julius|Sixtus'
+  'Ivan|Otto|Haakon|Harald|Olaf|Alfonso|Ferdinand|Innocent|Clement|Urban|Boniface|Julius|Sixtus|David'
 const NUMBERED =
   'Chapter|Part|Act|Scene|Volume|Book|Section|War|Title|Phase|Type|Class|Level|Stage|Article|Super Bowl'
 
@@ -77,16 +78,27 @@ const atEnd = (words: string, at: number, all: string, text: string): string =>
 const known = (table: Record<string, string>): RegExp =>
   new RegExp(`\\b(${Object.keys(table).join('|')})\\.`, 'g')
 
+const STREETS: Record<string, string> = { st: 'Street', ave: 'Avenue', dr: 'Drive' }
+/** In an address: "12 Elm St", "121 Oak Dr.", "6th ave". */
+const STREET =
+  /(?<=\d (?:[NSEW]\.? )?[A-Z][a-z]{1,20} |\d(?:st|nd|rd|th) )([Ss]t|[Aa]ve|[Dd]r(?!\.? [A-Z]))\b\.?/g
+
 /** Read without a full stop, too; the others would be words of their own then (est, min, Sun ...). */
 const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
 /** Abbreviations and Roman numerals where they are clear. */
 export const ABBREVIATIONS: readonly Rule[] = [
   [/\be\.g\.,?/gi, 'for example,'], [/\bi\.e\.,?/gi, 'that is,'], [/\bet al\./g, 'et al'],
-  [/\bNos?\. ?(?=\d)/g, 'number '], [/\bpp\. ?(?=\d)/g, 'pages '], [/\bp\. ?(?=\d)/g, 'page '],
+  [/\b(?:N[oO]s?|no)\. ?(?=\d)|\bNO (?=\d)|(?<=[A-Za-z)] )No (?=\d)/g, 'number '],
+  [/\bpp\. ?(?=\d)/g, 'pages '], [/\bp\. ?(?=\d)/g, 'page '],
   [/\bc\. ?(?=\d{3})/g, 'circa '],
-  [/\bw\/o\b/g, 'without'], [/\bw\/(?= )/g, 'with'], [/\bSt\. (?=[A-Z])/g, 'Saint '],
-  [/(?<![A-Z][a-z]{1,20} )\bSt (?=[A-Z])/g, 'Saint '], [/(?<=[A-Z][a-z]{1,20} )St\b(?!\.)/g, 'Street'],
+  [/\bw\/o\b/g, 'without'], [/\bw\/(?= )/g, 'with'],
+  [STREET, (all, name: string, at: number, text: string) =>
+    (all.endsWith('.') ? atEnd : String)(STREETS[name.toLowerCase()]!, at, all, text)],
+  [/\b[Ss]t\.? (?=[A-Z])/g, 'Saint '], [/(?<=[A-Z][a-z]{1,20} )[Ss]t\b(?!\.)/g, 'Street'],
+  [/(?<=\d ?)min\./g, (all, at: number, text: string) => atEnd('min', at, all, text)], [/\blbs\b/g, 'pounds'],
+  [/\b([Dd]r|[Mm]t|prof)\.? (?=[A-Z])/g, (_, name: string) =>
+    TITLES[name[0]!.toUpperCase() + name.slice(1)]! + ' '],
   [/\bPh\.? ?Ds\b/g, "pee aitch dee's"], [/\bPh\.? ?D\b(?!\.)/g, 'pee aitch dee'],
   [/\bPh\.? ?D\./g, (all, at: number, text: string) => atEnd('pee aitch dee', at, all, text)],
   [/\b401 ?\(?k\)?(?!\w)/g, 'four oh one kay'],

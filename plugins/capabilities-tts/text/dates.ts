@@ -70,10 +70,13 @@ export const DATES: readonly Rule[] = [
   [/(\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\b/g, '$1, $2'],
   [/\b(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\b(?!\.\d)/g, isoDate],
   [/\b(\d{1,2})\/(\d{1,2})\/(\d{4}|\d\d)\b/g, slashDate],
-  [/\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b/g, (all, d: string, m: string, y: string) => isoDate(all, y, m, d)],
+  [/\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b/g, (all, d: string, m: string, y: string) =>
+    isDate(+m, +d) ? isoDate(all, y, m, d) : slashDate(all, d, m, y)],
   [/\b(\d{1,2})-(\d{1,2})-(\d{4})\b/g, slashDate],
   [/\b(1[3-9]|2\d|3[01])\/(0[1-9]|1[0-2])\b(?!\/)/g,
     (_, d: string, m: string) => monthDay('', d, MONTHS[+m - 1]!)],
+  [/(?<=\b(?:on|by|until|since|before|due|born) )(\d{1,2})\/(\d{1,2})\b(?!\/| of | an? )/g,
+    (all, m: string, d: string) => isDate(+m, +d) ? monthDay('', d, MONTHS[+m - 1]!) : all],
   [new RegExp(`\\b${MONTH}\\.? ${DAY} to ${DAY}\\b(?!:)`, 'g'),
     (_, m: string, a: string, b: string) => `${monthDay('', a, m)} to ${ordinal(b)}`],
   [new RegExp(`${DAY} to ${DAY} ${MONTH}`, 'g'),
@@ -96,7 +99,7 @@ export const DATES: readonly Rule[] = [
     clock(all, h, m, s)],
   // Numbers of accounts and the like; a date that is none keeps its numbers.
   [/(?<![\w.-])\d{1,20}(?:-\d{1,20}){2,9}(?![\w-])/g, (all) =>
-    /^\d{4}-\d\d-\d\d$/.test(all) ? all : all.split('-').map(digits).join(', ')]
+    /^\d{4}-\d\d-\d\d$/.test(all) || !/\d{3}/.test(all) ? all : all.split('-').map(digits).join(', ')]
 ]
 
 function halfDayClock (all: string, h: string, m: string, s: string | undefined, suffix: string, at: number,

@@ -66,7 +66,7 @@ export function fold (text: string): string {
     .replace(AFTER_NFKC, (c) => LATIN[c] ?? MARKS[c]!)
     .replace(/[^\P{Nd}0-9]/gu, digit).replace(/[❶-➓]/g, (c) => String((c.charCodeAt(0) - 0x2776) % 10 + 1))
     .replace(/μ(?=[msgl]\b)/g, 'µ')
-    .replace(/(?<!\p{Script=Greek})[α-ωΑ-Ω](?!\p{Script=Greek})/gu, greek)
+    .replace(/(?<=\d ?)Ω/g, ' ohms ').replace(/(?<!\p{Script=Greek})[α-ωΑ-Ω](?!\p{Script=Greek})/gu, greek)
     .replace(/[^\n\x20-\x7e°µ£€¥₹₩±×÷≈≤≥≠∞√–—§]/gu, ' ')
 }
 

@@ -3,7 +3,7 @@ import type { Rule } from './normalise.js'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.split(' '))
 
-/** Elements that stand on lines of their own, or between sentences. */
+/** Elements that end a sentence. */
 const BLOCKS = names('p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd tr table thead tbody tfoot blockquote pre ' +
   'hr section article aside header footer main nav figure figcaption form fieldset option details summary ' +
   's par seq media speak html body')
@@ -15,13 +15,15 @@ const INLINE = names('a abbr acronym address audio b bdi bdo big button caption 
 /** Elements whose content is not spoken. */
 const MUTED = names('script style desc metadata')
 
-/** Entities and what they stand for, in turn. */
+/** Names of entities, each followed by its character. */
 const NAMED = (' shy \u00ad amp & lt < gt > quot " apos \' ndash – mdash — hellip … lsquo ‘ rsquo ’ ' +
   'ldquo “ rdquo ” laquo « raquo » bull • middot · copy © reg ® trade ™ deg ° euro € pound £ yen ¥ ' +
   'times × divide ÷ plusmn ± minus − le ≤ ge ≥ ne ≠ asymp ≈ frac12 ½ frac14 ¼ frac34 ¾ sup2 ² sup3 ³ ' +
-  'sect § micro µ rarr → infin ∞ szlig ß aelig æ AElig Æ oelig œ oslash ø Oslash Ø ').split(' ').slice(1)
-/** The letter of entities such as `eacute`; folding takes accents away. */
-const ACCENTED = /^([A-Za-z])(?:acute|grave|circ|uml|tilde|ring|cedil|caron)$/
+  'sect § micro µ rarr → infin ∞ iexcl ¡ iquest ¿ szlig ß aelig æ ' +
+  'AElig Æ oelig œ oslash ø Oslash Ø ').split(' ').slice(1)
+/** The accents of entities such as `eacute`, counted from U+0300. */
+const ACCENTS = new Map([['grave', 0], ['acute', 1], ['circ', 2], ['tilde', 3], ['uml', 8], ['ring', 10],
+  ['caron', 12], ['cedil', 39]])
 
 /** A tag or declaration with its end, or an entity. No part of it matches the `<` of the next tag. */
 const MARKUP = new RegExp('<(/?)([a-z][a-z0-9]{0,20}(?:[:-][a-z][a-z-]{0,30})?)(\\s[^<>]{0,4000}|/)?>|' +
@@ -42,10 +44,12 @@ function character (entity: string): string | undefined {
   }
   if (/^(?:nb|en|em|thin)sp$/.test(entity)) return ' '
   const at = NAMED.indexOf(entity)
-  return at % 2 === 0 ? NAMED[at + 1] : ACCENTED.exec(entity)?.[1]
+  if (at % 2 === 0) return NAMED[at + 1]
+  const accent = ACCENTS.get(entity.slice(1))
+  return accent === undefined ? accent : (entity[0]! + String.fromCharCode(0x300 + accent)).normalize('NFC')
 }
 
-/** What is spoken instead of a known tag: a pause, the end of a sentence, or nothing. */
+/** The text for a known tag: a pause, the end of a sentence, or an empty string. */
 function spokenTag (name: string, attributes: string): string | undefined {
   // The comma pauses inside a sentence, the line break after the end of one.
   if (name === 'break' || name === 'br') return /strength=.none|time=.0+m?s/.test(attributes) ? '' : ' ,\n'
@@ -54,24 +58,18 @@ function spokenTag (name: string, attributes: string): string | undefined {
   return INLINE.has(name) ? '' : undefined
 }
 
-/** As for any tag: `<your name>` and `Vec<String>` are text, a value, a slash or an end shows a tag. */
+/** The same for any tag. `<your name>` is text; a value, a slash or an end tag makes it a tag. */
 function spokenAny (name: string, attributes: string, closed: boolean): string | undefined {
   if (/\w/.test(attributes) && !/=|\/$/.test(attributes)) return undefined
   return spokenTag(name, attributes) ?? (attributes !== '' || closed || name === '' ? '' : undefined)
 }
 
-function withoutComments (text: string): string {
-  return text.split('<!--').map((part, i) => {
-    const end = i === 0 ? -1 : part.indexOf('-->')
-    return end < 0 ? part : part.slice(end + 3)
-  }).join('')
-}
-
-/** The text without markup, entities decoded once; in one pass over the text. */
+/** Removes markup and decodes entities once, in one pass. */
 export function plainText (text: string): string {
   const marked = MARKDOWN.reduce((all, [pattern, by]) => all.replace(pattern, by as string), text)
   if (!/[<&]/.test(marked)) return marked
-  const source = withoutComments(marked)
+  const source = marked.split('<!--').map((part, i) =>
+    i > 0 && part.includes('-->') ? part.slice(part.indexOf('-->') + 3) : part).join('')
   const closed = new Map(Array.from(source.matchAll(/<\/([a-z][\w:-]{0,40})/gi),
     ({ 1: name, index }) => [name!.toLowerCase(), index]))
   let out = ''
@@ -86,7 +84,7 @@ export function plainText (text: string): string {
     from = index + all.length
     if (slash && mute === name) mute = ''
     const alias = name === 'sub' ? /alias=["']([^"']{1,300})/.exec(attributes)?.[1] : undefined
-    // Without an end, nothing is left out.
+    // An element that never ends keeps its text.
     if (mute || slash || !(alias || MUTED.has(name)) || (closed.get(name) ?? 0) < index) continue
     mute = name
     out += alias ?? ''

@@ -6,7 +6,7 @@ const REGULAR = `
   kB kilobyte, KB kilobyte, MB megabyte, GB gigabyte, TB terabyte, PB petabyte, KiB kibibyte, MiB mebibyte,
   GiB gibibyte, TiB tebibyte, Mb megabit, Gb gigabit,
   km kilometer, cm centimeter, mm millimeter, µm micrometer, nm nanometer, m meter, mi mile, yd yard,
-  px pixel, kg kilogram, KG kilogram, mg milligram, µg microgram, g gram, lb pound, oz ounce,
+  px pixel, kg kilogram, KG kilogram, KM kilometer, mg milligram, µg microgram, g gram, lb pound, oz ounce,
   ml milliliter, mL milliliter, µl microliter, L liter, l liter, gal gallon, ha hectare,
   ms millisecond, µs microsecond, ns nanosecond, s second, sec second, secs second, min minute, mins minute,
   h hour, hr hour, hrs hour, W watt, kW kilowatt, MW megawatt, Wh watt hour, kWh kilowatt hour,
@@ -57,15 +57,14 @@ const CURRENCY: Record<string, readonly [string, string, string, string]> = {
 }
 const SCALE: Record<string, string> = {
   k: 'thousand', K: 'thousand', m: 'million', M: 'million', mn: 'million', mil: 'million', b: 'billion',
-  B: 'billion', bn: 'billion', thousand: 'thousand', million: 'million', billion: 'billion',
-  trillion: 'trillion', T: 'trillion'
+  B: 'billion', bn: 'billion', T: 'trillion'
 }
 
 /** An amount in words: sign, currency sign, digits, and a scale such as "million" or "k". */
 function money (minus: string, sign: string, amount: string, scale?: string): string {
   const [one, many, cent, cents] = CURRENCY[sign]!
   const lead = minus ? 'minus ' : ''
-  if (scale) return `${lead}${decimal(amount)} ${SCALE[scale]!} ${many}`
+  if (scale) return `${lead}${decimal(amount)} ${SCALE[scale] ?? scale.toLowerCase()} ${many}`
   const [whole = '0', part = ''] = amount.split('.')
   if (part.length !== 2 || cent === '') return `${lead}${decimal(amount)} ${amount === '1' ? one : many}`
   const change = Number(part) ? `${cardinal(String(Number(part)))} ${Number(part) === 1 ? cent : cents}` : ''
@@ -75,13 +74,13 @@ function money (minus: string, sign: string, amount: string, scale?: string): st
 }
 
 /** Groups: the scale as a word, the scale as letters. */
-const MONEY_SCALE = '(?: ?(thousand|million|billion|trillion)\\b|(k|K|mn|mil|[mM]|bn?|B|T)\\b)?'
+const MONEY_SCALE = '(?: ?([Hh]undred|[Tt]housand|(?:[MmBbZz]|[Tt]r)illion)\\b|(k|K|mn|mil|[mM]|bn?|B|T)\\b)?'
 
 export const CURRENCY_SIGNS = Object.keys(CURRENCY).join('')
 
 /** A number without sign: 1,234.5 or .5. */
 export const NUMBER = '(?:\\d{1,3}(?:,\\d{3}){1,9}(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+)'
-/** Where a number starts: not in the middle of one. */
+/** The start of a number, not its middle. */
 const START = '(?<![\\w.])(?:(?<!\\d,)|(?!\\d{3}))'
 /** A minus sign, not the hyphen of a word or range. */
 const SIGN = '(?<![\\w.)])-'
@@ -126,16 +125,18 @@ function inches (all: string, n: string, word: string | undefined, at: number, t
   return text.indexOf('"') < at ? all : `${n} inch${word ?? 'es'}`
 }
 
-function power (exponent: string): string {
-  if (exponent === '2') return ' squared'
-  return exponent === '3' ? ' cubed' : ` to the power of ${exponent} `
-}
+const power = (exponent: string): string =>
+  ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
 
-/** Telephone numbers, versions, powers and sizes; before dates and ranges, which look alike. */
+/** Telephone numbers, versions, powers and sizes. They run before dates and ranges, which look alike. */
 export const CODES: readonly Rule[] = [
-  [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b(?!-\d)/g, phoneNumber],
+  [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
+    phoneNumber],
+  [/\b1-(8\d\d)[- ](?=[A-Za-z])/g, (_, n: string) => `one, ${digits(n)}, `],
+  [/(?<=\b(?:GMT|UTC) ?)[-–](?=\d)/g, ' minus '], [/(?<=\d) ?fl\.? ?oz\b/g, ' fluid ounces'],
+  [/(?<=\d) ?yo\b/g, ' year old'],
   [/(?<![\w.])\+\d[\d -]{7,16}\d\b/g, phoneNumber],
-  [/(?<![\w.])(?:0\d{1,4}|1[38]00)(?: \d{3,4}){2,3}\b/g, phoneNumber],
+  [/(?<![\w.-])(?:0\d{2,3}-\d{3,4}|(?:0\d{1,4}|1[38]00)(?: \d{3,4}){2,3})\b(?!-)/g, phoneNumber],
   [/(?<![\w$€£¥₹₩-])\d{3}-\d{4}\b(?![-\d])(?! ?[%€£])/g, phoneNumber],
   [/\b\d{1,3}(?:['_]\d{3}){1,9}\b/g, (all) => all.replace(/\D/g, '')], [/\b9\/11\b(?!\/)/g, 'nine eleven'],
   [/ ?[x*] ?(?=10\^)/g, ' times '],
@@ -149,12 +150,12 @@ export const CODES: readonly Rule[] = [
 
 const PER = 'second|minute|hour|day|week|month|year|night|person|user|token|page'
 const PER_SHORT: Record<string, string> = { mo: 'month', yr: 'year', wk: 'week', d: 'day' }
-/** "2m views": the letter is a million where things are counted. */
+/** "2m views": before these words the letter is a million. */
 const COUNTED = 'views|downloads|users|people|followers|subscribers|plays|likes|copies|tokens|' +
   'param(?:eter)?s|visit(?:or)?s|streams|installs|requests|records|rows|customers|members'
 /** "1990s" anywhere; "90s" only where it cannot be ninety seconds */
-const DECADE =
-  /(?<![\w.])'?((?:1[1-9]|20)\d0)'?s\b|(?<=\b(?:the|early|late|mid|his|her|their)[ -])'?(\d0)s\b|'(\d0)s\b/g
+const DECADE = new RegExp("(?<![\\w.])'?((?:1[1-9]|20)\\d0)'?s\\b|'(\\d0)'?s\\b|" +
+  "(?<=\\b(?:[Tt]he|[Ee]arly|[Ll]ate|[Mm]id|his|her|their)[ -](?:'?\\d0s (?:and|or|to) )?)(\\d0)s\\b", 'g')
 
 /** Money, percent, units, ranges, fractions, ordinals, years and whatever digits remain. */
 export const QUANTITIES: readonly Rule[] = [
@@ -169,7 +170,8 @@ export const QUANTITIES: readonly Rule[] = [
       ` ${money(minus, sign, amount, word ?? letter)} `],
   [new RegExp(`(${SIGN})?\\b(${NUMBER}) ?([${CURRENCY_SIGNS}])`, 'g'),
     (_, minus: string, amount: string, sign: string) => ` ${money(minus, sign, amount)} `],
-  [new RegExp(`\\b(?:(\\d{1,3}) )?(\\d{1,3})/(\\d{1,3})\\b(?!/)(?: ?(${UNIT})(?![\\w/]))?`, 'g'), mixed],
+  [new RegExp(`\\b(?:(\\d{1,3}) )?(\\d{1,3})/(\\d{1,3})(?:rd|th)?\\b(?!/)` +
+    `(?: ?(${UNIT})(?![\\w/]))?`, 'g'), mixed],
   [/\b(\d+)[x×](\d+)\b/g, '$1 by $2'], [/(?<=\d) x (?=\d)/g, ' by '],
   [new RegExp(`(?<!-)${START}(?!3M\\b(?! (?:${COUNTED})))(${NUMBER})` +
     `(?: ?([mMbB]|[mb]n|mil)(?= (?:${COUNTED})\\b)|(M|[mb]n|mil)\\b)`, 'g'),

@@ -1,4 +1,4 @@
-/** What is written with a hyphen between numbers: ranges, sums, and the names of models. */
+/** Hyphens between numbers: ranges, sums and names of models. */
 import type { Rule } from './normalise.js'
 import { decimal } from './numbers.js'
 import { CURRENCY_SIGNS, isYear, NUMBER, UNIT } from './quantities.js'
@@ -12,16 +12,19 @@ const END = `(\\d{1,2}:\\d\\d|${NUMBER})(${SUFFIX})?`
 const IS_SHARED = new RegExp(`^(?:${SHARED})$`)
 /** "Boeing 737-800" is a name, "About 100-200" and "Pages 100-200" are ranges. */
 const NAME = new RegExp('\\b(?!About|Almost|And|Around|At|Between|For|From|In|Nearly|Only|Or|Over|Roughly|' +
-  'Some|The|To|With)[A-Z][A-Za-z]{1,20}(?<!s) $')
+  'Some|The|To|With|Page|Psalm|Line|Room|Chapter)[A-Z][A-Za-z]{1,20}(?<!s) $')
 
-function range (all: string, lead: string, a: string, afterA: string | undefined, sign: string, b: string,
+function range (all: string, lead = '', a: string, afterA: string | undefined, sign: string, b: string,
   afterB: string | undefined, at: number, text: string): string {
   const left = afterA?.trim() ?? ''
   const right = afterB?.trim() ?? ''
   const plain = !lead && !sign && !left && !right
-  if (!lead && !sign && !left && a.length > 2 && (plain ? !isYear(a) : Number(a) > Number(b)) &&
+  if (/^\d+-\d/.test(all) && a.length > 2 && (plain ? !isYear(a) : Number(a) > Number(b)) &&
     NAME.test(text.slice(Math.max(0, at - 24), at))) return `${a} ${b}${afterB ?? ''}`
-  if (plain && a === b) return `${a} ${b}`
+  if (plain && a === b && !all.includes(' ')) return `${a} ${b}`
+  if (/^[snrt][tdh]$/.test(right) && left === '') return all
+  // "2003-04" is a season, "2020-01" a month.
+  if (/^0\d$/.test(b)) return isYear(a) && Number(b) === Number(a) % 100 + 1 ? `${a} to ${Number(b)}` : all
   if (right === 's' && isYear(a)) return `${a}${left} to ${b.length === 2 ? "'" : ''}${b}s`
   const shared = (lead === '' || sign === '' || lead === sign) && (left === '' || left === right) &&
     (lead + sign !== '' || IS_SHARED.test(right)) && !/:|\.\d\d$/.test(a)
@@ -30,8 +33,9 @@ function range (all: string, lead: string, a: string, afterA: string | undefined
 
 /** After telephone numbers, before dates and times. */
 export const RANGES: readonly Rule[] = [
-  [/(?<![\d.,+*/×÷ –-])\d[\d.,+*/×÷ –-]{1,80}(?==)|(?<==)[\d.,+*/×÷ –-]{3,80}/g, (all: string) =>
-    all.replace(/(?<=\d) ?[-–] ?(?=[\d.])/g, ' minus ').replace(/(?<=\d) ?\/ ?(?=\d)/g, ' divided by ')],
-  [new RegExp(`(?<![\\w.^/–-])(?:US)?(${SIGN}?) ?${END} ?[-–~] ?(?:US)?(${SIGN}?)(?!0\\d(?!:))${END}` +
-    '(?![-–:/\\w]{0,20}\\d)', 'g'), range]
+  [/(?<![\d.,+*/×÷–-])(?<![\d.,+*/×÷–-] )\d[\d.,+*/×÷ –-]{1,80}(?==)|(?<==)[\d.,+*/×÷ –-]{3,80}/g,
+    (all) => all.replace(/(?<=\d) ?[-–] ?(?=[\d.])/g, ' minus ')
+      .replace(/(?<=\d) ?\/ ?(?=\d)/g, ' divided by ')],
+  [new RegExp(`(?<![\\w.^/–-])(?<!\\d,(?=\\d{3}))(?:(?:US)?(${SIGN}) ?)?${END} ?[-–~] ?` +
+    `(?:US)?(${SIGN}?)${END}(?![-–:/\\w]{0,20}\\d)`, 'g'), range]
 ]
