@@ -1,6 +1,6 @@
 import type { Attributes, HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
-import { delay } from '../../kernel/index.js'
+import { delay, outgoingAgent } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import { spanIdOf } from './traceparent.js'
 import type { TraceRecord } from './trace-file.js'
@@ -87,7 +87,9 @@ async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpP
   const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
     import('@opentelemetry/exporter-trace-otlp-http'), import('@opentelemetry/resources')
   ])
-  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: timeoutMs })
+  const exporter = new OTLPTraceExporter({
+    url, headers, timeoutMillis: timeoutMs, httpAgentOptions: () => outgoingAgent(url, 'named')
+  })
   const resource = resourceFromAttributes({
     'service.name': 'svc', 'service.version': node.version, 'service.instance.id': node.nodeId,
     'host.name': node.name
