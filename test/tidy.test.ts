@@ -186,6 +186,39 @@ check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(pat
 check('plugins named in the kernel', inSyntax(inFolder('kernel/'), (node) =>
   ts.isStringLiteral(node) && bundled.some((p) => p.manifest.name === node.text) ? node.text : undefined))
 
+/** What opens connections, by module; where it is null, everything of the module. */
+const DIALS: Readonly<Record<string, readonly string[] | null>> = {
+  'node:http': ['request', 'get', 'Agent', 'globalAgent'],
+  'node:https': ['request', 'get', 'Agent', 'globalAgent'],
+  'node:net': ['connect', 'createConnection', 'Socket'], 'node:tls': ['connect', 'TLSSocket'],
+  'node:http2': null, 'node:dgram': null, 'undici': null
+}
+const importsOf = (node: ts.Node): [from: string, names: string[] | null] | undefined => {
+  if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
+    const { importClause: clause, moduleSpecifier: { text: from } } = node
+    const named = clause?.namedBindings
+    if (clause === undefined || clause.isTypeOnly) return undefined
+    if (clause.name !== undefined || named === undefined || !ts.isNamedImports(named)) return [from, null]
+    return [from, named.elements.filter((one) => !one.isTypeOnly)
+      .map(({ name, propertyName }) => (propertyName ?? name).text)]
+  }
+  const called = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword
+  const from = called ? node.arguments[0] : undefined
+  return from !== undefined && ts.isStringLiteral(from) ? [from.text, null] : undefined
+}
+check('outgoing connections', inSyntax(sources, (node) => {
+  const [from = '', names = null] = importsOf(node) ?? []
+  const dials = DIALS[from] ?? DIALS[`node:${from}`]
+  const opens = from in DIALS || `node:${from}` in DIALS
+  if (opens && (names === null || names.some((name) => dials?.includes(name) ?? true))) {
+    return `opens connections by ${from}: those of kernel/net/outgoing.ts check the address`
+  }
+  if (ts.isCallExpression(node) && node.expression.getText() === 'fetch') return 'fetch'
+  const made = ts.isNewExpression(node) ? node.expression.getText() : ''
+  return /^(WebSocket|EventSource|OTLPTraceExporter)$/.test(made) && !node.getText().includes('outgoingAgent(')
+    ? `new ${made} without outgoingAgent` : undefined
+}))
+
 check('dead files', (() => {
   const entries = ['cli/main', 'cli/index', 'index', 'testing/index']
     .map((name) => `kernel/${name}.ts`)

@@ -8,7 +8,7 @@ import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './dr
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'
 import type { KernelConfig } from './kernel-keys.js'
-import { canonicalPath, gatherKnown, schemaAt, suggestKey } from './known.js'
+import { canonicalPath, gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
 import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
@@ -34,6 +34,8 @@ export interface Entry {
   readonly line?: number
   /** Name of the variable, or `command line`. */
   readonly source?: string
+  /** No HTTP route may change it. */
+  readonly local?: true
 }
 
 /** The settings as they apply: validated, with defaults, frozen; maps have no prototype. */
@@ -192,7 +194,8 @@ function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
     const inner = [...keys].flatMap((key) => listEntries(draft, value[key], [...path, key]))
     if (inner.length > 0 || isTree(named)) return inner
   }
-  return [{ path: formatPath(path), value: mask(draft, value, path), ...originOf(draft, path) }]
+  const local = isLocal(draft.known, path) ? { local: true } as const : {}
+  return [{ path: formatPath(path), value: mask(draft, value, path), ...originOf(draft, path), ...local }]
 }
 
 function mask (draft: Draft, value: unknown, path: Path): unknown {

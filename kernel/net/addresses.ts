@@ -51,7 +51,9 @@ export function addressProblem (text: string, trust: Trust): string | null {
   if (family === 'ipv6') {
     // A public IPv4 address as an IPv6-only network writes it is public.
     if (NAT64.check(address, family)) return addressProblem(lastIpv4(address), trust)
-    if (EMBEDDED.check(address, family)) return addressProblem(lastIpv4(address), 'named') ?? local(text, trust)
+    if (EMBEDDED.check(address, family)) {
+      return addressProblem(lastIpv4(address), 'named') ?? local(text, trust)
+    }
     if (!ASSIGNED.check(address, family)) return local(text, trust)
   }
   return LOCAL.check(address, family) ? local(text, trust) : null
@@ -80,9 +82,10 @@ export function isOwnServer<S extends Server> (server: S): S {
 
 /** Whether this process itself listens there. */
 export function isOwnPort (address: string, port: number): boolean {
-  const listens = [...ownServers].some((server) => (server.address() as { port?: number } | null)?.port === port)
-  if (!listens) return false
-  const forms = isIP(address) === 6 && EMBEDDED.check(address, 'ipv6') ? [address, lastIpv4(address)] : [address]
+  const ports = [...ownServers].map((server) => (server.address() as { port?: number } | null)?.port)
+  if (!ports.includes(port)) return false
+  const embedded = isIP(address) === 6 && EMBEDDED.check(address, 'ipv6')
+  const forms = embedded ? [address, lastIpv4(address)] : [address]
   const own = Object.values(networkInterfaces()).flat().map((one) => one!.address)
   return forms.some((form) => /^(127\.|0\.0\.0\.0$|::1?$)/.test(form) || own.includes(form))
 }

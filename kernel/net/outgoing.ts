@@ -76,7 +76,8 @@ export async function outgoingDispatcher (
       try {
         const port = Number(to.port) || (to.protocol === 'https:' ? 443 : 80)
         const checked = checkedLookup(to.hostname, port, trust, lookup)
-        buildConnector({ lookup: checked, ...connectMs === undefined ? {} : { timeout: connectMs } })(to, done)
+        const timeout = connectMs === undefined ? {} : { timeout: connectMs }
+        buildConnector({ lookup: checked, ...timeout })(to, done)
       } catch (error) {
         done(error as Error, null)
       }

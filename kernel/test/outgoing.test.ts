@@ -8,8 +8,8 @@ import type { AddressInfo } from 'node:net'
 import type { RequestListener, Server } from 'node:http'
 import type { Trust } from '../net/addresses.js'
 
-const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1', '2a00:1450:4001::8a',
-  '64:ff9b::808:808']
+const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1',
+  '2a00:1450:4001::8a', '64:ff9b::808:808']
 /** In the own network: only what svc.yaml names. */
 const localOnes = ['0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.127.255.255', '127.0.0.1',
   '127.255.255.254', '172.16.0.1', '172.31.255.255', '192.0.0.1', '192.0.2.1', '192.168.1.1', '198.18.0.1',
@@ -18,8 +18,8 @@ const localOnes = ['0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.127.255.
   'fd12:3456::1', '2001:db8::1', '3fff::1']
 const neverOnes = ['169.254.169.254', '169.254.1.2', 'fe80::1', 'fe80::1%eth0', 'fd00:ec2::254',
   '100.100.100.200', '168.63.129.16', '::ffff:169.254.169.254', '::ffff:a9fe:a9fe', '64:ff9b::a9fe:a9fe',
-  '64:ff9b::169.254.169.254', '64:ff9b:1::6464:64c8', '::a9fe:a9fe', '2002:a9fe:a9fe::', '2001::1', '224.0.0.1',
-  'ff02::1', '255.255.255.255', '', 'x', 'localhost', '1.2.3', '0x7f.1']
+  '64:ff9b::169.254.169.254', '64:ff9b:1::6464:64c8', '::a9fe:a9fe', '2002:a9fe:a9fe::', '2001::1',
+  '224.0.0.1', 'ff02::1', '255.255.255.255', '', 'x', 'localhost', '1.2.3', '0x7f.1']
 const judged = (['public', 'named'] as const).flatMap((trust) => [
   ...publicOnes.map((address) => [address, trust, true] as const),
   ...localOnes.map((address) => [address, trust, trust === 'named'] as const),
@@ -30,11 +30,13 @@ for (const [address, trust, fine] of judged) {
 }
 const names: [host: string, named: boolean, anybody: boolean][] = [
   ['example.org', true, true], ['8.8.8.8', true, true], ['localhost', true, false], ['nas', true, false],
-  ['nas.local', true, false], ['x.LOCALHOST.', true, false], ['[::1]', true, false], ['127.0.0.1', true, false],
+  ['nas.local', true, false], ['x.LOCALHOST.', true, false], ['[::1]', true, false],
+  ['127.0.0.1', true, false],
   ['metadata.google.internal', false, false], ['METADATA.google.internal.', false, false],
   ['metadata', false, false], ['169.254.169.254', false, false], ['[::ffff:a9fe:a9fe]', false, false],
   // Other spellings are those of a URL by then.
-  [new URL('http://2852039166/').hostname, false, false], [new URL('http://0251.0376.0xa9fe/').hostname, false, false],
+  [new URL('http://2852039166/').hostname, false, false],
+  [new URL('http://0251.0376.0xa9fe/').hostname, false, false],
   [new URL('http://0177.1/').hostname, true, false], [new URL('http://2130706433/').hostname, true, false]
 ]
 for (const [host, named, anybody] of names) {
@@ -86,7 +88,8 @@ t.test('the address that was checked is the one that is connected to', async (t)
     [at('localhost'), 'public', {}, /local network/],
     [at('cdn.example'), 'public', { 'cdn.example': [['8.8.8.8', '192.168.0.1']] }, /192\.168\.0\.1 is not/],
     // A name that is public when it is asked first, and this machine afterwards.
-    [at('rebind.example'), 'public', { 'rebind.example': [['127.0.0.1'], ['8.8.8.8']] }, /127\.0\.0\.1 is not/],
+    [at('rebind.example'), 'public', { 'rebind.example': [['127.0.0.1'], ['8.8.8.8']] },
+      /127\.0\.0\.1 is not/],
     [at('imds.example'), 'named', { 'imds.example': [['169.254.169.254']] }, /link-local/],
     [at('169.254.169.254'), 'named', {}, /link-local/],
     [at('metadata.google.internal'), 'named', { 'metadata.google.internal': [['127.0.0.1']] }, /metadata/]

@@ -46,24 +46,27 @@ export const config = {
       description: 'Requests that wait at one runner; one more is answered with 429.'
     },
     engine_options: {
-      type: 'object',
-      description:
+      'type': 'object',
+      'x-local': true,
+      'description':
         'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32}}. ' +
         'The README of the plugin that brings the engine lists them.',
-      additionalProperties: { type: 'object' },
-      default: {}
+      'additionalProperties': { type: 'object' },
+      'default': {}
     },
     confine: {
-      type: 'boolean',
-      default: true,
-      description:
+      'type': 'boolean',
+      'x-local': true,
+      'default': true,
+      'description':
         'Holds runners to what they need where the system can: no new rights (setpriv), and only the files ' +
         'of the system, svc, the engine and the model (Landlock, setpriv of util-linux 2.40 or newer).'
     },
     rpc_for_every_user: {
-      type: 'boolean',
-      default: false,
-      description:
+      'type': 'boolean',
+      'x-local': true,
+      'default': false,
+      'description':
         'Lets this node take part in models that llama.cpp spreads over several nodes. Its RPC has no key: ' +
         'while such a model runs, every user of this machine reaches the memory it computes in.'
     },

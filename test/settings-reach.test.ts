@@ -1,0 +1,47 @@
+/** Every setting that names a program, a path or an address says who may change it. */
+import t from 'tap'
+import { gatherKnown } from '../kernel/config/known.js'
+import { isTree } from '../kernel/config/paths.js'
+import { ownerOf } from '../kernel/plugins/installation.js'
+import { bundled } from '../plugins/index.js'
+import type { JsonSchema } from '../kernel/api/schema.js'
+
+const NAMES = /(^|_)(path|file|folder|dir|cert|key|program|binary|bin|command|module|source|url|uri|host|hosts|peers|advertise|env|options|proxy)(_|$)/
+const WORDS = /\b(path|file|files|folder|director(y|ies)|program|programs|binary|module|package|download|command|url|address|addresses|hosts?(?! name)|environment|engine)\b/i
+const FORMATS = /^(host|host-port|http-url|module|uri|uri-reference)$/
+
+/** Every schema of a setting, also of what maps and lists hold, with whether one above it is marked. */
+function * all (schema: JsonSchema, path: string, marked = false): Generator<[string, JsonSchema, boolean]> {
+  const is = marked || schema['x-local'] === true || typeof schema['x-remote'] === 'string'
+  yield [path, schema, is]
+  const { properties, items, additionalProperties: values } = schema
+  for (const [key, inner] of Object.entries(isTree(properties) ? properties : {})) {
+    yield * all(inner as JsonSchema, `${path}.${key}`, is)
+  }
+  if (isTree(items)) yield * all(items, `${path}[]`, is)
+  if (isTree(values)) yield * all(values, `${path}.*`, is)
+}
+
+t.test('a setting that could lead somewhere says whether it is changed in the file only', (t) => {
+  const { pieces } = gatherKnown(bundled.map(({ manifest }) => ownerOf(manifest, true)))
+  const found: string[] = []
+  for (const piece of pieces) {
+    for (const [path, schema, marked] of all(piece.schema, piece.path.join('.'))) {
+      const { type, format, description = '', properties, additionalProperties: values } = schema
+      const name = path.split('.').at(-1)!
+      const holdsText = ['string', 'array', 'object'].some((one) => [type].flat().includes(one))
+      const suspect = NAMES.test(name) || FORMATS.test(String(format)) || WORDS.test(String(description))
+      const chosen = 'enum' in schema || (isTree(values) && 'enum' in values)
+      if (!suspect || !holdsText || chosen || isTree(properties)) continue
+      found.push(path)
+      t.ok(marked, `${path} has neither x-local nor x-remote: ${String(description)}`)
+      const reason = schema['x-remote']
+      if (reason !== undefined) {
+        t.match(reason, /\w+ \w+ \w+/, `${path} says why it may be changed over HTTP`)
+        t.not(schema['x-local'], true, `${path} is one or the other`)
+      }
+    }
+  }
+  t.ok(found.length > 10)
+  t.end()
+})
