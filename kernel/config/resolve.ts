@@ -4,6 +4,7 @@
  * environment over file over defaults and reports all problems at once.
  */
 import type { JsonSchema } from '../api/schema.js'
+import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
 import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'
@@ -17,9 +18,6 @@ import type { ConfigOwner } from './known.js'
 import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
-
-/** What a secret looks like wherever settings are shown. */
-const hidden = '********'
 
 export type Origin = 'flag' | 'env' | 'file' | 'default'
 
@@ -172,7 +170,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
     masked: (path, value) => {
       const at = canonicalPath(known, parsePath(path) ?? [path])
       // What a module means by keys that are not known here nobody can tell: they may be secrets.
-      return value !== null && schemaAt(known, at) === undefined ? hidden : mask(draft, value, at)
+      return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
     },
     writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
   }
@@ -199,7 +197,8 @@ function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
 }
 
 function mask (draft: Draft, value: unknown, path: Path): unknown {
-  if (isHidden(draft, path)) return hidden
+  if (isHidden(draft, path)) return HIDDEN
+  if (typeof value === 'string') return withoutUrlSecrets(value)
   if (Array.isArray(value)) return value.map((one, index) => mask(draft, one, [...path, String(index)]))
   if (!isTree(value)) return value
   const inner = Object.entries(value).map(([key, one]) => [key, mask(draft, one, [...path, key])] as const)

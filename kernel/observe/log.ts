@@ -2,6 +2,7 @@ import { Writable } from 'node:stream'
 import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
+import { withoutUrlSecrets } from '../net/urls.js'
 import { createLogRing } from './log-ring.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
@@ -44,6 +45,9 @@ export function createLog (options: LogOptions): NodeLog {
     { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
   ]
   if (options.json) streams.push({ level, stream: process.stdout })
+  const all = multistream(streams)
+  const write = all.write.bind(all)
+  all.write = (line: string) => write(withoutUrlSecrets(line))
   const logger = pino({
     level: options.level,
     base: options.base,
@@ -51,7 +55,7 @@ export function createLog (options: LogOptions): NodeLog {
     redact: { paths: REDACT, censor: '[redacted]' },
     serializers: { err: shortError },
     formatters: { log: cutFields }
-  }, multistream(streams))
+  }, all)
   return {
     root: logger,
     child: (plugin) => logger.child({ plugin }),

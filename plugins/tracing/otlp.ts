@@ -37,7 +37,7 @@ const COMPLAIN_MS = 60_000
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
 
 export function createOtlp (parts: OtlpParts): Otlp {
-  const { clock, log, counters, url } = parts
+  const { clock, log, counters } = parts
   const waiting: TraceRecord[] = []
   let sender: Promise<Sender> | undefined
   let sending: Promise<void> | null = null
@@ -48,7 +48,8 @@ export function createOtlp (parts: OtlpParts): Otlp {
     if (clock.mono() - complainedMs < COMPLAIN_MS) return
     complainedMs = clock.mono()
     const why = error instanceof Error ? error.message : String(error)
-    log.warn({ url, error: why, dropped: counters.exportDropped }, 'the OTLP receiver does not take traces')
+    log.warn({ error: why, dropped: counters.exportDropped },
+      'the receiver of tracing.otlp_url does not take traces')
   }
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
