@@ -62,12 +62,12 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
 
 /**
  * Connections for requests of undici, redirects included. Behind HTTPS_PROXY the proxy resolves the names, so
- * there only the name is checked.
+ * there only the name is checked. `secure`: by https only.
  */
 export async function outgoingDispatcher (
-  trust: TrustOf, { lookup = lookupAll, connectMs, ...options }:
+  trust: TrustOf, { lookup = lookupAll, connectMs, secure, ...options }:
   Pick<Agent.Options, 'headersTimeout' | 'bodyTimeout' | 'connections' | 'pipelining'> &
-  { lookup?: Lookup | undefined, connectMs?: number } = {}
+  { lookup?: Lookup | undefined, connectMs?: number, secure?: boolean } = {}
 ): Promise<Dispatcher> {
   const { buildConnector, EnvHttpProxyAgent } = await import('undici')
   const agent = new EnvHttpProxyAgent({
@@ -84,8 +84,9 @@ export async function outgoingDispatcher (
     }
   })
   return agent.compose((dispatch) => (request, handler) => {
-    const { hostname } = new URL(String(request.origin))
-    const problem = hostProblem(hostname, trustIn(trust, hostname))
+    const { hostname, protocol } = new URL(String(request.origin))
+    const plain = secure === true && protocol !== 'https:' ? 'it is not https' : null
+    const problem = plain ?? hostProblem(hostname, trustIn(trust, hostname))
     if (problem !== null) throw new AddressRefused(hostname, problem)
     return dispatch(request, handler)
   })
