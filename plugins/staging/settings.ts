@@ -54,6 +54,12 @@ export const settings = {
       staging,
       hub,
       store_path: { ...folder, description: 'Folder of the LAN store, on a store host.' },
+      import_roots: {
+        'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'default': [],
+        'x-local': true,
+        'description': 'Folders below which every caller with `operator` may have models imported from; ' +
+          'who has the operator.token of the node may from any.'
+      },
       upload_mib_per_second: {
         type: 'number', exclusiveMinimum: 0,
         description: 'Most MiB a second this node sends to others that copy models; no limit when absent.'

@@ -11,6 +11,8 @@ const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 /** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
+/** What models consist of, in formats that are known here. */
+const OF_MODELS = /\.(gguf|onnx|onnx[._]data(_\d+)?|safetensors|bin|npz|npy|md)$/i
 /** Configuration, tokenizer, template. */
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
@@ -76,6 +78,14 @@ function chooseWeights<F extends Choosable> (
 function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE_PACK.test(path) }
 
 function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
+
+/** Whether a file of a folder may be one of a model: by its name, and never a hidden one. */
+export const isModelFile = (path: string): boolean =>
+  !isHidden(path) && (OF_MODELS.test(path) || isCompanion(path))
+
+/** Whether these files say what model they are. */
+export const isModel = (paths: readonly string[]): boolean =>
+  paths.some((path) => /\.(gguf|onnx)$/i.test(path) || path === 'card.yaml')
 
 /** Files that weights need beside them. */
 function isCompanion (path: string): boolean {

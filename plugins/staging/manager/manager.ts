@@ -40,6 +40,8 @@ export interface ManagerOptions {
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
   nearby: Nearby
+  /** Folders from which any operator may have models imported. */
+  importRoots: readonly string[]
 }
 
 /** Everything about models on this node; `opened` resolves when the disks have been looked at. */

@@ -12,7 +12,7 @@ import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
 import {
-  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable
+  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable, takenOf
 } from './folder.js'
 import { StoreError, parseSource } from './types.js'
 import { writeDownload } from './download.js'
@@ -227,9 +227,10 @@ async function fromFolder (
     throw new StoreError('bad_source',
       `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
   }
-  const seen = await lookAtSource(path)
+  const taken = takenOf(request.allow)
+  const seen = await lookAtSource(path, taken)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
-  const about = { modelId, revision: request.revision ?? 'local', signal }
+  const about = { modelId, revision: request.revision ?? 'local', signal, taken }
   const entry = index.get(modelId)
   const alike = entry !== undefined && sameSizes(entry.manifest, seen)
   const known = alike ? await hashTree(path, about) : undefined
@@ -254,7 +255,7 @@ async function fromFolder (
       return manifest
     } finally {
       // Also after a failure: a file that is gone or was cut fails first, what changed is the better answer.
-      if (!signal.aborted) await checkUnchanged(path, seen)
+      if (!signal.aborted) await checkUnchanged(path, seen, taken)
     }
   })
   return { manifest, source: 'file' }
