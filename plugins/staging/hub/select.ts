@@ -12,7 +12,7 @@ const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 /** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
 /** What models consist of, in formats that are known here. */
-const OF_MODELS = /\.(gguf|onnx|onnx[._]data(_\d+)?|safetensors|bin|npz|npy|md)$/i
+const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
 /** Configuration, tokenizer, template. */
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i

@@ -55,7 +55,7 @@ t.test('kill -9 in the middle of a pull: nothing half published, and it goes on 
 })
 
 t.test('kill -9 in the middle of an import', async (t) => {
-  const files = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`part-${i}`, bytes(MIB, i)]))
+  const files = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`part-${i}.data`, bytes(MIB, i)]))
   const source = write(scratch(t), { ...files, 'model.onnx': WEIGHTS })
   const folder = scratch(t)
   const child = await runUntil(t, { folder, modelId: ID, source: pathToFileURL(source).href }, 1)
