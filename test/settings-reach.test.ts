@@ -1,5 +1,7 @@
 /** Every setting that names a program, a path or an address says who may change it. */
 import t from 'tap'
+import { resolveConfig } from '../kernel/config/resolve.js'
+import { readConfigText } from '../kernel/config/text.js'
 import { gatherKnown } from '../kernel/config/known.js'
 import { isTree } from '../kernel/config/paths.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
@@ -43,5 +45,22 @@ t.test('a setting that could lead somewhere says whether it is changed in the fi
     }
   }
   t.ok(found.length > 10)
+  t.end()
+})
+
+t.test('no setting with an address takes a metadata service, or a password within the address', (t) => {
+  const owners = bundled.map(({ manifest }) => ownerOf(manifest, true))
+  const { config } = resolveConfig(readConfigText('', null), { owners, env: {} })
+  const urls = [...config.schemas()].filter(([path]) => /(^|[._])url$/.test(path)).map(([path]) => path)
+  t.same(urls.sort(), ['engines.url', 'logging.ingest_url', 'model_store.hub.url', 'relay.url', 'tracing.otlp_url'])
+  for (const path of urls) {
+    for (const [url, fine] of [['https://example.org', true], ['https://10.0.0.7:8443', true],
+      ['https://169.254.169.254/', false], ['https://metadata.google.internal/', false],
+      ['https://[fe80::1]/', false], ['https://ann:pa55@example.org', false]] as const) {
+      const text = path.split('.').toReversed().reduce<unknown>((inner, key) => ({ [key]: inner }), url)
+      const { problems } = resolveConfig(readConfigText(JSON.stringify(text), null), { owners, env: {} })
+      t.equal(problems.length === 0, fine, `${path}: ${url}`)
+    }
+  }
   t.end()
 })

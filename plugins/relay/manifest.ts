@@ -24,6 +24,7 @@ export const manifest = {
           'default': null,
           'minLength': 8,
           'maxLength': 500,
+          'format': 'http-url',
           'pattern': '^https?://[^/?#@\\s]+/?$',
           'x-local': true,
           'description': 'Address of a relay (`svc relay`), as https://relay.example. Null: none is dialled.'

@@ -29,7 +29,7 @@ const hub = {
   properties: {
     enabled: { type: 'boolean', default: true, description: 'Whether models may be fetched from the hub.' },
     url: {
-      'type': 'string', 'format': 'uri', 'pattern': '^https?://[^@?#\\s]+$', 'x-local': true,
+      'type': 'string', 'format': 'http-url', 'pattern': '^https?://[^@?#\\s]+$', 'x-local': true,
       'default': 'https://huggingface.co',
       'description': 'Base address of the hub, or of a mirror that speaks its API.'
     },
