@@ -8,8 +8,10 @@ import { ownerOf } from '../kernel/plugins/installation.js'
 import { bundled } from '../plugins/index.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
 
-const NAMES = /(^|_)(path|file|folder|dir|cert|key|program|binary|bin|command|module|source|url|uri|host|hosts|peers|advertise|env|options|proxy)(_|$)/
-const WORDS = /\b(path|file|files|folder|director(y|ies)|program|programs|binary|module|package|download|command|url|address|addresses|hosts?(?! name)|environment|engine)\b/i
+const NAMES = new RegExp('(^|_)(path|file|folder|dir|cert|key|program|binary|bin|command|module|source|url|' +
+  'uri|hosts?|peers|advertise|env|options|proxy|roots)(_|$)')
+const WORDS = new RegExp('\\b(path|files?|folders?|director(y|ies)|programs?|binary|module|package|' +
+  'download|command|url|address(es)?|hosts?(?! name)|environment|engine)\\b', 'i')
 const FORMATS = /^(host|host-port|http-url|module|uri|uri-reference)$/
 
 /** Every schema of a setting, also of what maps and lists hold, with whether one above it is marked. */
@@ -52,7 +54,8 @@ t.test('no setting with an address takes a metadata service, or a password withi
   const owners = bundled.map(({ manifest }) => ownerOf(manifest, true))
   const { config } = resolveConfig(readConfigText('', null), { owners, env: {} })
   const urls = [...config.schemas()].filter(([path]) => /(^|[._])url$/.test(path)).map(([path]) => path)
-  t.same(urls.sort(), ['engines.url', 'logging.ingest_url', 'model_store.hub.url', 'relay.url', 'tracing.otlp_url'])
+  t.same(urls.sort(),
+    ['engines.url', 'logging.ingest_url', 'model_store.hub.url', 'relay.url', 'tracing.otlp_url'])
   for (const path of urls) {
     for (const [url, fine] of [['https://example.org', true], ['https://10.0.0.7:8443', true],
       ['https://169.254.169.254/', false], ['https://metadata.google.internal/', false],

@@ -186,7 +186,7 @@ check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(pat
 check('plugins named in the kernel', inSyntax(inFolder('kernel/'), (node) =>
   ts.isStringLiteral(node) && bundled.some((p) => p.manifest.name === node.text) ? node.text : undefined))
 
-/** What opens connections, by module; where it is null, everything of the module. */
+/** Exports that open connections, by module; null: all of them. */
 const DIALS: Readonly<Record<string, readonly string[] | null>> = {
   'node:http': ['request', 'get', 'Agent', 'globalAgent'],
   'node:https': ['request', 'get', 'Agent', 'globalAgent'],
@@ -211,12 +211,13 @@ check('outgoing connections', inSyntax(sources, (node) => {
   const dials = DIALS[from] ?? DIALS[`node:${from}`]
   const opens = from in DIALS || `node:${from}` in DIALS
   if (opens && (names === null || names.some((name) => dials?.includes(name) ?? true))) {
-    return `opens connections by ${from}: those of kernel/net/outgoing.ts check the address`
+    return `opens connections by ${from}; those of kernel/net/outgoing.ts check the address`
   }
   if (ts.isCallExpression(node) && node.expression.getText() === 'fetch') return 'fetch'
   const made = ts.isNewExpression(node) ? node.expression.getText() : ''
-  return /^(WebSocket|EventSource|OTLPTraceExporter)$/.test(made) && !node.getText().includes('outgoingAgent(')
-    ? `new ${made} without outgoingAgent` : undefined
+  const dialler = /^(WebSocket|EventSource|OTLPTraceExporter)$/.test(made)
+  if (!dialler || node.getText().includes('outgoingAgent(')) return undefined
+  return `new ${made} without outgoingAgent`
 }))
 
 check('dead files', (() => {

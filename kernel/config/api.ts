@@ -146,13 +146,15 @@ function refuseOutOfReach (before: unknown, after: unknown, known: Known): void 
   }
 }
 
-/** Where two contents differ: values, and what holds them where only one has it. */
+/** The paths at which two contents differ, including sections that only one of them has. */
 function * changedPaths (before: unknown, after: unknown, path: Path = []): Generator<Path> {
   if (isDeepStrictEqual(before, after)) return
   const holds = (value: unknown): value is Tree => typeof value === 'object' && value !== null
   if (!holds(before) || !holds(after)) yield path
   const keys = [before, after].flatMap((value) => holds(value) ? Object.keys(value) : [])
-  for (const key of new Set(keys)) yield * changedPaths(getIn(before, [key]), getIn(after, [key]), [...path, key])
+  for (const key of new Set(keys)) {
+    yield * changedPaths(getIn(before, [key]), getIn(after, [key]), [...path, key])
+  }
 }
 
 /**

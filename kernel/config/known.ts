@@ -148,7 +148,7 @@ export const isSecret = (known: Known, path: Path): boolean => isMarked(known, p
 
 /** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
 export function isLocal (known: Known, path: Path): boolean {
-  // What a plugin that could not be loaded means by a key is not known.
+  // The schema of a plugin that could not be loaded is unknown: any key may name a program.
   const foreign = path[0] === 'plugins' && path.length > 2 && path[2] !== 'enabled'
   return isMarked(known, path, 'x-local') || (foreign && schemaAt(known, path.slice(0, 3)) === undefined)
 }

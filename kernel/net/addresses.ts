@@ -3,8 +3,8 @@ import { networkInterfaces } from 'node:os'
 import type { Server } from 'node:net'
 
 /**
- * Who chose a host: `named` hosts stand in svc.yaml, or a person at this machine typed them, and they may be
- * in the own network; `public` hosts come from a server or a caller, and must be on the internet.
+ * Who chose a host. `named`: svc.yaml or a person at this machine, so it may be in the local network.
+ * `public`: a server or a caller, so it must be on the internet.
  */
 export type Trust = 'named' | 'public'
 
@@ -13,7 +13,7 @@ const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ip
 /** Link-local, multicast, tunnels, and metadata services of clouds, which give credentials to who asks. */
 const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe80::/10', 'ff00::/8',
   '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32')
-/** What the IANA registries do not call globally reachable. */
+/** Not globally reachable by the IANA special-purpose address registries. */
 const LOCAL = listOf('0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '172.16.0.0/12',
   '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24',
   '203.0.113.0/24', '240.0.0.0/4', '2001::/23', '2001:db8::/32', '3fff::/20')
@@ -75,7 +75,7 @@ const ownServers = new Set<Server>()
 /** Has the guard refuse connections of this process to this server. */
 export function isOwnServer<S extends Server> (server: S): S {
   server.on('listening', () => { ownServers.add(server) })
-  // One that listens elsewhere by now is told of the end of the first port late.
+  // `close` of an earlier port may come after the server listens at another one.
   server.on('close', () => { if (!server.listening) ownServers.delete(server) })
   return server
 }

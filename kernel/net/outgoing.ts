@@ -11,8 +11,8 @@ import type { Trust } from './addresses.js'
 /** Resolves a host name to all its addresses. */
 export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
-/** Who chose a host; a function where redirects may lead to others. */
-export type TrustOf = Trust | ((hostname: string) => Trust)
+/** Trust of all hosts, or by host (an IPv6 address without brackets) where redirects may lead elsewhere. */
+export type TrustOf = Trust | ((host: string) => Trust)
 
 /** A host may not be connected to; `host` as it was asked for. */
 export class AddressRefused extends Error {
@@ -29,7 +29,9 @@ export class AddressRefused extends Error {
 
 const lookupAll: Lookup = (hostname) => systemLookup(hostname, { all: true, verbatim: true })
 
-const trustIn = (trust: TrustOf, host: string): Trust => typeof trust === 'string' ? trust : trust(host)
+const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')
+const trustIn = (trust: TrustOf, host: string): Trust =>
+  typeof trust === 'string' ? trust : trust(bare(host))
 
 /**
  * The lookup of a connection, which checks each address: so a name cannot resolve to one for the check and to
@@ -40,13 +42,12 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
   const problemOf = (address: string): string | null => isOwnPort(address, port)
     ? `${address}:${port} is this node itself`
     : addressProblem(address, trust)
-  const literal = host.replace(/^\[|\]$/g, '')
-  const refusal = hostProblem(host, trust) ?? (isOwnPort(literal, port) ? problemOf(literal) : null)
+  const refusal = hostProblem(host, trust) ?? (isOwnPort(bare(host), port) ? problemOf(bare(host)) : null)
   if (refusal !== null) throw new AddressRefused(host, refusal)
   return (name, { all }, done) => {
     resolve(name).then((found) => {
       const problems = found.map(({ address }) => problemOf(address))
-      // A named host may have a link-local address beside others, as mDNS tells them.
+      // mDNS names often have a link-local address beside a usable one.
       const usable = found.filter((_, i) => problems[i] === null)
       const [wrong] = problems.filter((problem) => problem !== null)
       const [first] = usable

@@ -1,4 +1,4 @@
-/** What stands for a value that is not shown. */
+/** Shown in place of a secret. */
 export const HIDDEN = '********'
 
 /** A text whose URLs are without user names, passwords and queries, which may be secrets. */

@@ -31,7 +31,9 @@ const owners = [{
           properties: { url: { type: 'string' }, path: { 'type': 'string', 'x-local': true } }
         }
       },
-      options: { 'type': 'object', 'default': {}, 'x-local': true, 'additionalProperties': { type: 'object' } }
+      options: {
+        'type': 'object', 'default': {}, 'x-local': true, 'additionalProperties': { type: 'object' }
+      }
     }
   },
   settings: {
@@ -204,7 +206,9 @@ t.test('what is marked as local changes in the file only, however the change is 
   check({ 'plugins.probe.program': '/bin/a' })
   check({ 'shelf.size': 2 })
   check({ 'plugins.away.enabled': false })
-  for (const value of ['/bin/sh', null, '']) check({ 'plugins.probe.program': value }, 'plugins.probe.program')
+  for (const value of ['/bin/sh', null, '']) {
+    check({ 'plugins.probe.program': value }, 'plugins.probe.program')
+  }
   check({ 'plugins.probe.at.one.path': '/etc' }, 'plugins.probe.at.one.path')
   check({ 'plugins.probe.at.two': { path: '/etc' } }, 'plugins.probe.at.two.path')
   check({ 'plugins.probe.at': null }, 'plugins.probe.at.one.path')
@@ -246,7 +250,8 @@ t.test('no change brings a reference to the environment', (t) => {
   t.equal(readFileSync(path, 'utf8'), text)
   api.write({ set: { 'plugins.probe.size': 4 } }, manager)
   api.write({ set: { 'plugins.probe.names': ['${env.NODE_NAME}', 'c'] } }, manager)
-  t.match(readFileSync(path, 'utf8'), /^name: \$\{env\.NODE_NAME\}\n[^]*\$\{env\.NODE_NAME\}[^]*c/, 'those stay')
+  t.match(readFileSync(path, 'utf8'), /^name: \$\{env\.NODE_NAME\}\n[^]*\$\{env\.NODE_NAME\}[^]*c/,
+    'those stay')
   t.end()
 })
 

@@ -36,7 +36,8 @@ t.test('verbs bring the build that a model needs', {
   const { url, asked } = await startReleases(t, { [KNOWN_TAG]: { [nameOf(KNOWN_TAG)]: { bytes: archive } } })
   const node = await startNode(t, { config: { ...config, engines: { url } }, ready: false })
   const env = { NODE_TLS_REJECT_UNAUTHORIZED: '0' }
-  const verb = async (...words: string[]) => await svc([...words, '--home', node.home, '--url', node.url], { env })
+  const verb = async (...words: string[]) =>
+    await svc([...words, '--home', node.home, '--url', node.url], { env })
   const model = join(directory, 'made')
   mkdirSync(model)
   writeFileSync(join(model, 'm.gguf'), gguf(llama))

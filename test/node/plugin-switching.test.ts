@@ -167,7 +167,8 @@ t.test('settings switch a plugin at once; what cannot be, or does not start, is 
   for (const [path, value] of [['tracing.otlp_url', 'https://x.example'], ['name', '${env.PATH}'],
     ['engines.url', 'https://x.example'], ['plugins.ticker.module', './other.mjs'],
     ['plugins.runners.engine_options', { 'llama-server': { serverBinary: '/bin/sh' } }]] as const) {
-    t.match(await put({ [path]: value }), { error: { reason: 'invalid_request', message: /svc\.yaml/ } }, path)
+    t.match(await put({ [path]: value }),
+      { error: { reason: 'invalid_request', message: /svc\.yaml/ } }, path)
   }
   t.match(await put({ name: 'attic' }), { restart_needed: true, plugins: [] })
 

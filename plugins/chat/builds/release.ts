@@ -14,8 +14,8 @@ export class BuildError extends Error {
 /** The release that is known to work: the build of llama.cpp 0.5.0, with whose source test/llama runs. */
 export const KNOWN_TAG = 'b11146'
 /**
- * SHA-256 of its archives. Several public projects recorded each of them from GitHub when it was published; no
- * server is believed about what it serves itself.
+ * SHA-256 of its archives, which several public projects have recorded from GitHub: no server is believed
+ * about what it serves itself.
  */
 export const PINNED: Record<string, string> = {
   'llama-b11146-bin-ubuntu-x64.tar.gz': 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
@@ -167,8 +167,8 @@ export function checked (asset: Asset, sha256: string | undefined): PinnedAsset 
   const known = sha256 ?? PINNED[asset.name]
   if (known === undefined) {
     throw new BuildError(`the SHA-256 of ${asset.name} is not part of svc, and its server is not believed: ` +
-      'give it with --sha256 as its publisher tells it elsewhere, leave out --build and --backend for a build ' +
-      'that svc knows, or add a file with --from FILE')
+      'give it with --sha256 as its publisher tells it elsewhere, leave out --build and --backend for a ' +
+      'build that svc knows, or add a file with --from FILE')
   }
   const digest = digestFor(known)
   if (asset.size > 0 && asset.size <= MOST_BYTES) return { ...asset, digest }

@@ -17,7 +17,7 @@ export async function withParts<T> (
   ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
 ): Promise<T> {
   const base = String(await readSetting(ctx, 'engines.url'))
-  const own = URL.canParse(base) ? new URL(base).hostname : ''
+  const own = URL.canParse(base) ? new URL(base).hostname.replace(/^\[|\]$/g, '') : ''
   const dispatcher = await outgoingDispatcher((host) => host === own ? 'named' : 'public', {
     secure: true, connectMs: PATIENCE_MS, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS
   })

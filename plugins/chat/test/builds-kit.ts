@@ -60,9 +60,9 @@ export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').
 /** What a server does to one archive. */
 export interface Served {
   bytes: Buffer
-  /** What svc knows of it; null for nothing, and that of the bytes when left out. */
+  /** The digest that svc has pinned: null for none, by default that of the bytes. */
   digest?: string | null
-  /** Where the release says that it is. */
+  /** The download address in the release. */
   url?: string
   /** Ends the connection of the first answer after so many bytes, or holds it there. */
   cut?: number, hold?: number
@@ -79,7 +79,8 @@ function selfSigned (t: TestCase) {
     rmSync(home, { recursive: true, force: true })
     if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
   })
-  const { cert, key } = ownIdentity({ home, installId: 'x', names: () => ['127.0.0.1'], now: Date.now }).next()!
+  const names = (): string[] => ['127.0.0.1']
+  const { cert, key } = ownIdentity({ home, installId: 'x', names, now: Date.now }).next()!
   return { cert, key }
 }
 
@@ -87,7 +88,8 @@ function selfSigned (t: TestCase) {
 export async function startReleases (t: TestCase, releases: Record<string, Record<string, Served>>) {
   /** Ranges asked for by archive, '' for none. */
   const asked: [name: string, range: string][] = []
-  for (const [name, { bytes, digest = sha256(bytes) }] of Object.values(releases).flatMap(Object.entries<Served>)) {
+  const served = Object.values(releases).flatMap((release) => Object.entries(release))
+  for (const [name, { bytes, digest = sha256(bytes) }] of served) {
     const before = PINNED[name]
     if (digest === null) delete PINNED[name]
     else PINNED[name] = digest

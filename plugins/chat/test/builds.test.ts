@@ -100,7 +100,8 @@ t.test('a release that svc does not know is taken by the digest that a person gi
   const { home, bytes } = await rig(t, { digest: null })
   const hex = sha256(bytes).slice(7)
   t.match(await engine(home, [...CPU, '--sha256', 'abc']), { status: 2, err: /--sha256 abc: expected 64/ })
-  t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64)]), { status: 1, err: /does not have the dig/ })
+  t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64)]),
+    { status: 1, err: /does not have the digest/ })
   const file = join(home, NAME)
   writeFileSync(file, bytes)
   t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64), '--from', file]),
@@ -200,8 +201,8 @@ t.test('a full disk: refused before a byte is fetched, and nothing stays of one 
   const dispatcher = await outgoingDispatcher('named')
   t.teardown(async () => { await dispatcher.destroy() })
   const parts = {
-    home, base: url, dispatcher, sha256: [], signal: new AbortController().signal, files: [], env: {}, tag: 'b7', backend: 'cpu',
-    nvidia: false,
+    home, base: url, dispatcher, sha256: [], signal: new AbortController().signal, files: [], env: {},
+    tag: 'b7', backend: 'cpu', nvidia: false,
     machine: { platform: process.platform, arch: process.arch }, now: () => new Date(), progress () {}
   }
   await t.rejects(addBuild({ ...parts, free: async () => 1000 }),

@@ -9,7 +9,7 @@ const SECRET_KEY =
 /** The same in the case of JavaScript. */
 const SECRET_NAME = /(Authorization|Cookie|Password|Passphrase|Secret|Token|ApiKey|PrivateKey)$/
 
-/** Secrets by their looks: ours, and those of others. */
+/** Patterns of secrets: ours, and those of other services. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/svc_(op|app|dev|join)_[0-9A-Za-z]{8,}(_[0-9A-Za-z]+)?/g, `svc_$1_${MASK}`],
   [/svcjoin1_[A-Za-z0-9_-]+/g, `svcjoin1_${MASK}`],

@@ -168,13 +168,15 @@ export function checkMayRead (
 ): void {
   if (!isOnDisk(source)) return
   const refuse = (message: string): Error => kernelError('missing_grant', message, { authority: 'operator' })
-  if (!caller.authorities.has('operator')) throw refuse('Only the operator may have a folder of a node read.')
+  if (!caller.authorities.has('operator')) {
+    throw refuse('Only the operator may have a folder of a node read.')
+  }
   const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
   const { kind, path = '' } = { path: undefined, ...parseSource(source!) }
   const inside = (root: string): boolean => !relative(root, path).startsWith('..')
   if (kind !== 'file' || own || importRoots.some(inside)) return
-  throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its machine. ' +
-    'For others, list a folder above it as model_store.import_roots in its svc.yaml.')
+  throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its ' +
+    'machine. For others, list a folder above it as model_store.import_roots in its svc.yaml.')
 }
 
 /** Throws `import_refused` where this node is to read for a store that is on another one. */
@@ -195,7 +197,8 @@ async function atHost (
   if (asked?.startsWith('file:') !== true) {
     return await manager.access.forward(request, { method: 'POST', path, body })
   }
-  await exportFolder(manager, modelId, { directory: pathOf(manager, asked), allow: body.allow }, request.signal)
+  const from = { directory: pathOf(manager, asked), allow: body.allow }
+  await exportFolder(manager, modelId, from, request.signal)
   const source = `node:${manager.ctx.node.installId}`
   return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
 }

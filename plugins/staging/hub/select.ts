@@ -11,7 +11,7 @@ const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 /** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
-/** What models consist of, in formats that are known here. */
+/** Weights and voices in known formats. */
 const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
 /** Configuration, tokenizer, template. */
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/

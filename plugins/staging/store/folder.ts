@@ -17,7 +17,7 @@ const HOME_KEY = 'node.key'
 /** A file of a folder, with what changes whenever its bytes do. */
 export interface Seen { size: number, stamp: string }
 
-/** Whether a file is taken, by its path. */
+/** Whether an import takes the file at a path. */
 type Taken = (path: string) => boolean
 
 /** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */
@@ -34,7 +34,7 @@ async function look (folder: string, taken: Taken = () => true): Promise<Map<str
 /** Which files of a folder are imported: those of known formats, and of these what `allow` names. */
 export const takenOf = (allow: readonly string[] | null | undefined): Taken => (path) => {
   if (basename(path) === HOME_KEY) {
-    throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}; give the model's folder`)
+    throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}`)
   }
   return isModelFile(path) && (allow == null || allow.some((pattern) => globMatches(pattern, path)))
 }

@@ -119,7 +119,8 @@ t.test('a home of a node, a way over a link and what is no model are not read', 
   const paths = (): string[] => store.get(ID)!.manifest.files.map(({ path }) => path)
   await importFolder(store, join(folder, 'mixed'))
   t.same(paths(), ['LICENSE', 'big/more.gguf', 'model.onnx', 'sub/tokenizer.json'])
-  store.start(ID, { source: pathToFileURL(join(folder, 'mixed')).href, allow: ['*.onnx', 'sub/**', '.ssh/*'] })
+  const allow = ['*.onnx', 'sub/**', '.ssh/*']
+  store.start(ID, { source: pathToFileURL(join(folder, 'mixed')).href, allow })
   t.match(await ended(store, ID), { status: 'complete' })
   t.same(paths(), ['model.onnx', 'sub/tokenizer.json'], 'what `allow` names, and of it only what is a model')
 })
