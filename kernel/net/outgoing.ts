@@ -61,14 +61,20 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
   }
 }
 
+interface DispatcherOptions
+  extends Pick<Agent.Options, 'headersTimeout' | 'bodyTimeout' | 'connections' | 'pipelining'> {
+  lookup?: Lookup | undefined
+  connectMs?: number
+  /** Refuses everything but https. */
+  secure?: boolean
+}
+
 /**
  * Connections for requests of undici, redirects included. Behind HTTPS_PROXY the proxy resolves the names, so
- * there only the name is checked. `secure`: by https only.
+ * there only the name is checked.
  */
 export async function outgoingDispatcher (
-  trust: TrustOf, { lookup = lookupAll, connectMs, secure, ...options }:
-  Pick<Agent.Options, 'headersTimeout' | 'bodyTimeout' | 'connections' | 'pipelining'> &
-  { lookup?: Lookup | undefined, connectMs?: number, secure?: boolean } = {}
+  trust: TrustOf, { lookup = lookupAll, connectMs, secure, ...options }: DispatcherOptions = {}
 ): Promise<Dispatcher> {
   const { buildConnector, EnvHttpProxyAgent } = await import('undici')
   const agent = new EnvHttpProxyAgent({

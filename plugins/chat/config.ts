@@ -45,8 +45,8 @@ export const settings = {
         'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
         'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
         'x-expected': 'an https address without a password or a query',
-        'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror that ' +
-          'answers /releases/tags/TAG as it does.'
+        'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
+          'that answers /releases/tags/TAG as it does.'
       }
     }
   }
