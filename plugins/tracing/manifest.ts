@@ -29,8 +29,7 @@ export const manifest = {
         },
         otlp_headers: {
           'type': 'object', 'additionalProperties': { type: 'string' }, 'default': {}, 'x-secret': true,
-          'x-local': true,
-          'description': 'Headers for that receiver, such as its key.'
+          'x-local': true, 'description': 'Headers for that receiver, such as its key.'
         }
       }
     }

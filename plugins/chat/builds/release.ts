@@ -13,23 +13,21 @@ export class BuildError extends Error {
 
 /** The release that is known to work: the build of llama.cpp 0.5.0, with whose source test/llama runs. */
 export const KNOWN_TAG = 'b11146'
+const archive = (name: string): string => `llama-${KNOWN_TAG}-bin-${name}.tar.gz`
 /**
  * SHA-256 of its archives, which several public projects have recorded from GitHub: no server is believed
  * about what it serves itself.
  */
 export const PINNED: Record<string, string> = {
-  'llama-b11146-bin-ubuntu-x64.tar.gz': 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
-  'llama-b11146-bin-ubuntu-arm64.tar.gz': '4aeda6fe68831547e49b7fa87607383ca5352b3d72ca5f70d52ed265f58c131f',
-  'llama-b11146-bin-ubuntu-vulkan-x64.tar.gz':
-    'd3ce40fce7403cc93bcf5718fc46c6efb61ed9709f8e5d9f10c86bf0e30e8fb3',
-  'llama-b11146-bin-ubuntu-vulkan-arm64.tar.gz':
-    '5dcebe3ecbcb43a1ed85e3284453f9edf54dcca833e1cb1f54b4022b753c1da5',
-  'llama-b11146-bin-ubuntu-cuda-12.8-x64.tar.gz':
-    'c2ab9e19838513ff69d1af8d999ad717dd3c7ee4714ac04c7ed5ab9077c50e4e',
-  'cudart-llama-b11146-bin-ubuntu-cuda-12.8-x64.tar.gz':
+  [archive('ubuntu-x64')]: 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
+  [archive('ubuntu-arm64')]: '4aeda6fe68831547e49b7fa87607383ca5352b3d72ca5f70d52ed265f58c131f',
+  [archive('ubuntu-vulkan-x64')]: 'd3ce40fce7403cc93bcf5718fc46c6efb61ed9709f8e5d9f10c86bf0e30e8fb3',
+  [archive('ubuntu-vulkan-arm64')]: '5dcebe3ecbcb43a1ed85e3284453f9edf54dcca833e1cb1f54b4022b753c1da5',
+  [archive('ubuntu-cuda-12.8-x64')]: 'c2ab9e19838513ff69d1af8d999ad717dd3c7ee4714ac04c7ed5ab9077c50e4e',
+  ['cudart-' + archive('ubuntu-cuda-12.8-x64')]:
     '1466daea60aad1144819e151b2bae19d54556cf1da6c129c4f55a5ded2637c25',
-  'llama-b11146-bin-macos-arm64.tar.gz': '1ad3f9eff80edb9dbef4259ad564d1720612ef7eea48fa4afed0e54f5f3d5711',
-  'llama-b11146-bin-macos-x64.tar.gz': '305f0e3a17d2c01eb205cd0a62128357f1ec3b55329cb084d94e5ec0115d7a3b'
+  [archive('macos-arm64')]: '1ad3f9eff80edb9dbef4259ad564d1720612ef7eea48fa4afed0e54f5f3d5711',
+  [archive('macos-x64')]: '305f0e3a17d2c01eb205cd0a62128357f1ec3b55329cb084d94e5ec0115d7a3b'
 }
 const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
 export type BuildBackend = (typeof BACKENDS)[number]

@@ -8,7 +8,7 @@ import { outgoingDispatcher } from '../../../kernel/index.js'
 import { cli } from '../../../kernel/test/cli-helpers.js'
 import { buildsOf, findProgram } from '../../runners/service.js'
 import { addBuild, readDevices } from '../builds/add.js'
-import { assetsFor, backendFor, readName } from '../builds/release.js'
+import { assetsFor, backendFor, checked, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
 import { archiveOf, engine, homeAt, nameOf, sha256, startReleases, tarOf, underWay } from './builds-kit.js'
 import chat from '../index.js'
 import type { Asset } from '../builds/release.js'
@@ -243,6 +243,18 @@ t.test('wrong words are told with those there are', async (t) => {
     { status: 2, err: /for this machine there is cpu/ })
   t.match(await engine(home, ['add', 'llama.cpp', '--build', 'b1', '--backend', 'cpu']),
     { status: 1, err: /no release b1 at/ })
+})
+
+t.test('svc knows the archives of its own release', (t) => {
+  const assets = Object.keys(PINNED).map((name): Asset => ({ name, url: '', size: 1 }))
+  const machines = [['linux', 'x64', 'cpu'], ['linux', 'x64', 'vulkan'], ['linux', 'x64', 'cuda'],
+    ['linux', 'arm64', 'cpu'], ['linux', 'arm64', 'vulkan'], ['darwin', 'arm64', 'metal'],
+    ['darwin', 'x64', 'cpu']] as const
+  const taken = machines.flatMap(([platform, arch, backend]) =>
+    assetsFor(assets, KNOWN_TAG, { platform, arch }, backend).map((asset) => checked(asset, undefined)))
+  t.same(new Set(taken.map(({ name }) => name)), new Set(Object.keys(PINNED)))
+  t.equal(new Set(taken.map(({ digest }) => digest)).size, taken.length)
+  t.end()
 })
 
 t.test('which archives a machine takes', async (t) => {

@@ -73,9 +73,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         </p>
       </div>
       <div class="setting">
-        <Control
-          id={id} kind={kind} setting={setting} text={typed} disabled={fixed !== null} onText={setText}
-        />
+        <Control id={id} kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
         {problem !== null && <p class="problem" role="alert">{problem}</p>}
         {fixed !== null && <p class="hint">{fixed}</p>}
         <div class="inline">
