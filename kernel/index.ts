@@ -68,6 +68,7 @@ export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
 export { HomeError, readVersioned, writeVersioned } from './boot/home.js'
+export { noInspector } from './boot/inspector.js'
 export * from './signing/protocol.js'
 export {
   agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,

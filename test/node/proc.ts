@@ -57,6 +57,20 @@ export function sockets (pid: number): number {
   }
 }
 
+/** TCP ports that a process listens on. */
+export function portsOf (pid: number): number[] {
+  const rows = ['tcp', 'tcp6'].flatMap((table) => read(`/proc/${pid}/net/${table}`).split('\n'))
+    .map((line) => line.trim().split(/\s+/)).filter((columns) => columns[3] === '0A')
+  const links = new Map(rows.map((columns) => [`socket:[${columns[9]}]`, columns[1]!]))
+  try {
+    return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      try { return links.get(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [] } catch { return [] }
+    }).map((address) => parseInt(address.split(':')[1]!, 16)).sort((a, b) => a - b)
+  } catch {
+    return []
+  }
+}
+
 /** kill -9 of a process and all below it; those that are gone are no error. */
 export function hardKill (pid: number): void {
   if (pid <= 0) return
