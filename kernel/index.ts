@@ -69,6 +69,7 @@ export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
 export { HomeError, readVersioned, writeVersioned } from './boot/home.js'
 export { noInspector } from './boot/inspector.js'
+export { packageRoot } from './boot/package.js'
 export * from './signing/protocol.js'
 export {
   agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,

@@ -56,9 +56,15 @@ export function residentBytes (pid: number): number | null {
 export function familyBytes (pid: number): number | null {
   const own = residentBytes(pid)
   if (own === null) return null
-  const children = (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '')
-  return children.reduce((sum, child) => sum + (familyBytes(Number(child)) ?? 0), own)
+  return childrenOf(pid).reduce((sum, child) => sum + (familyBytes(child) ?? 0), own)
 }
+
+function childrenOf (pid: number): number[] {
+  return (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '').map(Number)
+}
+
+/** What a process has started first of what still runs; the process itself where that is not told. */
+export const firstChild = (pid: number): number => childrenOf(pid)[0] ?? pid
 
 /** How long the main thread of a process has been ready to run without getting a processor, ms. */
 export function processorWaitMs (pid: number): number {
