@@ -59,8 +59,8 @@ export const config = {
       'x-local': true,
       'default': true,
       'description':
-        'Holds runners to what they need where the system can: no new rights (setpriv), and only the files ' +
-        'of the system, svc, the engine and the model (Landlock, setpriv of util-linux 2.40 or newer).'
+        'Holds runners to what they need, as far as the system can: the files of the system, svc, the engine ' +
+        'and the model, no other process, no network and no rights. `svc doctor` says what is missing.'
     },
     rpc_for_every_user: {
       'type': 'boolean',
@@ -132,6 +132,13 @@ export const conflicts = {
       'A declared backend claims hardware this node cannot observe; the declaration is still honoured.',
     remediation:
       'Correct plugins.runners.backends in svc.yaml, or make the hardware visible to svc; then restart.'
+  },
+  runners_unconfined: {
+    severity: 'warn',
+    meaning: 'Runners, which read files of strangers, are not held to what they need.',
+    remediation:
+      'Do what the message says and restart, or place models that you trust only; the README of the plugin ' +
+      'runners has what each system can do.'
   }
 } as const satisfies Record<string, ConflictDecl>
 

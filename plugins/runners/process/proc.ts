@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** Facts from /proc; every function answers null or empty where there is none (macOS, process gone). */
 
-function read (path: string): string | null {
+/** Text of a file; null when it cannot be read. */
+export function read (path: string): string | null {
   try {
     return readFileSync(path, 'utf8')
   } catch {

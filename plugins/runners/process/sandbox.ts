@@ -7,8 +7,9 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { delimiter, dirname, join } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { runnable } from '../machine/programs.js'
-import { fileRules } from './confine.js'
+import { fileRules, filesFor } from './confine.js'
 import type { Files } from './confine.js'
+import { read } from './proc.js'
 
 /**
  * From the best on: in namespaces of its own it sees its files and processes, and no network; Landlock holds it
@@ -58,6 +59,10 @@ const NO_SIGNALS = ['--landlock-access', 'scope']
  */
 const MARK = ['--msgqueue=0:0', '--']
 
+/** Whether a runner at a level reaches what listens on this machine. */
+export const sharesNetwork = (hold: Hold, network = false): boolean =>
+  network || hold === 'files' || hold === 'privileges'
+
 /** The command that runs another one at a level; null where a program for it is missing. */
 export function heldCommand (
   hold: Hold, tools: Tools, cell: Cell | undefined, command: readonly string[]
@@ -66,9 +71,9 @@ export function heldCommand (
   if (setpriv === undefined) return hold === 'none' ? [...command] : null
   const start = [setpriv, ...deathSignal()]
   if (hold === 'none' || cell === undefined) return isMainThread ? [...start, '--', ...command] : [...command]
-  const mark = prlimit === undefined ? [] : [prlimit, ...MARK]
+  const mark = prlimit === undefined || !sharesNetwork(hold, cell.network) ? [] : [prlimit, ...MARK]
   if (hold === 'namespaces') {
-    return inNamespaces(tools, cell, cell.network === true ? [...mark, ...command] : command)
+    return inNamespaces(tools, cell, [...mark, ...command])
   }
   const root = process.getuid?.() === 0 ? [NO_CAPABILITIES] : []
   const files = hold === 'privileges' ? [] : fileRules(cell.files(), cell.work)
@@ -205,4 +210,40 @@ export function holdHere (
   const found: Found = hold === undefined ? { hold: 'none', tools: {}, at: now } : { hold, tools, at: now }
   if (sure) known.set(key, found)
   return found
+}
+
+const STATE: Readonly<Record<Hold, string>> = {
+  namespaces: '',
+  network: 'they are held to their files, without network (Landlock), but see other processes',
+  files: 'they are held to their files (Landlock), but reach the network and other processes',
+  privileges: 'they get no new rights, but may read what the node may, and reach the network',
+  none: 'they may do what the node may'
+}
+/** Settings of the kernel that keep a user from making namespaces: what they are then, and what mends it. */
+const SETTINGS = [
+  ['kernel.apparmor_restrict_unprivileged_userns', '1', '0'],
+  ['kernel.unprivileged_userns_clone', '0', '1'],
+  ['user.max_user_namespaces', '0', '10000']
+] as const
+
+/** What keeps this machine from holding runners in namespaces, and what mends it; null where nothing does. */
+export function lacksHere (folder: string, now: number): string | null {
+  const scratch = join(folder, 'probe')
+  const work = join(scratch, 'work')
+  mkdirSync(work, { recursive: true, mode: 0o700 })
+  const files = (): Files => filesFor({ home: folder, scripts: [], model: [], options: {}, env: process.env })
+  const { hold, tools } = holdHere({ scratch, work, files }, now)
+  rmSync(scratch, { recursive: true, force: true })
+  return hold === HOLDS[0] ? null : `Here ${STATE[hold]}: ${missing(tools, process.platform)}`
+}
+
+/** Why there are no namespaces, and what to do. */
+export function missing (tools: Tools, platform: string, setting = read): string {
+  if (platform !== 'linux') return `${platform} has nothing to hold them by; run models of strangers on Linux`
+  const absent = TOOLS.filter((name) => tools[name] === undefined)
+  if (absent.length > 0) return `there is no ${absent.join(', ')} in PATH: \`sudo apt install util-linux mount\``
+  const found = SETTINGS.find(([name, bad]) => setting(`/proc/sys/${name.replaceAll('.', '/')}`)?.trim() === bad)
+  return found === undefined
+    ? 'this system refuses namespaces, as containers do. Run svc outside of one, or with setpriv of util-linux 2.40'
+    : `${found[0]} is ${found[1]}: \`sudo sysctl -w ${found[0]}=${found[2]}\`, and the same in /etc/sysctl.d`
 }

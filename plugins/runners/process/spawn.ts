@@ -6,8 +6,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { noInspector } from '../../../kernel/index.js'
 import type { Files } from './confine.js'
+import { sharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
-import { heldCommand, holdHere, OOM_SCORE_ADJ } from './sandbox.js'
+import { heldCommand, holdHere, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
 import type { Hold } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
@@ -93,6 +94,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   const cell = files === undefined ? undefined : { scratch, work, files, network }
   const { hold: best, tools } = holdHere(cell, now)
   const hold = options.hold ?? best
+  sharing.begun ||= sharesNetwork(hold, network)
   // The first process of a namespace is its parent there.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()

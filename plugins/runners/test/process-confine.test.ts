@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFil
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { fileRules, filesFor } from '../process/confine.js'
-import { holdHere } from '../process/sandbox.js'
+import { findTools, holdHere, missing } from '../process/sandbox.js'
 import type { Test } from 'tap'
 import type { Needs } from '../process/confine.js'
 import type { Hold } from '../process/sandbox.js'
@@ -130,6 +130,24 @@ t.test('rules of Landlock', (t) => {
   t.ok(rules.includes('path-beneath:read-file,write-file,truncate:/dev/null'), 'a file has no rights of folders')
   for (const path of ['/dev', '/tmp']) {
     t.ok(rules.some((rule) => /:read-file,.*,make-sym,/.test(rule) && rule.endsWith(`:${path}`)), path)
+  }
+  t.end()
+})
+
+t.test('what this machine lacks is named with what mends it', (t) => {
+  const all = { setpriv: '/x', unshare: '/x', mount: '/x', umount: '/x', pivot_root: '/x', prlimit: '/x' }
+  const { unshare: _, ...less } = all
+  const rows: [ReturnType<typeof findTools>, Record<string, string>, string, RegExp][] = [
+    [all, { 'kernel/apparmor_restrict_unprivileged_userns': '1\n', 'user/max_user_namespaces': '96365\n' }, 'linux',
+      /userns is 1: `sudo sysctl -w kernel\.apparmor_restrict_unprivileged_userns=0`/],
+    [all, { 'kernel/unprivileged_userns_clone': '0\n' }, 'linux', /`sudo sysctl -w kernel.unprivileged_userns_clone=1`/],
+    [all, { 'user/max_user_namespaces': '0\n' }, 'linux', /`sudo sysctl -w user.max_user_namespaces=10000`/],
+    [all, { 'user/max_user_namespaces': '96365\n' }, 'linux', /containers do.*setpriv of util-linux 2.40/],
+    [less, {}, 'linux', /no unshare in PATH: `sudo apt install util-linux mount`/],
+    [{}, {}, 'darwin', /darwin has nothing/]
+  ]
+  for (const [tools, settings, platform, expected] of rows) {
+    t.match(missing(tools, platform, (path) => settings[path.replace('/proc/sys/', '')] ?? null), expected)
   }
   t.end()
 })
