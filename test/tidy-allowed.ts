@@ -19,7 +19,8 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/observe/log.ts': 'NO_COLOR',
     'plugins/runners/machine/runtimes.ts': 'the default of an argument',
     'plugins/runners/process/limits.ts': 'the default of an argument',
-    'plugins/runners/process/spawn.ts': 'PATH and the allow-list for a runner\'s environment'
+    'plugins/runners/process/sandbox.ts': 'PATH, in which the programs are that hold a runner',
+    'plugins/runners/process/spawn.ts': 'the allow-list for a runner\'s environment'
   },
   'outgoing connections': {
     'kernel/net/outgoing.ts': 'the guard itself',

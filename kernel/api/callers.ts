@@ -12,7 +12,7 @@ export interface Arrival {
   readonly method: string
   /** Path and query as the client sent them. */
   readonly target: string
-  /** The socket, of which the ports tell who is at its other end; absent where there is none. */
+  /** The socket; its ports identify the process at the other end. */
   readonly connection?: { readonly remotePort?: number | undefined, readonly localPort?: number | undefined }
   /** The device that the encrypted handshake of a relayed connection authenticated; null for direct ones. */
   readonly device: string | null
@@ -45,7 +45,7 @@ export interface CallerScheme {
 export interface Callers {
   /** Returns what takes it away again. Throws when the word or the beginning is taken. */
   register (scheme: CallerScheme): () => void
-  /** Requests over loopback for which this holds need a credential. Returns what takes it back. */
+  /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
   distrust (test: (arrival: Arrival) => boolean): () => void
 }
 export const CallerService = defineService<Callers>('kernel.callers')

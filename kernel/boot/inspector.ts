@@ -1,15 +1,15 @@
 /**
- * SIGUSR1 makes Node open its inspector, which runs any code for any program of this machine. The signal may
- * come from every process of the same user, so a confined one must not gain by it.
+ * SIGUSR1 makes Node open its inspector, which runs code for every program of this machine. Each process of
+ * the same user may send the signal, also a confined one.
  */
 
-/** Node's options for a child in which the signal has no effect, also before its first line runs. */
+/** Options of Node for a child that must not open its inspector, from its first moment on. */
 export const noInspector = (): string[] => process.allowedNodeEnvironmentFlags.has('--disable-sigusr1')
   ? ['--disable-sigusr1']
   // An older Node cannot listen on a link-local address without an interface.
   : ['--inspect-port=[fe80::]:9229']
 
-/** Takes the signal from now on, and closes the inspector that an earlier one has opened in this process. */
+/** Handles the signal from now on, and closes an inspector that an earlier one opened in this process. */
 export function refuseInspector (env: NodeJS.ProcessEnv): void {
   if (process.listenerCount('SIGUSR1') === 0) process.on('SIGUSR1', () => {})
   const asked = [...process.execArgv, env['NODE_OPTIONS'] ?? ''].some((word) => /(^| )--inspect/.test(word))

@@ -2,10 +2,10 @@
 import { refuseInspector } from '../boot/inspector.js'
 import type { Plugin } from '../api/plugin.js'
 
-// Nothing else is loaded before.
+// Before any other module.
 refuseInspector(process.env)
 const [{ exitCodes }, { runCli }] = await Promise.all([import('./errors.js'), import('./program.js')])
-// A signal that came before the first line may have been taken since.
+// Node handles a signal from before the first line a moment later.
 refuseInspector(process.env)
 
 /** The plugins that ship with svc: the one place where the kernel reaches for them. */

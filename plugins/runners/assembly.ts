@@ -38,7 +38,7 @@ export interface MachineParts {
   files: RuntimeFiles
   /** User the node runs as. */
   uid: number
-  /** What keeps this machine from holding its runners; null: nothing. */
+  /** Says what the sandbox of runners lacks here; null for nothing. */
   lacks? (folder: string, now: number): string | null
 }
 

@@ -59,8 +59,8 @@ export const config = {
       'x-local': true,
       'default': true,
       'description':
-        'Holds runners to what they need, as far as the system can: the files of the system, svc, the engine ' +
-        'and the model, no other process, no network and no rights. `svc doctor` says what is missing.'
+        'Holds runners to what they need, as far as the system can: files of the system, svc, the engine ' +
+        'and the model, no other process, no network, no capabilities. `svc doctor` says what is missing.'
     },
     rpc_for_every_user: {
       'type': 'boolean',

@@ -1,6 +1,6 @@
 import {
-  BundleService, CallerService, ClusterService, CommandService, LogRingService, MachineService, SessionService,
-  StateService, TracerService
+  BundleService, CallerService, ClusterService, CommandService, LogRingService, MachineService,
+  SessionService, StateService, TracerService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'

@@ -17,11 +17,12 @@ function only (t: Test, ...names: string[]): string {
   return path
 }
 
-/** What the API answers to a runner that shows no credential; 1 where it cannot be reached. */
+/** Status of the API's answer to a runner without a credential; 1 when the runner cannot connect. */
 async function answerTo (node: TestNode): Promise<number> {
   await ready(node, 'test/ok')
   const heard = await streamed(node, TTS, does('test/ok', 'api', { url: `${node.url}/state` }))
-  const rates = heard.frames.map(({ header }) => (header as { payload?: { sample_rate?: number } }).payload?.sample_rate)
+  const rates = heard.frames.map(({ header }) =>
+    (header as { payload?: { sample_rate?: number } }).payload?.sample_rate)
   return rates.find((rate) => rate !== undefined) ?? 0
 }
 
@@ -30,7 +31,7 @@ t.test('no runner has the rights of a program of this machine', { skip }, async 
   t.equal(await answerTo(node), 401)
   t.equal((await ask(node, '/state', { token: null })).status, 200, 'others have them')
   const { stdout } = await svc(['doctor', '--home', node.home])
-  t.match(stdout, /warn .*there is no unshare, mount, umount, pivot_root in PATH.*runners_unconfined/)
+  t.match(stdout, /warn .*PATH has no unshare, mount, umount, pivot_root: .*runners_unconfined/)
 })
 
 t.test('a runner in namespaces does not reach the API', { skip }, async (t) => {

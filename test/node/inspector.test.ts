@@ -1,11 +1,11 @@
 import t from 'tap'
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '../../kernel/api/clock.js'
 import { noInspector } from '../../kernel/boot/inspector.js'
 import { systemInformation } from '../../kernel/machine/io.js'
-import { cleanEnv, cli, faultsConfig, folder, run, sleep, startNode, svc, until } from './kit.js'
+import { cleanEnv, cli, faultsConfig, folder, root, run, sleep, startNode, svc, until } from './kit.js'
 import { alive, cmdline, descendants, portsOf } from './proc.js'
 import type { Test } from 'tap'
 
@@ -22,13 +22,14 @@ const masks = (pid: number, name: string): boolean => {
   }
 }
 
-/** Sends the signal again and again; every time it is taken, and the process listens where it did before. */
+/** Sends the signal several times and checks that the process listens on no other port. */
 async function unmoved (t: Test, kind: string, pid: number): Promise<void> {
   const before = portsOf(pid)
   for (let n = 0; n < 5; n++) {
     process.kill(pid, 'SIGUSR1')
-    await until(`${kind} takes the signal, or holds it back`, () => !masks(pid, 'ShdPnd') || masks(pid, 'SigBlk'))
-    // The inspector's thread opens its port a moment after the signal was taken.
+    await until(`${kind} takes the signal or blocks it`, () =>
+      !masks(pid, 'ShdPnd') || masks(pid, 'SigBlk'))
+    // The inspector's thread opens its port a moment after the signal.
     for (let look = 0; look < 10 && portsOf(pid).length === before.length; look++) await sleep(10)
   }
   t.strictSame(portsOf(pid), before, `${kind}: nothing else listens`)
@@ -80,10 +81,26 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
     await until(`${kind} has started`, () => masks(pid, 'SigCgt'))
     const inspected = (): boolean => portsOf(pid).includes(9229)
     if (opens) await until('the inspector', inspected)
-    // The program itself is started by others, without the option: its first line closes what was opened.
-    else if (await until(kind, () => !inspected() && (kind !== 'a verb' || portsOf(pid).length > 0))) await unmoved(t, `${kind} at its start`, pid)
+    else {
+      // A verb starts without the option; its first line closes the inspector.
+      await until(kind, () => !inspected() && (kind !== 'a verb' || portsOf(pid).length > 0))
+      await unmoved(t, `${kind} at its start`, pid)
+    }
     t.equal(inspected(), opens, kind)
     child.kill('SIGKILL')
     await until(`${kind} is gone`, () => !alive(pid))
   }
+})
+
+t.test('each place that starts a Node gives it the option', (t) => {
+  for (const top of ['kernel', 'plugins']) {
+    const files = readdirSync(join(root, top), { recursive: true, encoding: 'utf8' })
+      .filter((path) => /\.ts$/.test(path) && !/(^|\/)(test|fixtures)\//.test(path))
+    for (const path of files) {
+      const text = readFileSync(join(root, top, path), 'utf8')
+      const starts = text.match(/process\.execPath,?\s*\[|\[[^\]]*process\.execPath[,\]](?! '-v')/g) ?? []
+      t.ok(starts.length === 0 || text.includes('noInspector()') || path.endsWith('confine.ts'), path)
+    }
+  }
+  t.end()
 })

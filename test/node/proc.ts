@@ -38,7 +38,8 @@ export const cmdline = (pid: number): string => read(`/proc/${pid}/cmdline`).rep
 
 /** Runner processes of a node. */
 export function runnersOf (pid: number): number[] {
-  return descendants(pid).filter((child) => /^\S*node .*runners\/process\/host\.js /.test(`${cmdline(child)} `))
+  const runner = /^\S*node .*runners\/process\/host\.js /
+  return descendants(pid).filter((child) => runner.test(`${cmdline(child)} `))
 }
 
 /** Resident memory, bytes. */

@@ -119,7 +119,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   mayOpenPorts(config, role)
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
-  const model = role?.kind === 'donor' ? { card: role.card, directory: scratch }
+  const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
     : modelOf(bundle, models, modelId, digestOf(parts, assignment))
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
@@ -152,7 +152,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     log,
     scratch,
     ...(config.confine ? { files: () => filesOf(parts, model, engine.decl.module, options) } : {}),
-    // It computes with others, which are reached through ports of this machine.
+    // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes:
       needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,

@@ -32,7 +32,7 @@ export interface Observation {
   /** Backends by engine. */
   declared: Readonly<Record<string, unknown>>
   engines: readonly EngineOffer[]
-  /** What keeps runners from being held to what they need. */
+  /** Lacks of the sandbox of runners. */
   unheld?: string | null
 }
 

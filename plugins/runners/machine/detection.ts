@@ -17,7 +17,7 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   /** Of the node. */
   home: string
-  /** What keeps runners from being held fully; null where nothing does. */
+  /** Says what the sandbox of runners lacks; null for nothing. */
   unheld? (): string | null
   files: RuntimeFiles
   gpus: Machine['gpus']

@@ -2,19 +2,19 @@ import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { delimiter, dirname, isAbsolute, join, sep } from 'node:path'
 import { packageRoot } from '../../../kernel/index.js'
 
-/** What Landlock is asked to watch. Executing and listing are left alone: secrets are in files. */
+/** Rights that Landlock controls. Executing and listing stay free: secrets are in files. */
 const OF_FILES = 'read-file,write-file,truncate'
 const WATCHED = `${OF_FILES},make-reg,make-dir,make-sym,make-sock,make-fifo,remove-file,remove-dir`
 /** Folders of the root with programs and settings of the system, and without files of people. */
 const SYSTEM = /^(bin|etc|gnu|lib\w*|nix|opt|sbin|snap|sys|usr)$/
-/** What GPU drivers keep in /run, which also has secrets and sockets of services. */
+/** Folders of GPU drivers in /run, which also has secrets and sockets of services. */
 const RUN = /^(opengl-driver|current-system|nvidia|udev$)/
-/** Harmless ones, GPUs and other accelerators; not disks, which root may read. */
+/** Harmless devices, GPUs and other accelerators; not disks, which root may read. */
 const DEVICES = RegExp('^(null|zero|full|u?random|shm|nvidia.*|nvhost.*|nvmap|nvgpu|nvsciipc|dri|kfd|dxg|' +
   'accel.*|mali\\d*|galcore|davinci.*|hisi_hdc|apex_\\d+|hailo\\d+|ipu.*|rknpu.*)$')
 const SCRIPT = /\.[cm]?js$/
 
-/** What a runner may read, and what it may write to as well: devices. */
+/** Paths that a runner may read, and devices, which it may write to as well. */
 export interface Files { read: readonly string[], write: readonly string[] }
 
 /** Arguments of setpriv for a runner that has these files and no others, and writes in its own folder. */
@@ -28,7 +28,7 @@ export function fileRules ({ read, write }: Files, work: string): string[] {
 
 /** What a runner works with. */
 export interface Needs {
-  /** The node's home; its key, tokens and state are what must not be read. */
+  /** The node's home, with its key, tokens and state. */
   home: string
   /** Scripts that it loads, as absolute paths. */
   scripts: readonly string[]
@@ -40,9 +40,9 @@ export interface Needs {
 }
 
 /**
- * Everything a runner may use: the system, svc and its packages, the model, the engine. There is no "all but":
- * where one of these holds the home, what lies beside the home is listed instead. Of the home it has the model,
- * the engine and the code of its plugin, where these are in it.
+ * Everything a runner may use: the system, svc and its packages, the model, the engine. A folder with the
+ * home in it is replaced by all that lies beside the home. Of the home itself only the model, the engine and
+ * the code of its plugin count.
  */
 export function filesFor ({ home, scripts, model, options, env }: Needs): Files {
   const own = real(home)
@@ -58,8 +58,8 @@ export function filesFor ({ home, scripts, model, options, env }: Needs): Files 
     ...scripts.some((script) => dirname(real(script)) === own) ? below(own, SCRIPT) : [],
     ...model
   ]
-  const all = (paths: readonly string[]): string[] => [...new Set(paths.flatMap((path) => outside(path, own)))]
-    .filter((path) => existsSync(path))
+  const all = (paths: readonly string[]): string[] =>
+    [...new Set(paths.flatMap((path) => outside(path, own)))].filter((path) => existsSync(path))
   return { read: all(wanted), write: all(below('/dev', DEVICES)) }
 }
 
@@ -75,12 +75,12 @@ function packagesOf (script: string): string[] {
     found.push(join(folder, 'node_modules'))
   }
   const folder = dirname(real(script))
-  // A checkout of svc may have homes in it.
+  // Homes may lie in a checkout of svc.
   const code = own === packageRoot() ? ['dist', 'package.json'].map((name) => join(own!, name)) : []
   return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }
 
-/** A path as it is named and as it is, or what lies in it apart from the home. */
+/** A path with and without symbolic links, or the contents of its folder apart from the home. */
 function outside (path: string, home: string): string[] {
   const target = real(path)
   if (target === home) return []
@@ -88,7 +88,7 @@ function outside (path: string, home: string): string[] {
   return below(target, /^/).flatMap((found) => outside(found, home))
 }
 
-/** What lies in a folder under such names. */
+/** Paths in a folder whose names match. */
 function below (folder: string, names: RegExp): string[] {
   try {
     return readdirSync(folder).filter((name) => names.test(name)).map((name) => join(folder, name))

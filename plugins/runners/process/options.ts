@@ -15,9 +15,9 @@ export interface RunnerOptions {
   readonly log: Logger
   /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
   readonly scratch: string
-  /** What it is confined to where the system can do that. Left out: to nothing. */
+  /** The files of its sandbox; without them it has none. */
   readonly files?: () => Files
-  /** It needs the network of the node. */
+  /** The runner needs the network of the node. */
   readonly network?: boolean
   readonly limits?: Partial<RunnerLimits>
   /** Resident memory beyond which the process is killed. */

@@ -1,14 +1,14 @@
-/** Which connections to this node come from runners that share its network, by what /proc says. */
+/** Recognises, from /proc, connections to this node from runners that share its network. */
 import { readdirSync, readlinkSync } from 'node:fs'
 import { processIds, read } from './proc.js'
+import type { Arrival } from '../../../kernel/index.js'
 
-/** Set where a runner starts that shares the network; what such a one started may outlive it. */
+/** Stays set after the start of a runner that shares the network: its descendants may outlive it. */
 export const sharing = { begun: false }
 /** A limit that sandbox.ts sets to 0, and that no process can raise. */
 const MARKED = /^Max msgqueue size +0 +0 /m
 
-/** The ports of a connection as this node has them. */
-export interface Connection { readonly remotePort?: number | undefined, readonly localPort?: number | undefined }
+type Connection = NonNullable<Arrival['connection']>
 
 const known = new WeakMap<Connection, boolean>()
 
@@ -21,12 +21,13 @@ export function ofRunner (connection: Connection): boolean {
 }
 
 function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean {
-  const [from, to] = [remotePort, localPort].map((port) => `:${port.toString(16).toUpperCase().padStart(4, '0')}`)
+  const [from, to] = [remotePort, localPort]
+    .map((port) => `:${port.toString(16).toUpperCase().padStart(4, '0')}`)
   const inodes = ['tcp', 'tcp6'].flatMap((table) => (read(`/proc/self/net/${table}`) ?? '').split('\n'))
     .map((line) => line.trim().split(/\s+/))
     .filter(([, local, remote]) => local?.endsWith(from!) === true && remote?.endsWith(to!) === true)
     .map((columns) => columns[9])
-  // It was closed already, so that its owner cannot be told.
+  // A closed socket has lost its owner.
   if (inodes.length === 0 || inodes.includes('0')) return true
   const links = new Set(inodes.map((inode) => `socket:[${inode}]`))
   return processIds().some((pid) => MARKED.test(read(`/proc/${pid}/limits`) ?? '') && holds(pid, links))
@@ -36,7 +37,7 @@ function holds (pid: number, links: ReadonlySet<string>): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => links.has(linkOf(`/proc/${pid}/fd/${fd}`)))
   } catch (error) {
-    // One that hides its descriptors may hold it.
+    // A process can hide its descriptors.
     return (error as NodeJS.ErrnoException).code !== 'ENOENT'
   }
 }

@@ -64,7 +64,7 @@ function childrenOf (pid: number): number[] {
   return (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '').map(Number)
 }
 
-/** What a process has started first of what still runs; the process itself where that is not told. */
+/** The oldest living child of a process; the process itself when the system does not list children. */
 export const firstChild = (pid: number): number => childrenOf(pid)[0] ?? pid
 
 /** How long the main thread of a process has been ready to run without getting a processor, ms. */

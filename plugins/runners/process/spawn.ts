@@ -67,16 +67,15 @@ export function hostEntry (here: string = import.meta.url): string {
   return entry
 }
 
-/** What a runner process is started with. */
 export interface LaunchOptions {
   scratch: string
   mark: string
   entry?: string
-  /** What it is held to, as far as this machine can do that; left out: to nothing. */
+  /** The files of its sandbox; without them it has none. */
   files?: (() => Files) | undefined
-  /** It needs the network of the node. */
+  /** The runner needs the network of the node. */
   network?: boolean | undefined
-  /** A level to hold it at instead of the best one. */
+  /** Replaces the best level, in tests. */
   hold?: Hold
   /** Monotonic, ms. */
   now?: number
@@ -88,14 +87,14 @@ export interface LaunchOptions {
  * start a process.
  */
 export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
-  // What the node writes lies beside it, where a runner cannot put a link in its place.
+  // The node's own files are outside of it, where the runner cannot replace one by a link.
   const work = join(scratch, 'work')
   mkdirSync(work, { recursive: true, mode: 0o700 })
   const cell = files === undefined ? undefined : { scratch, work, files, network }
   const { hold: best, tools } = holdHere(cell, now)
   const hold = options.hold ?? best
   sharing.begun ||= sharesNetwork(hold, network)
-  // The first process of a namespace is its parent there.
+  // In a process namespace its parent is the shell, the first process.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
   const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent)]
@@ -125,7 +124,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   return { child, pid: child.pid, stdout, stderr, frames, hold }
 }
 
-/** How a runner ended, when its process ended so: the shell that starts it in namespaces says it in its status. */
+/** How a runner ended: the shell that runs it in namespaces reports a signal as its own status. */
 export function endOf (
   hold: Hold, code: number | null, signal: NodeJS.Signals | null
 ): { code: number | null, signal: string | null } {
