@@ -1,4 +1,4 @@
-/** For the job that makes cards: what of a model's files this plugin evaluates. Not for a node's main thread. */
+/** For the job that makes cards: evaluates files of models, so no main thread of a node imports it. */
 export { layoutOf } from './engine/layout.js'
 export type { Layout } from './engine/layout.js'
 export { templateFacts } from './text/template-check.js'
