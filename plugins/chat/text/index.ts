@@ -12,6 +12,7 @@ import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
 import { reasoningMarkers, reasonings, thoughtsAfter } from './reasoning.js'
+import type { Reasoning, ReasoningName } from './reasoning.js'
 import { ChatTemplate, findTemplates } from './template.js'
 import { MARKERS } from './parse/output.js'
 import { markersOf, toolFormats } from './tools/index.js'
@@ -43,7 +44,7 @@ export async function loadText (
   }
   const grammars = new GrammarFactory(table, size, eosIds, writes)
   const exact = (): TokenTable => table ?? noStreams(files)
-  const spoken = spokenBy(tokenizer)
+  const spoken = spokenBy(tokenizer, reasoning)
   /** Markers of other formats stay what they are: special tokens, which are not shown. */
   const own = (markers: readonly string[]): string[] => {
     const { format } = template.tools
@@ -81,14 +82,17 @@ export async function loadText (
 const END_TOKENS = 32
 
 /**
- * What is told to the template, with the special tokens in it cut. An earlier answer keeps the marks of
- * reasoning and calls: templates look for them there.
+ * What is told to the template, with the special tokens in it cut. An earlier answer keeps the marks around
+ * its reasoning: templates look for them there.
  */
-function spokenBy (tokenizer: Tokenizer): <T>(told: T, role: string) => T {
+function spokenBy (tokenizer: Tokenizer, reasoning: ReasoningName | null): <T>(told: T, role: string) => T {
+  const own: Reasoning | null = reasoning === null ? null : reasonings[reasoning]
+  const marks = own?.channels === true ? [] : [own?.opens, own?.closes]
   const added = [...tokenizer.get_added_tokens_decoder().values()]
     .filter(({ content, special }) => [...content].length > 1 && (special || MARKERS.includes(content)))
     .map(({ content }) => content)
-  const [all, ofAnswer] = [new Cutter(added), new Cutter(added.filter((word) => !MARKERS.includes(word)))]
+  const ofAnswer = new Cutter(added.filter((word) => !marks.includes(word)))
+  const all = new Cutter(added)
   return (told, role) => (role === 'assistant' ? ofAnswer : all).cut(told)
 }
 
