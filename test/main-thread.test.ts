@@ -9,13 +9,14 @@ import type { BuildOptions, Metafile } from 'esbuild'
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
 /** The jobs of kernel/untrusted, and processes of their own. */
 const ELSEWHERE = [
-  'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts', 'plugins/chat/engine/index.ts',
-  'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts', 'plugins/chat/cli/engine.ts'
+  'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts',
+  'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts', 'plugins/chat/cli/engine.ts'
 ]
 /** Formats of tool calls are declared with these; without the rest of the folder no schema comes to them. */
 const HARMLESS = ['automaton', 'budget', 'machine', 'regex', 'rules']
 const EVALUATES = [
-  /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|onnxruntime-\w+|tar|minizlib|piper-phonemize)\//,
+  /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
+  /^(onnxruntime-node|piper-phonemize)$/,
   /^plugins\/onnx\//,
   /^plugins\/staging\/cards\/(derive|folder|gguf|gguf-model|language|onnx-facts|speech)\.ts$/,
   /^plugins\/chat\/engine\//,

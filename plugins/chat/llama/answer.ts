@@ -125,7 +125,10 @@ export class ChatReader extends AnswerReader {
     // Content may look like a mark, and is none.
     return content === ''
       ? deltaOf(index, before + calls, tokens)
-      : [...deltaOf(index, before, []), ...deltaOf(index, content, tokens, true), ...deltaOf(index, calls, [])]
+      : [
+          ...deltaOf(index, before, []), ...deltaOf(index, content, tokens, true),
+          ...deltaOf(index, calls, [])
+        ]
   }
 
   private thought (text: string): string {

@@ -62,7 +62,7 @@ export async function loadText (
     encode: (text, addSpecial = true) => addSpecial
       ? tokenizer.encode(text).ids
       : text.split(CUT).flatMap((part) =>
-        part === '' ? [] : tokenizer.encode(part, { add_special_tokens: false }).ids),
+          part === '' ? [] : tokenizer.encode(part, { add_special_tokens: false }).ids),
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
     bytes: (id) => bytesOf(exact(), id),
     warm: () => {

@@ -1,4 +1,4 @@
-/** Special tokens are those of the chat template: the same texts in a message are encoded as ordinary text. */
+/** Special tokens are those of the template: the same texts in a message are encoded as ordinary text. */
 
 /** A noncharacter, which no tokenizer knows. A rendered conversation is encoded in pieces around it. */
 export const CUT = '\ufdd0'
