@@ -1,18 +1,19 @@
-/** What evaluates untrusted input is not reached by the main thread of a node. */
+/** Fails if the main thread of a node can reach code that evaluates untrusted input. */
 import { build } from 'esbuild'
 import t from 'tap'
 // @ts-expect-error -- a script without types
 import { options } from '../kernel/build/bundle.mjs'
 import type { BuildOptions, Metafile } from 'esbuild'
 
-/** Where a node's main thread begins. */
+/** Entries of a node's main thread. */
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
-/** The jobs of kernel/untrusted, and processes of their own. */
+/** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
   'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts',
-  'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts', 'plugins/chat/cli/engine.ts'
+  'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts',
+  'plugins/chat/cli/engine.ts'
 ]
-/** Formats of tool calls are declared with these; without the rest of the folder no schema comes to them. */
+/** Declarations of tool formats use these; schemas reach them through the rest of the folder only. */
 const HARMLESS = ['automaton', 'budget', 'machine', 'regex', 'rules']
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,

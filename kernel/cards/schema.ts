@@ -7,7 +7,7 @@ const cardFile = {
   additionalProperties: false,
   required: ['path', 'role', 'bytes'],
   properties: {
-    // Of a file below the model's folder: no segment is `.` or `..`, none is empty.
+    // Relative to the model's folder; no empty segment, `.` or `..`.
     path: {
       type: 'string', maxLength: 128,
       pattern: '^(?!.*\\.\\.)(?!(.*/)?\\.(/|$))[A-Za-z0-9._+=@()-]+(/[A-Za-z0-9._+=@()-]+)*$'

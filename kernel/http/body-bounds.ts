@@ -1,13 +1,13 @@
-/** What one JSON body may cost the main thread. */
+/** Bounds on the time that JSON bodies take on the main thread. */
 
 /** Lists, objects and keys together: reading and checking so many takes a tenth of a second. */
 const MOST_PARTS = 65_536
-/** Smaller bodies are read as soon as they are there. */
+/** Smaller bodies are handled at once. */
 const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, BACKSLASH] = [...'":[{\\'].map((char) => char.charCodeAt(0))
 
-/** What a body has too much of to be parsed; null where it has not. The text need not be valid. */
+/** Why a body is not parsed, as the end of a sentence; null if it may be. The text need not be valid JSON. */
 export function excessOf (body: Buffer): string | null {
   let parts = 0
   for (let at = 0; at < body.length; at++) {
@@ -30,8 +30,8 @@ function endOfText (body: Buffer, from: number): number {
 const waiting: (() => void)[] = []
 
 /**
- * The same function, which is called for one large body in each turn of the event loop: of many that end
- * at once none keeps the heartbeats of this node waiting for all of them.
+ * Wraps `done` so that each turn of the event loop handles one large body. Otherwise libuv would deliver all
+ * bodies that end together before any timer runs, heartbeats included.
  */
 export function oneATurn (
   done: (error: Error | null, body?: Buffer) => void

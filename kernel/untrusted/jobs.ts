@@ -1,35 +1,35 @@
 /**
- * Runs jobs on untrusted input (files of models, schemas of requests) in a process of their own. Not in a
- * thread: V8 ends the whole process when a thread at its heap limit asks for one large piece more.
+ * Runs jobs on untrusted input (files of models, schemas of requests) in a child process. A worker thread is
+ * not enough: V8 aborts the whole process if a thread at its heap limit needs one more large allocation.
  */
 import { spawn } from 'node:child_process'
 import { systemClock } from '../api/clock.js'
 import type { ChildProcess } from 'node:child_process'
 
-/** What a job may use. */
+/** Limits of jobs. */
 export interface JobBounds {
   /** Wall time of one job. */
   deadlineMs: number
-  /** JavaScript heap of the process. Its other memory may take as much again. */
+  /** JavaScript heap of the process, which may use as much again outside of it. */
   heapMib: number
-  /** Its result as JSON. */
+  /** Size of the result as JSON. */
   resultBytes: number
-  /** Jobs that wait, and those of one caller. */
+  /** Queued jobs, in all and of one caller. */
   waiting: number
   waitingOfOne: number
 }
 
-/** A function of one of our modules. Its arguments and its result are JSON. */
+/** A call of a function that a module exports. Arguments and result are JSON. */
 export interface Job {
   /** URL of the module. */
   module: string
   name: string
   args: readonly unknown[]
-  /** Begins messages, such as `making its card`. */
+  /** Subject of error messages, such as `making its card`. */
   what: string
 }
 
-/** What the process is told, and what it says: that the job begins, and how it ended. */
+/** Messages to the process and from it. */
 export type JobMessage = Omit<Job, 'what'> & Pick<JobBounds, 'resultBytes'>
 export type JobReply =
   { kind: 'begins' } | { kind: 'result', json: string } | { kind: 'failed', message: string } |
@@ -37,7 +37,7 @@ export type JobReply =
 
 export type JobProblem = 'failed' | 'deadline' | 'memory' | 'too_large' | 'ended' | 'overloaded' | 'closed'
 
-/** Why a job has no result: its own error (`failed`), or the bound that it met. */
+/** A job without a result: it threw (`failed`), or met a limit. */
 export class JobError extends Error {
   override readonly name = 'JobError'
   readonly reason: JobProblem
@@ -48,9 +48,9 @@ export class JobError extends Error {
   }
 }
 
-/** How long the process may take to load the module of a job. */
+/** Limit for loading the module of a job. */
 const LOAD_MS = 20_000
-/** Without a job for so long the process ends and its memory is given back. */
+/** An idle process is ended after this time, which frees its memory. */
 const IDLE_MS = 30_000
 const ENTRY = new URL('./process.js', import.meta.url).href
 
@@ -58,7 +58,7 @@ const closed = ({ what }: Job): JobError => new JobError('closed', `${what} was 
 
 interface Waiting { job: Job, resolve: (json: string) => void, reject: (error: JobError) => void }
 
-/** One process that does one job at a time, those of different callers in turn. */
+/** A process that runs one job at a time. Callers with queued jobs take turns. */
 export class UntrustedJobs {
   readonly #bounds: JobBounds
   readonly #waiting = new Map<string, Waiting[]>()
@@ -69,7 +69,7 @@ export class UntrustedJobs {
 
   constructor (bounds: JobBounds) { this.#bounds = bounds }
 
-  /** The process while there is one. */
+  /** Undefined until the first job, and after an idle time. */
   get pid (): number | undefined { return this.#child?.pid }
 
   /** The result of a job. @throws JobError */
@@ -90,7 +90,7 @@ export class UntrustedJobs {
     return JSON.parse(json) as T
   }
 
-  /** Ends what runs and what waits. */
+  /** Rejects running and queued jobs. */
   close (): void {
     this.#closed = true
     const left = [...this.#waiting.values()].flat()
@@ -117,7 +117,7 @@ export class UntrustedJobs {
   #start (): ChildProcess {
     const { heapMib } = this.#bounds
     const loaders = process.execArgv.filter((flag) => flag.startsWith('--import='))
-    // A process that aborts leaves no core file; the shell is replaced by it.
+    // An abort must leave no core file. The shell replaces itself by node.
     const child = spawn('/bin/sh', ['-c', 'ulimit -c 0; exec "$0" "$@"', process.execPath, ...loaders,
       '--no-warnings', `--max-old-space-size=${heapMib}`, '--max-semi-space-size=8',
       '-e', 'import(process.argv[1])', ENTRY, String(2 * heapMib)],
@@ -142,7 +142,7 @@ export class UntrustedJobs {
     }
   }
 
-  /** The process ended by itself: V8 aborts it without memory, its own watch and the system kill it. */
+  /** V8 aborts a process that is out of memory; its watchdog and the system kill it. */
   #gone (how: string): void {
     this.#child = null
     if (this.#running === null) return
@@ -152,7 +152,7 @@ export class UntrustedJobs {
       : new JobError('ended', `${what} ended its process (${how})`))
   }
 
-  /** From now on the job may take so long. */
+  /** Restarts the deadline of the running job. */
   #within (ms: number): void {
     this.#stopTimer()
     this.#stopTimer = systemClock.after(ms, () => { this.#kill('deadline', ms) })

@@ -1,4 +1,4 @@
-/** The process in which the jobs of jobs.ts run. It may be killed at any moment. */
+/** The child process of jobs.ts. */
 import { Worker } from 'node:worker_threads'
 import { printable } from '../config/paths.js'
 import type { JobMessage, JobReply } from './jobs.js'
@@ -9,8 +9,8 @@ process.on('SIGUSR1', () => {})
 process.on('disconnect', () => { process.exit() })
 
 /**
- * Runs while a job holds the main thread: ends the process when its node is gone (another parent has it then)
- * or when it has too much memory, counting what is outside of the heap.
+ * A watchdog thread, since a job may block the main thread: ends the process if its node is gone (another
+ * process is the parent then), or if its resident memory, heap or not, exceeds the limit.
  */
 const WATCH = `const { workerData: { parent, bytes } } = require('node:worker_threads')
 setInterval(() => {

@@ -85,7 +85,7 @@ function openOllamaPort (ctx: Context<typeof manifest>): void {
 }
 
 const MIB = 2 ** 20
-/** Where schemas of requests are evaluated: each request takes some 15 ms at most, by its steps. */
+/** The job that checks schemas of a request, which takes some 15 ms at most. */
 const SCHEMAS = new URL('./text/grammar/unenforced.js', import.meta.url).href
 const SCHEMA_BOUNDS = {
   deadlineMs: 1000, heapMib: 128, resultBytes: 64 * 1024, waiting: 64, waitingOfOne: 16

@@ -164,14 +164,14 @@ function reasonOf (answer: Answer): string | undefined {
   return jsonrpc !== undefined && error?.data === undefined ? String(error?.code) : refusal(answer)?.reason
 }
 
-/** What came back that should not have: an untyped answer, a fault of the node, none at all. */
+/** Counts, and descriptions of missing, untyped or internal answers. */
 export interface Outcome { asked: number, models: number, refused: number, odd: string[] }
 
-/** The share of models among the inputs, and how many of each kind are on their way at once. */
+/** The share of models among the inputs, and how many of each kind are sent at once. */
 const MODELS = 0.3
 const AT_ONCE = 2
 
-/** Sends so many hostile inputs to a node with a store; nothing is placed there. */
+/** Sends `times` hostile inputs to a node with a store. */
 export async function attack (t: Test, at: Member, times: number, seed: number): Promise<Outcome> {
   const { model, body } = generator(seed)
   const outcome: Outcome = { asked: 0, models: 0, refused: 0, odd: [] }

@@ -1,4 +1,4 @@
-/** Hostile models and bodies against the master of three nodes: nobody may notice but who sends them. */
+/** Sends hostile models and bodies to the master of three nodes, and watches the cluster. */
 import t from 'tap'
 import { join } from 'node:path'
 import { startCluster } from './cluster-kit.js'
@@ -7,7 +7,7 @@ import { figure, folder, pick, sleep } from './kit.js'
 import { alive } from './proc.js'
 import type { Member } from './cluster-kit.js'
 
-/** Events of a cluster that missed somebody. */
+/** Events of an election, a lost node or a broken link. */
 const MISSED =
   ['MasterElected', 'SessionChanged', 'NodeTimedOut', 'StaleDirectiveRefused', 'ProtocolViolation']
 

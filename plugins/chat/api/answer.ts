@@ -46,7 +46,7 @@ export interface ApiParts extends Rules {
   log: Logger
   /** A new id of characters and digits. */
   newId: () => string
-  /** What of schemas is not enforced; found out away from the main thread. */
+  /** Finds keywords of schemas that are not enforced, in another process. */
   unenforced: (schemas: readonly NamedSchema[], caller: string) => Promise<Unenforced>
 }
 
@@ -71,7 +71,7 @@ export interface Asked extends TaskRequest, Prompt {
   loadMs?: number
   /** They have `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
-  /** Its schemas of which not every keyword need be enforced. */
+  /** Schemas that the request is not strict about. */
   loose?: readonly NamedSchema[]
 }
 
@@ -216,7 +216,7 @@ export async function * formatted (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   totals = new Totals()
 ): AsyncGenerator<object[]> {
-  // Found out while the engine begins.
+  // Runs while the engine starts on the request.
   const warned = warn(parts, call, asked)
   const formatter = formatterOf(factsOf(parts, call, asked))
   let begun = false

@@ -51,7 +51,7 @@ interface Admitted {
 }
 interface Delta {
   kind: 'delta', index: number, text: string, tokens?: TokenReport[]
-  /** It is content, whatever it looks like. */
+  /** Content, even if it contains markers. */
   plain?: boolean
 }
 type EngineMessage = Admitted | Delta | Done

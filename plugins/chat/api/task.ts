@@ -110,7 +110,7 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   return tools
 }
 
-/** The schemas that are enforced but for some keywords, since the request is not strict about them. */
+/** Schemas that the request is not strict about: some of their keywords may be left out. */
 function looseIn ({ response_format: format }: ChatBody, tools: readonly Tool[]): NamedSchema[] {
   const answer = format?.json_schema
   const named = [

@@ -10,8 +10,8 @@ export interface TokenReport extends NamedToken {
 }
 
 /**
- * New text of one of a task's answers; `tokens` only where log probabilities were asked for. Of `plain` text
- * the engine knows that it is content: no marker is looked for in it.
+ * New text of one of a task's answers; `tokens` only where log probabilities were asked for. `plain` text is
+ * content, even if it contains markers.
  */
 export interface Delta {
   kind: 'delta', index: number, text: string, tokens?: TokenReport[], plain?: boolean

@@ -122,7 +122,7 @@ export class ChatReader extends AnswerReader {
     const content = textOf(delta['content'])
     const before = this.thought(textOf(delta['reasoning_content'])) + (content === '' ? '' : this.closed())
     const calls = listOf(delta['tool_calls']).map((call) => this.called(call)).join('')
-    // Content may look like a mark, and is none.
+    // Content may contain marks, and is not parsed again.
     return content === ''
       ? deltaOf(index, before + calls, tokens)
       : [

@@ -166,8 +166,8 @@ t.test('templates: that throw, loop or explode', async (t) => {
     '{% for i in range(99999) %}{% set y = x | '
   await t.rejects(render(`${grown('"aaaaaaaa"')}upper %}{% endfor %}`), /steps/)
   await t.rejects(render(`${grown('[1, 2]')}length %}{% endfor %}`), /steps/)
-  const long = await load({ 'chat_template.jinja': '{% for m in messages %}{{ m.role }}{{ m.content | trim }}' +
-    '{% if m.content %}{{ m["content"] }}{% endif %}{% endfor %}' })
+  const long = await load({ 'chat_template.jinja': '{% for m in messages %}{{ m.role }}' +
+    '{{ m.content | trim }}{% if m.content %}{{ m["content"] }}{% endif %}{% endfor %}' })
   const whole = 2 * ('user'.length + 2 * 2 ** 20)
   t.equal(long.render([user('x'.repeat(2 ** 20)), user('y'.repeat(2 ** 20))], plain).length, whole)
   await t.rejects(render('{% for i in range(1000000000) %}{% endfor %}'), /range/)

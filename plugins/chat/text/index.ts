@@ -82,8 +82,8 @@ export async function loadText (
 const END_TOKENS = 32
 
 /**
- * What is told to the template, with the special tokens in it cut. An earlier answer keeps the marks around
- * its reasoning: templates look for them there.
+ * Cuts special tokens in the input of the template. Assistant messages keep the marks around reasoning, since
+ * templates search for them.
  */
 function spokenBy (tokenizer: Tokenizer, reasoning: ReasoningName | null): <T>(told: T, role: string) => T {
   const own: Reasoning | null = reasoning === null ? null : reasonings[reasoning]

@@ -8,7 +8,7 @@ import type { ChatMessage, RenderOptions } from './types.js'
 
 /** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
 const MAX_STEPS = 400_000
-/** What counts as a step of a text or a list that an expression gives: a filter may read all of it. */
+/** Characters and items of a result that count as one step, since filters read all of them. */
 const STEP_CHARS = 1024
 const STEP_ITEMS = 64
 /** Most numbers of one range(). */

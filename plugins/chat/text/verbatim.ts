@@ -1,11 +1,11 @@
-/** Special tokens are those of the template: the same texts in a message are encoded as ordinary text. */
+/** Keeps texts in messages that equal special tokens from being encoded as such. */
 
-/** A noncharacter, which no tokenizer knows. A rendered conversation is encoded in pieces around it. */
+/** A noncharacter that separates the pieces in which a rendered conversation is encoded. */
 export const CUT = '\ufdd0'
 
 interface Step { next: Map<string, Step>, ends: boolean }
 
-/** Cuts certain words in texts behind their first character. */
+/** Inserts CUT after the first character of certain words. */
 export class Cutter {
   private readonly first: Step = { next: new Map(), ends: false }
 
@@ -21,7 +21,7 @@ export class Cutter {
     }
   }
 
-  /** The same value; in all of its texts, names of fields included, the words are cut. */
+  /** Copies a value with the words cut in all texts and keys. */
   cut<T> (value: T): T {
     if (typeof value === 'string') return this.cutText(value) as T
     if (Array.isArray(value)) return value.map((each: unknown) => this.cut(each)) as T

@@ -26,9 +26,9 @@ import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 
-/** Makes cards in a process of its own: headers, templates and cards of strangers are evaluated there. */
+/** The job that makes cards: it evaluates headers, templates and card.yaml of strangers. */
 const DERIVE = new URL('../cards/derive.js', import.meta.url).href
-/** Bounds of making one: real files take a tenth of a second, and a card of 16,384 files has 4 MiB. */
+/** Real files take a tenth of a second; a card of 16,384 files has 4 MiB. */
 const DERIVE_BOUNDS = {
   deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
 }

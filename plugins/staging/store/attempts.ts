@@ -1,13 +1,13 @@
-/** Work on a model that ends the process is not resumed for ever. */
+/** Counts starts of work on a model that ended with the process, so that it is not resumed for ever. */
 import { putOwn, readOwn } from '../files/open.js'
 import { StoreError } from './types.js'
 
-/** Starts that ended with the process. */
+/** Work that ended with the process this many times is parked. */
 export const MOST_ATTEMPTS = 2
 const NAME = '.svc-attempts.json'
 const MAX_BYTES = 1024 * 1024
 
-/** Takes in folders of a store one at a time, and notes on the disk which: `root` is the store's folder. */
+/** Runs `work`, counted in a file of the store's folder `root`. @throws StoreError `parked` */
 export async function attempt (root: string, modelId: string, work: () => Promise<void>): Promise<void> {
   const { [modelId]: before = 0, ...others } = await readOwn(root, NAME, MAX_BYTES)
     .then((text) => JSON.parse(text) as Record<string, number>).catch(() => ({} as Record<string, number>))

@@ -20,7 +20,7 @@ export type Download = Job<{
   selection: HubSelection | null
   /** Whether files may be taken from the hub's cache of this machine: for its operator only. */
   readonly nearby?: boolean
-  /** Times that its transfer began and did not end before the process did. */
+  /** Starts of the transfer, of which all but the running one ended with the process. */
   attempts: number
 }>
 
@@ -88,7 +88,7 @@ export interface DownloadRecord extends DownloadRequest {
   state: RecordState
   error: string | null
   reason: string | null
-  /** Of an active one. Earlier releases wrote none. */
+  /** As in Download; absent in records of earlier releases. */
   attempts?: number
   /** ISO-8601. */
   startedAt: string

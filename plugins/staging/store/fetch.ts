@@ -73,7 +73,7 @@ export async function download (parts: FetchParts, job: Download): Promise<Store
   return index.put(await root.publish(modelId, record), record)
 }
 
-/** Notes on the disk that the transfer begins: what ends the process twice is not resumed. */
+/** Counts the start of a transfer durably, before its first byte. */
 async function begins (job: Download, folder: string): Promise<void> {
   job.ask.attempts++
   await writeDownload(folder, job, 'active')

@@ -291,7 +291,7 @@ export class Store {
   }
 }
 
-/** Whoever asks for it again decides whether it may end the process once more. */
+/** Why a download is not resumed. */
 const parked = (modelId: string, attempts: number): Failure => ({
   reason: 'parked',
   message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +

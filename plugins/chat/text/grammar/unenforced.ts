@@ -10,20 +10,20 @@ const INNER = ['additionalProperties', 'propertyNames', 'items', 'additionalItem
 const INNER_LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items']
 const INNER_MAPS = ['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']
 
-/** Steps that one request may take in all, some 15 ms; what is left then is told as not enforced. */
+/** Steps for all schemas of a request, some 15 ms. Places beyond them count as not enforced. */
 const SCAN_STEPS = 1_500_000
-/** The same for one place, so that one does not take all. */
+/** Steps for one place. */
 const PLACE_STEPS = 600_000
-/** Places that are named, and of each so much. */
+/** Bounds of the result. */
 const MOST_NAMED = 8
 const PATH_CHARS = 200
 
-/** A schema of a request, and the field that has it. */
+/** A schema and its field in the request. */
 export interface NamedSchema { path: string, schema: unknown }
-/** Places whose keyword is not enforced: the first of them, and how many there are. */
+/** The first places whose keyword is not enforced, and the number of all. */
 export interface Unenforced { places: string[], count: number }
 
-/** The job: what of all schemas of one request is not enforced. */
+/** The job for kernel/untrusted: checks all schemas of one request. */
 export function unenforcedIn (schemas: readonly NamedSchema[]): Unenforced {
   const scan = { left: SCAN_STEPS }
   const all = schemas.flatMap(({ schema, path }) => unenforced(schema, path, scan))
@@ -32,7 +32,7 @@ export function unenforcedIn (schemas: readonly NamedSchema[]): Unenforced {
 
 /**
  * The places of a schema, below `path`, whose keyword is not enforced where a request is not strict. The
- * schema is nested as deep as requests may be; `scan` has the steps that are left.
+ * schema is nested as deep as requests may be. Takes its steps from `scan`.
  */
 export function unenforced (schema: unknown, path: string, scan = { left: SCAN_STEPS }): string[] {
   const found: string[] = []

@@ -14,7 +14,7 @@ export interface OutputDelta { content: string, reasoning: string, toolCalls: To
 export interface OutputOptions {
   /** How the model writes calls; null: calls are not looked for (the request has no tools). */
   tools: ToolFormatName | null
-  /** How it writes its reasoning; null: it does not reason. Default `think`. */
+  /** Format of the reasoning; null for a model without. Default `think`. */
   reasoning?: ReasoningName | null | undefined
   /** The prompt ends inside the reasoning. Default false. */
   startsInReasoning?: boolean
@@ -64,7 +64,7 @@ export class OutputReader {
     return this.collector.taken()
   }
 
-  /** Takes content that the engine has told from the rest: no marker is looked for in it. */
+  /** Adds content without searching it for markers. */
   plain (text: string): OutputDelta {
     this.collector.content(text)
     return this.collector.taken()
@@ -79,7 +79,7 @@ export class OutputReader {
   }
 }
 
-/** Reads text with reasoning and calls between markers. Behind the first content nothing is reasoning. */
+/** Reads text with reasoning and calls between markers. Reasoning cannot start after content. */
 function * readMarked (
   input: Input, out: DeltaCollector, reasoning: Reasoning | null, format: ToolFormat | null, inside: boolean
 ): Reading<void> {
@@ -131,7 +131,7 @@ function * readBare (
 /** Collects what a reader finds as deltas. */
 class DeltaCollector implements OutputSink {
   calls = 0
-  /** There is content. */
+  /** True after the first content other than white space. */
   begun = false
   private readonly options: OutputOptions
   private delta: OutputDelta = nothing()

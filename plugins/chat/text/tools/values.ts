@@ -4,7 +4,7 @@ import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
-/** How far references and alternatives of a schema are followed, and how many places are looked at in all. */
+/** Limits on following references and alternatives of a schema: levels, and places in all. */
 const MAX_DEPTH = 8
 const MAX_PLACES = 1000
 
