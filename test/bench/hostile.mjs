@@ -43,7 +43,10 @@ async function measure (t, folder, short) {
     columns: ['', 'GET /healthz p50', 'p99', 'max'],
     rows: [rowOf('idle', idle), rowOf('hostile input', busy)],
     targets: [
-      { name: '/healthz p99 while hostile input runs', value: quantile(busy, 0.99), limit: LIMIT_MS, unit: 'ms' },
+      {
+        name: '/healthz p99 while hostile input runs', value: quantile(busy, 0.99), limit: LIMIT_MS,
+        unit: 'ms'
+      },
       { name: 'elections meanwhile', value: after.term - term, limit: 0 },
       { name: 'untyped answers', value: result.odd.length, limit: 0 }
     ],
