@@ -46,6 +46,7 @@ export type {
 export { boundsOf, clockOffset, PeerClocks } from './cluster/links/clocks.js'
 export type { Bounds, ClockOffset } from './cluster/links/clocks.js'
 export { editDistance } from './config/nearest.js'
+export { JobError, UntrustedJobs } from './untrusted/jobs.js'
 export { backoffMs } from './api/backoff.js'
 export { beating, delay, raceAbort, systemClock, untilCalled } from './api/clock.js'
 export { serverEvents } from './http/server-events.js'

@@ -3,6 +3,7 @@ import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
 import { withoutUrlSecrets } from '../net/urls.js'
+import { unsafe } from '../config/paths.js'
 import { createLogRing } from './log-ring.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
@@ -91,12 +92,13 @@ function shortError (error: unknown): unknown {
   return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
 }
 
-/** Cuts long texts and takes line separators and control characters out of them. */
+/** Cuts long texts and takes out of them what could break a line of output or hide in it. */
 function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
     [key, typeof value === 'string' ? clean(value) : value]))
 }
 
 function clean (value: string): string {
-  return value.slice(0, MAX_FIELD).replace(/[\u0000-\u0008\u000b-\u001f\u007f\u2028\u2029]/g, '\ufffd')
+  return value.slice(0, MAX_FIELD).replace(unsafe, (character) =>
+    /[\n\t]/.test(character) ? character : '\ufffd')
 }
