@@ -35,6 +35,9 @@ export interface RouteDecl {
   readonly idHeader?: string
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
+  /** The body is read as JSON whatever its content type says: clients of such APIs send none. */
+  readonly anyContentType?: boolean
+  /** The handler may open a stream. With HEAD its writer is `closed` at once. */
   readonly stream?: boolean
   /**
    * Further media types of the 200 answer, for the OpenAPI document. When absent: server-sent events where
@@ -43,8 +46,6 @@ export interface RouteDecl {
   readonly streams?: readonly string[]
   /** A WebSocket, which the OpenAPI document leaves out. */
   readonly socket?: boolean
-  /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
-  readonly head?: boolean
   /** Handler deadline in ms; 60,000 when absent, none for a stream. */
   readonly deadlineMs?: number
 }

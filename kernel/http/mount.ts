@@ -5,7 +5,7 @@ import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
 import { audited, isAudited } from './audited.js'
 import { Ending, hasLeft } from './ending.js'
-import { errorBody } from './error-body.js'
+import { encodedHeaders, errorBody } from './error-body.js'
 import { jsonText } from './json.js'
 import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
@@ -96,8 +96,10 @@ export function mount (
   app.route({
     method: decl.method,
     url: decl.url,
-    exposeHeadRoute: decl.method === 'GET' && (decl.stream !== true || decl.head === true),
-    config: { failure: decl.failure, idHeader: decl.idHeader, owner: route.owner },
+    exposeHeadRoute: decl.method === 'GET',
+    config: {
+      failure: decl.failure, idHeader: decl.idHeader, owner: route.owner, anyContentType: decl.anyContentType
+    },
     schema: {
       querystring: decl.query ?? NO_QUERY,
       ...(decl.params === undefined ? {} : { params: decl.params }),
@@ -236,7 +238,10 @@ class Exchange implements RouteRequest, Unfinished {
     const stallMs = head.stallMs ?? limits.streamStallMs
     this.#events = head.contentType.startsWith('text/event-stream')
     this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
-    if (this.#reply.request.method === 'HEAD') void this.#stream.end()
+    if (this.#reply.request.method === 'HEAD') {
+      void this.#stream.end()
+      this.#ending.abort(kernelError('cancelled', 'An answer to HEAD has no body.'))
+    }
     return this.#stream
   }
 
@@ -309,7 +314,7 @@ class Exchange implements RouteRequest, Unfinished {
     if (this.#stream === undefined) sendError(this.#reply, svc, this.requestId)
     else if (ending?.retryable === false && this.#events && !this.#stream.closed) {
       void this.#endStream(this.#stream, ending)
-    } else this.#stream.cut()
+    } else if (!this.#stream.closed) this.#stream.cut()
   }
 }
 
@@ -327,7 +332,10 @@ function explain (error: unknown, route: MountedRoute, requestId: string, option
 function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, options: MountOptions): void {
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
-  void reply.code(answer.status).headers(answer.headers)
+  void reply.code(answer.status).headers(encodedHeaders(answer.headers))
+  // What may be kept says so itself, or names its version.
+  const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
+  if (!keeps) void reply.header('cache-control', 'no-store')
   // Fastify would tell the length of the body there is not, which is that of another answer.
   if (answer.status === 304) {
     reply.hijack()

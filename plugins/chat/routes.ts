@@ -38,7 +38,7 @@ const kept = {
 } as const
 
 const ollama = {
-  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson']
+  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson'], anyContentType: true
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
 /** Ollama's routes that bring, make and remove models; some tell of it in lines. */
