@@ -113,8 +113,10 @@ function isSendUrl (text: string): boolean {
   return isHttpUrl(text) && !METADATA.test(new URL(text).hostname)
 }
 
+/** Of a web page, or of an extension or a desktop shell, which has a scheme of its own. */
 function isOrigin (text: string): boolean {
-  return isHttpUrl(text) && new URL(text).origin === text
+  return isHttpUrl(text) && new URL(text).origin === text ||
+    /^(?!https?:|wss?:|ftp:|file:)[a-z][a-z\d+.-]*:\/\/[\w.-]+(:\d{1,5})?$/.test(text)
 }
 
 function isCidr (text: string): boolean {
@@ -137,7 +139,7 @@ function isModule (text: string): boolean {
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
   'host-port': { test: isHostPort, expected: 'an address with a port, like attic.lan:52416' },
-  origin: { test: isOrigin, expected: 'an origin like https://host:port, without a path' },
+  origin: { test: isOrigin, expected: 'an origin like https://host:port or app://name, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
   'http-url': {
     test: isSendUrl,

@@ -35,8 +35,8 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
 }
 
 /**
- * A request to the server. Node takes one with any Upgrade header off its parser and drops the body; an offer
- * of another protocol than WebSocket, such as h2c, may be ignored (RFC 9110 7.8): the request counts as plain.
+ * A request to the server. Node takes one with any Upgrade header off its parser and drops the body. An offer
+ * of another protocol than WebSocket, such as h2c, is ignored, which RFC 9110 7.8 permits.
  */
 export class ArrivingMessage extends IncomingMessage {
   declare upgradeOffered: boolean | null | undefined

@@ -1,6 +1,7 @@
 import { kernelErrors, SvcError } from '../api/errors.js'
 import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
+import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { systemRoutes } from '../http/system-routes.js'
 import { stateSchema } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
@@ -36,11 +37,9 @@ export function openApi (
     // With a slash at its end it is a second name of the path without one.
     if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
-    const decl = route.decl.url === systemRoutes.state.url
-      ? { ...route.decl, reply: stateSchema(manifests) }
-      : route.decl
-    const made = operation({ ...route, decl }, reasons, failures.get(decl.failure)!.name)
-    paths[path] = { ...paths[path], [decl.method.toLowerCase()]: made }
+    const { name: error } = failures.get(route.decl.failure)!
+    const made = operation({ ...route, decl: declOf(route.decl, manifests) }, reasons, error)
+    paths[path] = { ...paths[path], [route.decl.method.toLowerCase()]: made }
   }
   return {
     openapi: '3.1.0',
@@ -75,6 +74,15 @@ export function openApi (
       }
     }
   }
+}
+
+/** A declaration with what the plugins bring to it. */
+function declOf (decl: RouteDecl, manifests: readonly Manifest[]): RouteDecl {
+  if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateSchema(manifests) }
+  if (decl.url !== capabilityRouteDecls.stream.url) return decl
+  const media = manifests.flatMap(({ capabilities = {} }) =>
+    Object.values(capabilities).flatMap(({ media_type: type }) => type ?? []))
+  return { ...decl, streams: [...decl.streams ?? [], ...media] }
 }
 
 /** How errors are told, by what puts them into other words: the name of the schema, and the schema. */

@@ -2,6 +2,8 @@ import { connect } from 'node:net'
 import t from 'tap'
 import { gzipSync } from 'node:zlib'
 import { definePlugin, Reply } from '../index.js'
+import { resolveConfig } from '../config/resolve.js'
+import { readConfigText } from '../config/text.js'
 import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../api/clock.js'
 
@@ -119,6 +121,35 @@ t.test('bodies that are not taken say why', async (t) => {
     const answer = await send(text)
     t.equal(answer.statusCode, param === null ? 200 : 400, text)
     if (param !== null) t.match(answer.json(), { error: { param, message: /is a key that no body may have/ } })
+  }
+})
+
+t.test('a listed page, extension or app may send what headers it likes', async (t) => {
+  const origins = ['https://ops.example', 'chrome-extension://abc', 'moz-extension://3f2a-11', 'app://obsidian.md',
+    'tauri://localhost', 'vscode-webview://1ab2']
+  const yaml = (list: string[]): unknown[] => resolveConfig(readConfigText(
+    `api: { allowed_origins: ${JSON.stringify(list)} }`, null), { owners: [], env: {} }).problems
+  t.same(yaml(origins), [])
+  for (const bad of ['*', 'null', 'file://x', 'file:///x', 'app:x', 'app://', 'app://x/y', 'http://A.example', 'ws://x',
+    'app://u@x', 'data:x', 'javascript://x/%0a']) t.equal(yaml([bad]).length, 1, bad)
+  const rig = await startPlugin(t, probe, { allowedOrigins: origins })
+  const sdk = 'authorization, content-type, x-stainless-lang, openai-beta, anthropic-version, ' +
+    'anthropic-dangerous-direct-browser-access'
+  const preflight = async (origin: string) => await rig.inject({
+    method: 'OPTIONS', url: '/echo', headers: {
+      origin, 'access-control-request-method': 'POST', 'access-control-request-headers': sdk
+    }
+  })
+  for (const origin of origins) {
+    const answer = await preflight(origin)
+    t.match(answer.headers, { 'access-control-allow-origin': origin, 'access-control-allow-headers': sdk }, origin)
+    const sent = await rig.inject({ method: 'POST', url: '/echo', payload: { n: 1 }, headers: { origin } })
+    t.equal(sent.statusCode, 200, origin)
+  }
+  for (const origin of ['chrome-extension://abd', 'app://obsidian.md.evil', 'https://evil.example', 'null']) {
+    const answer = await preflight(origin)
+    t.equal(answer.statusCode, 403, origin)
+    t.notOk(answer.headers['access-control-allow-headers'], origin)
   }
 })
 
