@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
+import { bounded } from '../api/bounds.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
 import { audited, isAudited } from './audited.js'
@@ -12,6 +13,7 @@ import { namesModel, refuseOddModel } from './model-path.js'
 import { refusalHook } from './refused.js'
 import { arrivalOf, callerOf, enteredHere, noteArrival, sendError } from './server.js'
 import { LAST_WORDS_MS } from './standing.js'
+import { ignoreUnknown } from './unknown-fields.js'
 import { openStream } from './stream-writer.js'
 import type { WebSocket } from 'ws'
 import type { Audit } from '../api/audit.js'
@@ -101,9 +103,9 @@ export function mount (
       failure: decl.failure, idHeader: decl.idHeader, owner: route.owner, anyContentType: decl.anyContentType
     },
     schema: {
-      querystring: decl.query ?? NO_QUERY,
-      ...(decl.params === undefined ? {} : { params: decl.params }),
-      ...(decl.body === undefined ? {} : { body: decl.body })
+      querystring: bounded(decl.query ?? NO_QUERY),
+      ...(decl.params === undefined ? {} : { params: bounded(decl.params) }),
+      ...(decl.body === undefined ? {} : { body: bounded(decl.body) })
     },
     ...(decl.bodyLimit === undefined ? {} : { bodyLimit: decl.bodyLimit }),
     onRequest: (request, _reply, done) => {
@@ -113,6 +115,7 @@ export function mount (
       done()
     },
     ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
+    ...(decl.api === undefined || decl.body === undefined ? {} : ignoreUnknown(decl.body)),
     ...(kept ? refusalHook(decl, audit) : {}),
     handler: (request, reply) => new Exchange(served, request, reply, options, streams).serve()
   })

@@ -1,3 +1,4 @@
+import { bounded } from '../api/bounds.js'
 import { kernelErrors, SvcError } from '../api/errors.js'
 import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
@@ -129,11 +130,12 @@ function operation (
 
 function requestBody ({ body }: RouteDecl): { requestBody?: object } {
   if (body === undefined) return {}
-  return { requestBody: { required: true, content: { 'application/json': { schema: body } } } }
+  return { requestBody: { required: true, content: { 'application/json': { schema: bounded(body) } } } }
 }
 
 function parameters (decl: RouteDecl): { parameters?: object[] } {
-  const list = [...fields(decl.params, 'path'), ...fields(decl.query, 'query')]
+  const [params, query] = [decl.params, decl.query].map((schema) => schema && bounded(schema))
+  const list = [...fields(params, 'path'), ...fields(query, 'query')]
   return list.length === 0 ? {} : { parameters: list }
 }
 

@@ -1,6 +1,7 @@
 import { answerFields } from './api/answer-fields.js'
 import { countBody, messagesBody } from './api/anthropic-body.js'
 import { embeddingsBody } from './api/embeddings.js'
+import { BODY_BYTES } from './api/fields.js'
 import { anthropicFailure, ollamaFailure, openAiFailure } from './api/failures.js'
 import * as ollamaBodies from './api/ollama/body.js'
 import { inputTokensBody, responsesBody } from './api/responses-body.js'
@@ -8,9 +9,6 @@ import { itemsQuery, responseParams, responseQuery } from './api/responses-kept.
 import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
-
-/** Largest body in bytes. */
-export const BODY_BYTES = 4 * 1024 * 1024
 
 /** Fields that the answer of a route always has. */
 const reply = (...required: string[]) =>
