@@ -93,10 +93,12 @@ async function passOn (
 ): Promise<Reply | undefined> {
   const contentType = answer.headers.get('content-type') ?? 'application/json'
   if (!contentType.startsWith(EVENTS) || answer.body === null) {
-    const body = await answer.text()
-    return body === ''
-      ? new Reply('', answer.status, { 'content-type': contentType })
-      : new Reply(JSON.parse(body), answer.status, more)
+    const text = await answer.text()
+    if (text === '') return new Reply('', answer.status, { 'content-type': contentType })
+    const body = JSON.parse(text) as { error?: { message: string } }
+    // As every other refusal of this node has it.
+    const detail = answer.ok || body.error === undefined ? {} : { detail: body.error.message }
+    return new Reply(Array.isArray(body) ? body : { ...body, ...detail }, answer.status, more)
   }
   const stream = request.open({ contentType, status: answer.status, headers: more })
   try {
