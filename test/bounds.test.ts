@@ -7,10 +7,10 @@ import { systemRoutes } from '../kernel/http/system-routes.js'
 import { openApi } from '../kernel/plugins/openapi.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { bundled } from '../plugins/index.js'
-import type { RouteDecl } from '../kernel/index.js'
+import type { Manifest, RouteDecl } from '../kernel/index.js'
 import type { JsonSchema } from '../kernel/api/schema.js'
 
-const manifests = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
+const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
 const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' } as const
 const INNER = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
 

@@ -6,6 +6,10 @@ const BOUNDS = {
   string: ['maxLength', 4096], array: ['maxItems', 10_000], object: ['maxProperties', 10_000]
 } as const
 
+/** Whether a keyword of a schema is such a bound. */
+export const isOpenBound = (keyword: string, value: unknown): boolean =>
+  Object.values(BOUNDS).some(([name, most]) => name === keyword && most === value)
+
 /** Keywords with values instead of schemas, and those with schemas by name. */
 const VALUES = new Set(['const', 'enum', 'default', 'examples', 'required', 'x-refused'])
 const NAMED = new Set(['properties', 'patternProperties', '$defs'])

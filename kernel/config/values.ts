@@ -1,5 +1,6 @@
 /** The values that schemas of settings and of payloads allow: in words, by format, and read from text. */
 import { isIP } from 'node:net'
+import { isOpenBound } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
@@ -54,8 +55,12 @@ function range (schema: JsonSchema): string {
   return parts.length === 0 ? '' : ' ' + parts.join(', ')
 }
 
+/** Without the bounds that every text and list has: nobody meets them. */
+const ownBounds = (schema: JsonSchema): JsonSchema =>
+  Object.fromEntries(Object.entries(schema).filter(([key, value]) => !isOpenBound(key, value)))
+
 function describeText (schema: JsonSchema): string {
-  const { format, pattern, minLength, maxLength } = schema
+  const { format, pattern, minLength, maxLength } = ownBounds(schema)
   const named = typeof format === 'string' ? formats[format]?.expected : undefined
   if (named !== undefined) return named
   const length = minLength !== undefined && maxLength !== undefined
@@ -67,7 +72,7 @@ function describeText (schema: JsonSchema): string {
 }
 
 function describeList (schema: JsonSchema): string {
-  const { items, minItems, maxItems, uniqueItems } = schema
+  const { items, minItems, maxItems, uniqueItems } = ownBounds(schema)
   const parts = [uniqueItems === true ? 'a list without repeats' : 'a list']
   if (minItems !== undefined) parts.push(`of at least ${minItems}`)
   if (maxItems !== undefined) parts.push(`of at most ${maxItems}`)

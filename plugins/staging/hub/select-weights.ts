@@ -139,7 +139,7 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
 }
 
 /** What the name of a GGUF file says of its weights, such as `Q4_K_M`; else all of the name. */
-const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w*))$/i
+const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w{0,15}|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w{0,15}))$/i
 
 /** The weights of a model that can be asked for by a variant, smallest first. */
 export function weightsIn (files: readonly Choosable[]): Weights[] {
