@@ -4,7 +4,7 @@ import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
 import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { systemRoutes } from '../http/system-routes.js'
-import { stateSchema } from '../state/schema.js'
+import { stateReply } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
 import { isAudited } from '../http/audited.js'
 import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
@@ -13,7 +13,10 @@ import type { OwnedRoute } from './catalogue.js'
 
 /** Errors any route may answer with, besides its own. */
 const COMMON =
-  ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down'] as const
+  ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down',
+    'header_too_large'] as const
+/** Those of routes whose address may be too long. */
+const OF_ADDRESSES = ['uri_too_long'] as const
 /** Those of routes that read a body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
@@ -79,7 +82,7 @@ export function openApi (
 
 /** A declaration with what the plugins bring to it. */
 function declOf (decl: RouteDecl, manifests: readonly Manifest[]): RouteDecl {
-  if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateSchema(manifests) }
+  if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateReply(manifests) }
   if (decl.url !== capabilityRouteDecls.stream.url) return decl
   const media = manifests.flatMap(({ capabilities = {} }) =>
     Object.values(capabilities).flatMap(({ media_type: type }) => type ?? []))
@@ -111,7 +114,8 @@ function operation (
   { owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<string, ErrorDecl>, error: string
 ): object {
   const errors = [...new Set([
-    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES, ...decl.errors ?? [],
+    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES,
+    ...decl.params === undefined && decl.query === undefined ? [] : OF_ADDRESSES, ...decl.errors ?? [],
     ...isAudited(decl) ? ['audit_unavailable'] : []
   ])]
   return {

@@ -14,7 +14,10 @@ const probe = definePlugin({
   routes: {
     echo: { ...route, url: '/echo' },
     any: { ...route, url: '/any-type', anyContentType: true },
-    named: { method: 'GET', url: '/named', summary: 's', authority: 'read' },
+    named: {
+      method: 'GET', url: '/named', summary: 's', authority: 'read',
+      query: { type: 'object', properties: { voice: { type: 'string', default: 'plain \'name\'' } } }
+    },
     streamed: { method: 'GET', url: '/streamed', summary: 's', authority: 'read', stream: true },
     failing: { method: 'GET', url: '/failing', summary: 's', authority: 'read' }
   },
@@ -23,7 +26,7 @@ const probe = definePlugin({
   routes: {
     echo: ({ body }) => body,
     any: ({ body }) => body,
-    named: () => new Reply({}, 200, { 'x-svc-model': 'stimme-ü', 'x-svc-voice': 'plain \'name\'' }),
+    named: ({ query: { voice } }) => new Reply({}, 200, { 'x-svc-model': 'stimme-ü', 'x-svc-voice': voice }),
     streamed: async (request) => {
       await request.open({ contentType: 'text/plain', headers: { 'x-svc-model': '日本' } }).end()
     },
@@ -61,6 +64,8 @@ const rows: [title: string, sent: string, says: RegExp, never?: RegExp][] = [
     /x-svc-model: UTF-8''stimme-%C3%BC\r\nx-svc-voice: plain 'name'\r\n/],
   ['the same of a stream', get('/streamed'),
     /^HTTP\/1\.1 200 [^]*x-svc-model: UTF-8''%E6%97%A5%E6%9C%AC\r\n/],
+  ['the same with a line break', get('/named?voice=a%0D%0Ax-evil:%201'),
+    /x-svc-voice: UTF-8''a%0D%0Ax-evil%3A%201\r\n/],
   ['the same of an error', get('/failing'), /^HTTP\/1\.1 404 [^]*x-svc-voice: UTF-8''%C3%A9%00\r\n/],
   ['answers are kept by no cache', get('/node_id'), /cache-control: no-store\r\n/],
   ['refusals neither', get('/nothing'), /^HTTP\/1\.1 404 [^]*cache-control: no-store\r\n/],
@@ -120,18 +125,18 @@ t.test('bodies that are not taken say why', async (t) => {
   for (const [text, param] of keys) {
     const answer = await send(text)
     t.equal(answer.statusCode, param === null ? 200 : 400, text)
-    if (param !== null) t.match(answer.json(), { error: { param, message: /is a key that no body may have/ } })
+    if (param !== null) t.match(answer.json(), { error: { param, message: /a key that no body may have/ } })
   }
 })
 
 t.test('a listed page, extension or app may send what headers it likes', async (t) => {
-  const origins = ['https://ops.example', 'chrome-extension://abc', 'moz-extension://3f2a-11', 'app://obsidian.md',
-    'tauri://localhost', 'vscode-webview://1ab2']
+  const origins = ['https://ops.example', 'chrome-extension://abc', 'moz-extension://3f2a-11',
+    'app://obsidian.md', 'tauri://localhost', 'vscode-webview://1ab2']
   const yaml = (list: string[]): unknown[] => resolveConfig(readConfigText(
     `api: { allowed_origins: ${JSON.stringify(list)} }`, null), { owners: [], env: {} }).problems
   t.same(yaml(origins), [])
-  for (const bad of ['*', 'null', 'file://x', 'file:///x', 'app:x', 'app://', 'app://x/y', 'http://A.example', 'ws://x',
-    'app://u@x', 'data:x', 'javascript://x/%0a']) t.equal(yaml([bad]).length, 1, bad)
+  for (const bad of ['*', 'null', 'file://x', 'file:///x', 'app:x', 'app://', 'app://x/y',
+    'http://A.example', 'ws://x', 'app://u@x', 'data:x', 'javascript://x/%0a']) t.equal(yaml([bad]).length, 1, bad)
   const rig = await startPlugin(t, probe, { allowedOrigins: origins })
   const sdk = 'authorization, content-type, x-stainless-lang, openai-beta, anthropic-version, ' +
     'anthropic-dangerous-direct-browser-access'
@@ -142,7 +147,9 @@ t.test('a listed page, extension or app may send what headers it likes', async (
   })
   for (const origin of origins) {
     const answer = await preflight(origin)
-    t.match(answer.headers, { 'access-control-allow-origin': origin, 'access-control-allow-headers': sdk }, origin)
+    t.match(answer.headers, {
+      'access-control-allow-origin': origin, 'access-control-allow-headers': sdk
+    }, origin)
     const sent = await rig.inject({ method: 'POST', url: '/echo', payload: { n: 1 }, headers: { origin } })
     t.equal(sent.statusCode, 200, origin)
   }

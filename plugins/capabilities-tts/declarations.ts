@@ -122,7 +122,7 @@ export const routes = {
     streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
     errors: [
       'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
-      'format_unsupported', 'overloaded', 'instance_lost', 'timeout'
+      'format_unsupported', 'overloaded', 'instance_lost', 'session_changed', 'provider_error', 'timeout'
     ]
   },
   voices: {

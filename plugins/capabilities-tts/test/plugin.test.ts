@@ -357,6 +357,8 @@ t.test('names of any script get the answer they deserve, and long texts a 400', 
   t.equal(voiced.statusCode, 200, 'which voices there are is for the engine to say')
   t.equal(voiced.headers['x-svc-voice'], 'UTF-8\'\'%E5%A3%B0')
   t.equal(asked.tasks.at(-1)!.payload['voice'], '声')
+  const odd = await say({ voice: `\u0000\r\nx-evil: 1${'v'.repeat(3000)}` })
+  t.match([odd.statusCode, odd.headers['x-svc-voice']], [200, /^UTF-8''%00%0D%0Ax-evil%3A%201v+$/])
   const rows: [object, string][] = [
     [{ input: 'x'.repeat(100_001) }, 'input'], [{ voice: 'v'.repeat(5000) }, 'voice'],
     [{ model: 'm'.repeat(5000) }, 'model'], [{ lang_code: 'l'.repeat(5000) }, 'lang_code']
