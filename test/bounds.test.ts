@@ -17,7 +17,7 @@ const INNER = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'pref
 /** The places of a schema where a value may be of any size, or of any kind. */
 function openPlaces (schema: unknown, at: string): string[] {
   if (Array.isArray(schema)) return schema.flatMap((one, i) => openPlaces(one, `${at}|${i}`))
-  // What is ignored or refused is not looked at.
+  // The values of ignored and refused fields are never read.
   if (!isObject(schema) || 'x-ignored' in schema || 'x-refused' in schema) return []
   if ('enum' in schema || 'const' in schema) return []
   const types = [schema['type'] ?? []].flat() as string[]
@@ -64,6 +64,24 @@ t.test('every text, list and object that a client or svc.yaml may send has a bou
 
   const settings = gatherKnown(bundled.map(({ manifest }) => ({ ...manifest, bundled: true })))
   for (const { path, schema } of settings.pieces) t.same(openPlaces(schema, path.join('.')), [], path.join('.'))
+})
+
+t.test('answers and errors that others bring to a route are declared with it', async (t) => {
+  const routes = manifests.flatMap(({ name: owner, routes = {} }) =>
+    Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
+  const stream = { owner: 'kernel', name: 'stream', decl: capabilityRouteDecls.stream }
+  const { paths } = openApi([...routes, stream], manifests, '1.0.0') as { paths: Record<string, Record<string, {
+    responses: Record<string, { description: string, content: object }>
+  }>> }
+  t.match(Object.keys(paths['/v1/capabilities/stream']!['post']!.responses['200']!.content),
+    ['application/vnd.svc.frames', 'text/event-stream', 'audio/mpeg'])
+  t.match(paths['/ollama/api/delete']!['delete']!.responses['409'], { description: /model_bundled/ })
+  t.match(paths['/ollama/api/delete']!['delete']!.responses['431'],
+    { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
+  // A route that is renamed has to be renamed here, too.
+  for (const asked of routes.flatMap(({ decl }) => decl.asks ?? [])) {
+    t.ok(routes.some(({ decl: { method, url } }) => asked === `${method} ${url}`), asked)
+  }
 })
 
 t.test('bounds are added where a schema has none', async (t) => {

@@ -17,8 +17,9 @@ const NAMED = new Set(['properties', 'patternProperties', '$defs'])
 const made = new WeakMap<object, JsonSchema>()
 
 /**
- * The same schema with a bound for each text, list and object of what a client sends, so that no work on one
- * grows without end. What needs more room says so. One schema gives the same object each time.
+ * Adds a bound to each text, list and object that has none, so that the work on one value is limited. A field
+ * that needs more room declares its own bound. Returns the same object for the same schema, so that it is
+ * compiled once.
  */
 export function bounded<S extends JsonSchema> (schema: S): S {
   let found = made.get(schema)

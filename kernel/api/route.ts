@@ -24,6 +24,8 @@ export interface RouteDecl {
   /** Media type of the answer when it is not JSON; a `content-type` of its Reply counts more. */
   readonly produces?: string
   readonly errors?: readonly string[]
+  /** Routes, also of other plugins, whose errors it passes on: `DELETE /store/models/:model_id`. */
+  readonly asks?: readonly string[]
   /**
    * Puts the one error body into the words of a foreign API; what it has stays in it. Unknown paths beside
    * such routes are answered in those words, too.

@@ -118,7 +118,7 @@ function isSendUrl (text: string): boolean {
   return isHttpUrl(text) && !METADATA.test(new URL(text).hostname)
 }
 
-/** Of a web page, or of an extension or a desktop shell, which has a scheme of its own. */
+/** Extensions and desktop apps have origins too, with schemes other than http. */
 function isOrigin (text: string): boolean {
   return isHttpUrl(text) && new URL(text).origin === text ||
     /^(?!https?:|wss?:|ftp:|file:)[a-z][a-z\d+.-]*:\/\/[\w.-]+(:\d{1,5})?$/.test(text)

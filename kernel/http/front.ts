@@ -44,7 +44,7 @@ export class Front {
   #opened: () => void = () => {}
   #table: FastifyInstance | undefined
   #also: TcpServer | undefined
-  /** How many requests came over a connection. */
+  /** Requests by connection. */
   readonly #answered = new WeakMap<Socket, number>()
 
   constructor (limits: HttpLimits, tls: FrontTls = {}) {

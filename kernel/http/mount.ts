@@ -336,7 +336,7 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
   void reply.code(answer.status).headers(encodedHeaders(answer.headers))
-  // What may be kept says so itself, or names its version.
+  // Cacheable answers set one of the two.
   const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
   if (!keeps) void reply.header('cache-control', 'no-store')
   // Fastify would tell the length of the body there is not, which is that of another answer.

@@ -123,7 +123,9 @@ export function createTable (options: TableOptions): FastifyInstance {
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
-    frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) }
+    frameworkErrors: (error, request, reply) => {
+      sendError(reply, fromFastify(error), request.id, options.tellingAt?.(pathOf(request)))
+    }
   })
   // No route takes it: Fastify would ask for the type of its body before it says so.
   app.addHttpMethod('QUERY', { overrideExisting: true })

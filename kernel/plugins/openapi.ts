@@ -42,7 +42,7 @@ export function openApi (
     if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
     const { name: error } = failures.get(route.decl.failure)!
-    const made = operation({ ...route, decl: declOf(route.decl, manifests) }, reasons, error)
+    const made = operation({ ...route, decl: declOf(route.decl, manifests, routes) }, reasons, error)
     paths[path] = { ...paths[path], [route.decl.method.toLowerCase()]: made }
   }
   return {
@@ -80,8 +80,11 @@ export function openApi (
   }
 }
 
-/** A declaration with what the plugins bring to it. */
-function declOf (decl: RouteDecl, manifests: readonly Manifest[]): RouteDecl {
+/** A declaration with what other routes and the plugins bring to it. */
+function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
+  const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
+  const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
+  const decl = { ...given, errors }
   if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateReply(manifests) }
   if (decl.url !== capabilityRouteDecls.stream.url) return decl
   const media = manifests.flatMap(({ capabilities = {} }) =>
@@ -169,7 +172,7 @@ function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
 
 function bodyOf (type: string, { reply }: RouteDecl): JsonSchema {
   if (type.startsWith('application/json')) return reply ?? { type: 'object' }
-  if (type.startsWith(EVENTS)) return { type: 'string', description: 'Server-sent events.' }
+  if (type.startsWith(EVENTS)) return { description: 'Server-sent events.' }
   return type.startsWith('text/') || type === 'application/x-ndjson'
     ? { type: 'string' }
     : { type: 'string', format: 'binary' }
@@ -185,6 +188,9 @@ function errorAnswers (
   }
   return Object.fromEntries([...byStatus].map(([status, list]) => [status, {
     description: list.join(', '),
-    content: { 'application/json': { schema: { $ref: `#/components/schemas/${error}` } } }
+    // Node's parser knows no route, so it has no words of a foreign API.
+    content: { 'application/json': { schema: {
+      $ref: `#/components/schemas/${list.includes('header_too_large') ? 'Error' : error}`
+    } } }
   }]))
 }

@@ -47,7 +47,7 @@ const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
   })
 }
 
-/** What GET /state answers, and with `at` the plugin that keeps the history. */
+/** Reply of GET /state: the state now, or with `at` an earlier one. */
 export const stateReply = (plugins: readonly Manifest[]): JsonSchema => ({
   anyOf: [stateSchema(plugins), object({
     at: { type: ['string', 'integer'] }, snapshot: anything, state: anything, derived: anything,

@@ -48,6 +48,7 @@ const probe = (
   consumes: { listeners: ListenerService },
   routes: {
     fine: get('/far/fine', { failure: foreign, idHeader: 'request-id' }),
+    named: get('/far/fine/:name', { failure: foreign, params: { type: 'object' } }),
     bad: get('/far/bad', { failure: seen })
   }
 }, (ctx) => {
@@ -56,7 +57,7 @@ const probe = (
   })
   opened(listening)
   ctx.effect('port', () => { listening.close() })
-  return { routes: { fine: () => ({ fine: true }), bad: () => { throw new Error('inside') } } }
+  return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad: () => { throw new Error('inside') } } }
 })
 
 /** Resolves once `look` gives something. */
@@ -84,6 +85,8 @@ t.test('a port of its own, ids of requests and words of errors', async (t) => {
   t.equal(missing.status, 404)
   const bad = await fetch(`${own}/bad`, { headers: { 'x-as': 'me' } })
   t.same([bad.status, await bad.json()], [500, { as: 'me' }])
+  const long = await fetch(`${own}/fine/${'x'.repeat(600)}`)
+  t.same([long.status, await long.json()], [414, { oops: 'The address is too long.' }])
   const query = await fetch(`${own}/fine?x=1`)
   t.same(await query.json(), { oops: 'x is not a known field' })
   t.ok(query.headers.get('request-id'))

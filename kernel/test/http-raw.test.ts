@@ -46,7 +46,7 @@ const get = (path: string, headers = ''): string => `GET ${path} HTTP/1.1\r\nhos
 const error = (status: number, reason: string): RegExp =>
   new RegExp(`^HTTP/1\\.1 ${status} [^]*"reason":"${reason}"[^]*"detail":`)
 
-/** What is sent, and the whole of what comes back until the connection ends or falls silent. */
+/** Bytes to send, and the expected answer. */
 const rows: [title: string, sent: string, says: RegExp, never?: RegExp][] = [
   ['an offer of h2c, as Java and curl --http2 make it', post('/echo', JSON_TYPE +
     'connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n'),

@@ -118,7 +118,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   for (const name of ['127.0.0.9', '10.1.2.3', '172.31.0.1', '192.168.1.1', '100.64.0.1', '::1', 'fd00::1']) {
     t.equal(await forged(name, ca), 'ok', name)
   }
-  // A public address of the node's own needs an authority that may sign for it, and is kept.
+  // A public address of the node requires an authority that may sign for it.
   const names = ['localhost', '198.51.100.7', '2001:DB8::1']
   const open = (): IdentitySource =>
     ownIdentity({ home, installId: 'i-1', names: () => names, now: () => Date.now() })
@@ -131,7 +131,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   t.equal(await forged('198.51.100.7', wider), 'ok')
   t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
   t.equal(opened(), wider)
-  // One that an earlier release made without bounds for addresses is made anew.
+  // An authority without bounds for addresses, from an earlier release, is replaced.
   const loose = makeCertificate({
     subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,

@@ -36,13 +36,15 @@ const kept = {
 } as const
 
 const ollama = {
-  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson'], anyContentType: true
+  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson'], anyContentType: true,
+  asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
 /** Ollama's routes that bring, make and remove models; some tell of it in lines. */
 const ollamaManage = {
   ...ollama, authority: 'cluster:write',
-  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed']
+  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed'],
+  asks: ['POST /store/models/:model_id/download', 'DELETE /store/models/:model_id']
 } as const
 /** What an open client asks to find out whether there is an Ollama; it has no token then. */
 const ollamaAlive = {

@@ -110,7 +110,7 @@ const SERVER_AUTH = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01
 const forServers = (): Buffer => extension(37, false, der(SEQUENCE, der(OID, SERVER_AUTH)))
 const ofKey = (key: KeyObject): Buffer => extension(14, false, der(OCTET_STRING, keyId(key)))
 
-/** What an authority may sign for (4.2.1.10): a DNS name with all below it, or a network. */
+/** Encodes a permitted subtree (4.2.1.10): a DNS name with everything below it, or a network. */
 function subtree (permitted: string): Buffer {
   if (!permitted.includes('/')) return generalName(permitted)
   const [address, bits] = ipaddr.parseCIDR(permitted)

@@ -21,7 +21,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const DAYS = 397
 /** So long before its end a certificate is made anew. */
 const RENEW_MS = 30 * DAY_MS
-/** What the authority may sign for beside the names of this node: what has no owner on the Internet. */
+/** Private names and networks, for which the authority may sign beside the names of this node. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
 const PRIVATE_NETWORKS = [
   '127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '169.254.0.0/16', '100.64.0.0/10',

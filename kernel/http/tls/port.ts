@@ -29,7 +29,7 @@ const secureContext = {
     'ECDHE+AESGCM:ECDHE+CHACHA20'
 } as const
 
-/** What a server is made with that shows this identity. */
+/** Options for a server that shows this identity. */
 export const tlsOf = ({ key, cert }: ServerIdentity): HttpsOptions =>
   ({ key, cert, ...secureContext, handshakeTimeout: HANDSHAKE_MS })
 

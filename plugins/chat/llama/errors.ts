@@ -40,7 +40,7 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
   return new EngineError('context_length_exceeded', `context_length_exceeded: ${told}`, details)
 }
 
-/** How a line of a stack begins: of the template engine, or of the program itself. */
+/** First line of a stack, of the template engine or of the program. */
 const TRACE = /^(-{4,}$|While executing |#\d+ |\d+: |[^\s(]+\([^\s+]*\+0x[\da-f]+\))/
 
 /** The message without a stack: the line that says what is wrong stands before it or, as `Error:`, below. */

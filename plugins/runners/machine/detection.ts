@@ -13,7 +13,7 @@ import type { RuntimeFiles, Runtimes } from './runtimes.js'
 /** GPUs are looked for this long after the start, so as not to delay the first model. */
 const GPU_DELAY_MS = 1_000
 
-/** How long what was found in PATH is believed, ms. */
+/** Time after which PATH is searched again, ms. */
 const PROGRAMS_MS = 100
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
@@ -62,7 +62,7 @@ export function startDetection (parts: DetectionParts): Detection {
   let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
-    // Every listing of models asks for each of them, and to look through PATH blocks.
+    // Every listing of models asks for each of them, and searching PATH blocks.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
       found = { atMs: nowMs, programs: programsOf(parts, seen) }
     }
