@@ -2,6 +2,7 @@
  * What routes of foreign APIs get of the kernel: their words for errors, their headers, ports of their own.
  */
 import { createServer } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import t from 'tap'
 import { definePlugin, ListenerService } from '../index.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
@@ -80,6 +81,11 @@ t.test('a port of its own, ids of requests and words of errors', async (t) => {
   const id = fine.headers.get('x-svc-request-id')
   t.ok(id)
   t.same(['x-request-id', 'request-id'].map((name) => fine.headers.get(name)), [id, id])
+  if (Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')) {
+    const six = own.replace('127.0.0.1', '[::1]')
+    while (await fetch(`${six}/fine`).then(() => false, () => true)) await new Promise(setImmediate)
+    t.equal((await fetch(`${six}/fine`)).status, 421, 'it listens there too; the kit serves 127.0.0.1 only')
+  }
   t.same(await (await fetch(`${url}/far/fine`)).json(), { fine: true }, 'the other port is as it was')
   const missing = await fetch(`${own}/none`)
   t.equal(missing.status, 404)
