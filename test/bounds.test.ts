@@ -12,7 +12,8 @@ import type { JsonSchema } from '../kernel/api/schema.js'
 
 const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
 const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' } as const
-const INNER = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
+const INNER =
+  ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
 
 /** The places of a schema where a value may be of any size, or of any kind. */
 function openPlaces (schema: unknown, at: string): string[] {
@@ -63,20 +64,22 @@ t.test('every text, list and object that a client or svc.yaml may send has a bou
   }
 
   const settings = gatherKnown(bundled.map(({ manifest }) => ({ ...manifest, bundled: true })))
-  for (const { path, schema } of settings.pieces) t.same(openPlaces(schema, path.join('.')), [], path.join('.'))
+  for (const { path, schema } of settings.pieces) t.same(openPlaces(schema, path.join('.')), [])
 })
 
 t.test('answers and errors that others bring to a route are declared with it', async (t) => {
   const routes = manifests.flatMap(({ name: owner, routes = {} }) =>
     Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
   const stream = { owner: 'kernel', name: 'stream', decl: capabilityRouteDecls.stream }
-  const { paths } = openApi([...routes, stream], manifests, '1.0.0') as { paths: Record<string, Record<string, {
-    responses: Record<string, { description: string, content: object }>
-  }>> }
-  t.match(Object.keys(paths['/v1/capabilities/stream']!['post']!.responses['200']!.content),
-    ['application/vnd.svc.frames', 'text/event-stream', 'audio/mpeg'])
-  t.match(paths['/ollama/api/delete']!['delete']!.responses['409'], { description: /model_bundled/ })
-  t.match(paths['/ollama/api/delete']!['delete']!.responses['431'],
+  interface Operation { responses: Record<string, { description: string, content: object }> }
+  const { paths } = openApi([...routes, stream], manifests, '1.0.0') as {
+    paths: Record<string, Record<string, Operation>>
+  }
+  const streamed = paths['/v1/capabilities/stream']!['post']!.responses['200']!
+  t.match(Object.keys(streamed.content), ['application/vnd.svc.frames', 'text/event-stream', 'audio/mpeg'])
+  const removal = paths['/ollama/api/delete']!['delete']!.responses
+  t.match(removal['409'], { description: /model_bundled/ })
+  t.match(removal['431'],
     { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
   // A route that is renamed has to be renamed here, too.
   for (const asked of routes.flatMap(({ decl }) => decl.asks ?? [])) {
@@ -89,7 +92,8 @@ t.test('bounds are added where a schema has none', async (t) => {
     type: 'object',
     properties: {
       a: { type: ['string', 'null'], default: { type: 'string' } }, b: { type: 'string', maxLength: 5 },
-      c: { type: 'array', items: { type: 'object' } }, d: { enum: ['x'] }, e: { 'x-refused': { why: 'type' } },
+      c: { type: 'array', items: { type: 'object' } }, d: { enum: ['x'] },
+      e: { 'x-refused': { why: 'type' } },
       type: { type: 'object', additionalProperties: false, properties: {} }
     }
   } as const

@@ -2,8 +2,8 @@
  * The parent of a node. It holds the listening socket and starts the node again when the node asks for it,
  * so that connections made during a restart wait in the backlog instead of being refused. It never accepts:
  * the socket is bound here and listened on by the node, which gets it as file descriptor LISTEN_FD. A node on
- * loopback has two, since `localhost` may resolve to 127.0.0.1 or ::1. Little is imported: this process should
- * cost next to nothing.
+ * loopback has two, since `localhost` may resolve to 127.0.0.1 or ::1. Little is imported: this process
+ * should cost next to nothing.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'

@@ -30,8 +30,8 @@ const api = {
     },
     port: whole('Port to listen on; 0 takes any free one.', 52415, 0, 65535),
     allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host'),
-    allowed_origins: list('Web pages that may call this node beside the members\', as scheme://host[:port]; ' +
-      'also extensions and apps, such as chrome-extension://id.', 'origin'),
+    allowed_origins: list('Web pages that may call this node beside the members\', as ' +
+      'scheme://host[:port]; also extensions and apps, such as chrome-extension://id.', 'origin'),
     trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr'),
     tls: {
       type: 'string',

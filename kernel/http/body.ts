@@ -21,9 +21,8 @@ export function readJsonOnly (app: FastifyInstance): void {
   const read: ContentTypeParser = (request, payload, done) => {
     const { 'content-encoding': encoding = 'identity' } = request.headers
     if (encoding.toLowerCase() !== 'identity') {
-      done(withHeaders(kernelError('unsupported_media_type', 'Bodies are read as they are, not with ' +
-        `content-encoding ${printable(encoding)}; send the JSON uncompressed.`),
-      { 'accept-encoding': 'identity' }))
+      const packed = `Bodies are not read with content-encoding ${printable(encoding)}; send plain JSON.`
+      done(withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' }))
       return
     }
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]

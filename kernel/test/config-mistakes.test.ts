@@ -74,8 +74,8 @@ t.test('each kind of mistake', async (t) => {
   check('api: { host: "256.1.1.1" }',
     ['1:8 api.host: expected a host name or an IP address, found "256.1.1.1"'])
   check('api: { allowed_origins: ["https://a.example", "*"] }',
-    ['1:47 api.allowed_origins[1]: expected an origin like https://host:port or app://name, without a path, ' +
-      'found "*"'])
+    ['1:47 api.allowed_origins[1]: expected an origin like https://host:port or app://name, ' +
+      'without a path, found "*"'])
   check('api: { allowed_origins: ["https://a.example/x"] }',
     ['1:26 api.allowed_origins[0]: expected an origin like ' +
       'https://host:port or app://name, without a path, found "https://a.example/x"'])

@@ -58,7 +58,8 @@ const probe = (
   })
   opened(listening)
   ctx.effect('port', () => { listening.close() })
-  return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad: () => { throw new Error('inside') } } }
+  const bad = (): never => { throw new Error('inside') }
+  return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad } }
 })
 
 /** Resolves once `look` gives something. */

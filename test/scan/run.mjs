@@ -1,6 +1,7 @@
-// npm run test:scan [-- OPTION ...]: schemathesis asks a real node for what /openapi.json declares and for what it
-// excludes, and fails where the two differ. It comes from PyPI and is kept in $XDG_CACHE_HOME/svc-test; where that
-// cannot be reached, this says so and skips. OPTION is one of schemathesis, such as --include-path /state.
+// npm run test:scan [-- OPTION ...]: schemathesis asks a real node for what /openapi.json declares and for
+// what it excludes, and fails where the two differ. It is installed from PyPI into $XDG_CACHE_HOME/svc-test;
+// without a way there the scan is skipped with a message. OPTION is one of schemathesis, such as
+// --include-path /state.
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
@@ -17,7 +18,8 @@ const program = fileURLToPath(new URL('../../dist/kernel/cli/main.js', import.me
 
 /** The path of schemathesis, installed where it is missing; undefined where that cannot be. */
 function schemathesis () {
-  const folder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'svc-test', `schemathesis-${VERSION}`)
+  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
+  const folder = join(cache, 'svc-test', `schemathesis-${VERSION}`)
   const found = join(folder, 'bin/schemathesis')
   if (existsSync(join(folder, 'whole'))) return found
   rmSync(folder, { recursive: true, force: true })
@@ -43,12 +45,13 @@ async function startNode (home) {
     `model_store: { store_path: ${join(home, 'store')}, hub: { url: 'http://127.0.0.1:9' } }`
   ].join('\n'))
   const { NODE_OPTIONS: _, ...env } = process.env
-  const node = spawn(process.execPath, [program, 'up', '--json', '--home', home, '--port', '0', '--no-discovery'],
-    { env, stdio: ['ignore', 'pipe', 'ignore'] })
+  const args = [program, 'up', '--json', '--home', home, '--port', '0', '--no-discovery']
+  const node = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'ignore'] })
   const lines = createInterface({ input: node.stdout })[Symbol.asyncIterator]()
   const { value } = await lines.next()
   if (value === undefined) throw new Error('the node did not start')
-  return { node, url: JSON.parse(value).url, token: readFileSync(join(home, 'operator.token'), 'utf8').trim() }
+  const token = readFileSync(join(home, 'operator.token'), 'utf8').trim()
+  return { node, url: JSON.parse(value).url, token }
 }
 
 const found = schemathesis()
@@ -56,8 +59,8 @@ if (found !== undefined) {
   const home = mkdtempSync(join(tmpdir(), 'svc-scan-'))
   const { node, url, token } = await startNode(home)
   try {
-    const args = ['--config-file', join(here, 'schemathesis.toml'), 'run', `${url}/openapi.json`, '--url', url,
-      '--max-time', String(MOST_SECONDS), ...process.argv.slice(2)]
+    const args = ['--config-file', join(here, 'schemathesis.toml'), 'run', `${url}/openapi.json`,
+      '--url', url, '--max-time', String(MOST_SECONDS), ...process.argv.slice(2)]
     const scan = spawn(found, args, {
       cwd: home, stdio: 'inherit', env: { ...process.env, SVC_SCAN_TOKEN: token, PYTHONWARNINGS: 'ignore' }
     })

@@ -1,6 +1,6 @@
 // Finds regular expressions that a hostile text can make slow:  npm run lint
-// recheck judges the literal expressions of the product and the patterns of JSON Schemas. That takes minutes, so
-// judgements are kept in .tap/redos.json. Exceptions: redos-allowed.mjs.
+// recheck judges the literal expressions of the product and the patterns of JSON Schemas. That takes minutes,
+// so judgements are kept in .tap/redos.json. Exceptions: redos-allowed.mjs.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
@@ -20,7 +20,11 @@ const SLOW_MS = 500
 export function expressionsIn (path, text) {
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.ESNext, true)
   const found = []
-  const textOf = (node) => node !== undefined && ts.isStringLiteralLike(node) ? node.text : undefined
+  const textOf = (node) => {
+    if (node === undefined || ts.isStringLiteralLike(node)) return node?.text
+    const [left, right] = ts.isBinaryExpression(node) ? [textOf(node.left), textOf(node.right)] : []
+    return left === undefined || right === undefined ? undefined : left + right
+  }
   const add = (node, pattern, flags) => {
     if (pattern === undefined) return
     found.push({ pattern, flags, line: source.getLineAndCharacterOfPosition(node.getStart()).line + 1 })

@@ -365,16 +365,20 @@ t.test('names of any script get the answer they deserve, and long texts a 400', 
   ]
   for (const [more, param] of rows) {
     const answer = await say(more)
-    t.match([answer.statusCode, answer.json()], [400, { error: { param, message: /must have at most/ } }], param)
+    t.match([answer.statusCode, answer.json()],
+      [400, { error: { param, message: /must have at most/ } }], param)
   }
   t.equal((await say({ input: 'x'.repeat(100_000) })).statusCode, 200)
   t.equal((await say({ input: 'x'.repeat(1024 * 1024) })).statusCode, 413)
 
-  const listed = (await rig.inject({ url: '/v1/capabilities' })).json() as { revisions: Record<string, string> }
-  const call = async (more: object) => await rig.inject({ method: 'POST', url: '/v1/capabilities/stream', payload: {
-    capability_id: 'tts', version: '1.0.0', descriptor_revision: listed.revisions['tts@1.0.0'],
-    payload: { model: VOICE, text: 'Hi', ...more }
-  } })
+  const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json() as { revisions: object }
+  const [revision] = Object.values(revisions) as string[]
+  const call = async (more: object) => await rig.inject({
+    method: 'POST', url: '/v1/capabilities/stream', payload: {
+      capability_id: 'tts', version: '1.0.0', descriptor_revision: revision,
+      payload: { model: VOICE, text: 'Hi', ...more }
+    }
+  })
   t.equal((await call({})).statusCode, 200)
   for (const [more, path] of [[{ text: 'x'.repeat(100_001) }, 'text'], [{ voice: 'v'.repeat(5000) }, 'voice'],
     [{ instruct: 'i'.repeat(5000) }, 'instruct']] as const) {

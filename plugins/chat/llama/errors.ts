@@ -6,8 +6,8 @@ import { fieldsOf, numberOf, textOf } from '../json.js'
 const MAX_CHARS = 1_000
 const BAD_REQUEST = 400
 const NOT_SERVED = 501
-const TOO_LONG =
-  /exceeds the available context size|larger than the max context size|input (?:\(\d+ tokens\) )?is too large to process/i
+const TOO_LONG = RegExp('exceeds the available context size|larger than the max context size|' +
+  'input (?:\\(\\d+ tokens\\) )?is too large to process', 'i')
 const NO_IMAGE = /failed to load image/i
 /** It holds a model to the shape of a call from the token after the one that begins it, or reads it then. */
 const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i

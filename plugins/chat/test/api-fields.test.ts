@@ -72,7 +72,8 @@ t.test('fields of every route', async (t) => {
     t.equal(unknown.statusCode, usual, `${name}: an unknown field is ignored`)
     t.equal(unknown.headers['x-svc-ignored'], 'svc_unknown', `${name}: and named`)
   }
-  const nested = await ask(routes.chat, { ...hello, stream_options: { odd: 1 }, 'm\u00fcll\r\n': 1, metadata: { a: 1 } })
+  const odd = { stream_options: { odd: 1 }, 'm\u00fcll\r\n': 1, metadata: { a: 1 } }
+  const nested = await ask(routes.chat, { ...hello, ...odd })
   t.match([nested.statusCode, nested.headers['x-svc-ignored']], [200, 'stream_options.odd, m?ll??'])
   t.equal((await ask(routes.chat, hello)).headers['x-svc-ignored'], undefined)
   const many = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`x${i}`, 1]))
@@ -101,6 +102,5 @@ t.test('Ollama\'s routes read JSON whatever its type, and of no foreign page', a
   t.equal(await send({ 'content-type': 'application/x-www-form-urlencoded' }), 200, 'curl -d')
   t.equal(await send({}), 200)
   t.equal(await send({ 'content-type': 'text/plain', origin: 'https://evil.example' }), 403)
-  t.equal(await send({ 'content-type': 'text/plain', 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }),
-    403)
+  t.equal(await send({ 'content-type': 'text/plain', 'sec-fetch-site': 'cross-site' }), 403)
 })

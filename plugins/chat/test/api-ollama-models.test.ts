@@ -43,7 +43,7 @@ t.test('names', (t) => {
 t.test('a model for something else is not waited for', async (t) => {
   const parts = {
     aliases: {}, clock: systemClock, made: () => undefined, models: undefined, instances: {},
-    runners: { card: (modelId: string) => ({ modelId, tasks: ['tts'], contextLength: 200 }), models: () => [] }
+    runners: { card: (modelId: string) => ({ modelId, tasks: ['tts'] }), models: () => [] }
   } as unknown as ApiParts
   const request = { caller: { authorities: new Set(['cluster:write']) } } as unknown as RouteRequest
   await t.rejects(loadFor(parts, request, { model: 'acme/voice' }),
