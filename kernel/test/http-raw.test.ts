@@ -14,6 +14,8 @@ const probe = definePlugin({
   routes: {
     echo: { ...route, url: '/echo' },
     any: { ...route, url: '/any-type', anyContentType: true },
+    all: { ...route, url: '/find/all' },
+    one: { method: 'GET', url: '/find/:id', summary: 's', authority: 'read' },
     named: {
       method: 'GET', url: '/named', summary: 's', authority: 'read',
       query: { type: 'object', properties: { voice: { type: 'string', default: 'plain \'name\'' } } }
@@ -25,6 +27,8 @@ const probe = definePlugin({
 }, (ctx) => ({
   routes: {
     echo: ({ body }) => body,
+    all: ({ body }) => body,
+    one: () => ({}),
     any: ({ body }) => body,
     named: ({ query: { voice } }) => new Reply({}, 200, { 'x-svc-model': 'stimme-ü', 'x-svc-voice': voice }),
     streamed: async (request) => {
@@ -58,6 +62,8 @@ const rows: [title: string, sent: string, says: RegExp, never?: RegExp][] = [
   ['no Host in HTTP/1.0', 'GET /healthz HTTP/1.0\r\n\r\n', error(400, 'invalid_request')],
   ['QUERY', `QUERY /state HTTP/1.1\r\nhost: HOST\r\ncontent-length: 2\r\n\r\n{}`,
     /^HTTP\/1\.1 405 [^]*allow: GET[^]*"reason":"method_not_allowed"/],
+  ['another method of a path with a name of its own', `PUT /find/all HTTP/1.1\r\nhost: HOST\r\n\r\n`,
+    /^HTTP\/1\.1 405 [^]*allow: POST\r\n/],
   ['QUERY of JSON', `QUERY /echo HTTP/1.1\r\nhost: HOST\r\n${JSON_TYPE}content-length: 2\r\n\r\n{}`,
     /^HTTP\/1\.1 405 [^]*allow: POST/],
   ['a header of another script', get('/named'),
