@@ -81,16 +81,21 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
     return answer.json() as T
   }
   await say('/v1/devices/pairing', choice)
-  return await pairDevice({
+  let confirmed: Promise<unknown> | undefined
+  const made = await pairDevice({
     ask: say, url: 'http://127.0.0.1', name: 'phone', compare: async () => true,
     pause: async () => {
+      // Lets timers and sockets run, which injected requests alone do not.
+      await new Promise((resolve) => { setImmediate(resolve) })
       const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
       if (device === null) return
       const { attempt, digits } = device
       // Answered once the device has asked for the outcome.
-      void say('/v1/devices/pairing/confirm', { attempt, digits })
+      confirmed ??= say('/v1/devices/pairing/confirm', { attempt, digits })
     }
   })
+  await confirmed
+  return made
 }
 
 /** What a device has learnt from a node. */
