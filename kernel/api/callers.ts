@@ -41,6 +41,8 @@ export interface CallerScheme {
   check (arrival: Arrival, credential: string): Proof | undefined
   /** Whether what a caller made or opened still counts; undefined for callers of others. */
   stands (callerId: string): boolean | undefined
+  /** The caller that let a caller in; undefined for callers of others. */
+  makerOf (callerId: string): string | undefined
 }
 
 /** Further ways to a caller. */

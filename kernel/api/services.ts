@@ -109,8 +109,8 @@ export interface Cluster {
   nodes (): readonly NodeView[]
   /** By node id, install id, name or `local`. */
   resolve (ref: string): NodeView | undefined
-  /** The members that one of these credentials, or nodes, has admitted. */
-  admittedBy (ids: readonly string[]): { installId: string, name: string }[]
+  /** The members that a credential, those that it made, or a node has admitted. */
+  admittedBy (id: string): { installId: string, name: string }[]
   /** Lossy while a link is down; in order on each link. `from` is an install id. */
   channel<T> (name: string, receive: (from: string, message: T) => void): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */

@@ -116,7 +116,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   const schemes = new CallerSchemes()
   const tokens = openTokens({
     home: options.home, clock: systemClock, known: () => setup.authorities,
-    operator: operatorToken(options.home), others: (id) => schemes.stands(id)
+    operator: operatorToken(options.home), others: schemes
   })
   const reload = async (): Promise<Setup> => {
     const now = await loadPlugins(options)

@@ -368,10 +368,9 @@ export class ClusterCore {
       get masterInstallId () { return driver.leader?.master ?? null },
       nodes: () => this.directory.nodes(),
       resolve: (ref) => this.directory.resolve(ref),
-      admittedBy: (ids) => this.#options.members.current().members.flatMap(({ installId, name, admitted }) =>
-        [admitted?.node, ...admitted?.by ?? []].some((id) => id !== undefined && ids.includes(id))
-          ? [{ installId, name }]
-          : []),
+      admittedBy: (id) => this.#options.members.current().members
+        .filter(({ admitted }) => admitted?.node === id || admitted?.by.includes(id))
+        .map(({ installId, name }) => ({ installId, name })),
       channel: (name, receive) => this.#channels.open(name, receive),
       onPeers: (fn) => this.#peerListeners.add(fn),
       lives: (nodeId) => {

@@ -14,6 +14,7 @@ import { Bandwidth } from './links/bandwidth.js'
 import { createDiscovery } from './links/discovery.js'
 import { Links } from './links/links.js'
 import { openMembers } from './members/file.js'
+import { MAX_MAKERS } from './members/member.js'
 import type { Members } from './members/file.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Audit } from '../api/audit.js'
@@ -127,7 +128,7 @@ export class NodeLinks {
       audit: () => this.#audit?.(),
       mayAdmit: () => { this.#mayAdmit() },
       admit: async (candidate, { by, authorities }) => await this.cluster.membership.admit(candidate,
-        { by: options.makers(by), ...authorities === undefined ? {} : { authorities } })
+        { by: options.makers(by).slice(-MAX_MAKERS), ...authorities === undefined ? {} : { authorities } })
     })
     this.#bandwidth = new Bandwidth({
       self: node.installId, clock, random: randomShare,

@@ -150,7 +150,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
       if (member === undefined) throw kernelError('node_not_found', `No member "${id}" is known.`)
       const { installId } = member
       await cluster.membership.remove(installId)
-      return { installId, removed: true, admitted: cluster.service.admittedBy([installId]) }
+      return { installId, removed: true, admitted: cluster.service.admittedBy(installId) }
     },
     touch: async (request) => {
       const id = commandId(request.headers[COMMAND_HEADER])

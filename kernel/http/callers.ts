@@ -43,6 +43,10 @@ export class CallerSchemes implements Callers {
     }
     return undefined
   }
+
+  makerOf (callerId: string): string | undefined {
+    return [...this.#schemes].map((scheme) => scheme.makerOf(callerId)).find((id) => id !== undefined)
+  }
 }
 
 /** The refusal of what came through a relay without a device's own credential. */

@@ -6,6 +6,7 @@ import { kernelError } from '../api/errors.js'
 import { HomeError, homeFile, readVersioned, writeVersioned } from '../boot/home.js'
 import { requireAuthority } from './access.js'
 import type { Clock } from '../api/clock.js'
+import type { CallerScheme } from '../api/callers.js'
 import type { Caller } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
 import type { TokenRecord, Tokens } from '../api/services.js'
@@ -59,7 +60,7 @@ export interface TokenStore extends Tokens {
   check (token: string): TokenHolder | undefined
   /** Whether what this caller made still counts: a token that ended takes along what was made with it. */
   stands (callerId: string): boolean
-  /** The caller's id, that of the token that made its own, and so on. */
+  /** The caller's id, that of the credential that made its own, and so on. */
   makers (callerId: string): string[]
 }
 
@@ -81,8 +82,8 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
-  /** Whether a caller that is no token's holder still counts; undefined for one that nobody knows. */
-  others?: (callerId: string) => boolean | undefined
+  /** Judges callers that hold no token. */
+  others?: Pick<CallerScheme, 'stands' | 'makerOf'>
 }
 
 function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
@@ -132,10 +133,16 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
-  const makers = (id: string): string[] =>
-    id.startsWith(APP) ? [id, ...makers(tokens.get(id)?.by ?? 'unknown')] : [id]
+  const makers = (id: string): string[] => {
+    const line = [id]
+    for (const one of line) {
+      const by = tokens.get(one)?.by ?? options.others?.makerOf(one)
+      if (by !== undefined && !line.includes(by)) line.push(by)
+    }
+    return line
+  }
   const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true) ||
-    options.others?.(makers(id).at(-1)!) === false
+    makers(id).some((one) => options.others?.stands(one) === false)
   const ended = (t: StoredToken | undefined): boolean =>
     t?.expires != null && Date.parse(t.expires) <= options.clock.now()
   const stands = (id: string): boolean => !revoked(id) && !chainOf(tokens, id).some(ended)

@@ -175,7 +175,7 @@ t.test('what a way of showing who asks refuses is told by its reason, also throu
   const rig = await startPlugin(t, changing, { fakes: [kept.fake] })
   rig.service(CallerService).register({
     word: 'TEST1', bearer: 'svc_test_', check: () => { throw kernelError('join_refused') },
-    stands: () => undefined
+    stands: () => undefined, makerOf: () => undefined
   })
   await rig.inject(set('new', { authorization: 'TEST1 x' }))
   const [near, far] = duplexPair()

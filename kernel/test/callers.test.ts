@@ -28,7 +28,8 @@ const scheme = (ended: Set<string>, seen: Arrival[]): CallerScheme => ({
     }
     return hash === undefined ? { caller } : { caller, bodySha256: Buffer.from(hash, 'base64url') }
   },
-  stands: (id) => id.startsWith('dev-') ? !ended.has(id) : undefined
+  stands: (id) => id.startsWith('dev-') ? !ended.has(id) : undefined,
+  makerOf: () => undefined
 })
 
 const probe = (ended: Set<string>, seen: Arrival[], reached: unknown[] = []) => definePlugin({

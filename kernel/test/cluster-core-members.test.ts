@@ -127,10 +127,10 @@ t.test('who admitted a member is known everywhere, bounds it and never changes',
   t.same(one.members.find(four.installId)?.admitted,
     { node: three.installId, by: ['operator'], authorities: ['read', 'operator'] })
   for (const id of ['app_1', 'app_2']) {
-    t.match(one.core.service.admittedBy([id]), [{ installId: three.installId, name: 'renamed' }], id)
+    t.match(one.core.service.admittedBy(id), [{ installId: three.installId, name: 'renamed' }], id)
   }
-  t.match(one.core.service.admittedBy([three.installId]), [{ name: 'n4' }])
-  t.same(one.core.service.admittedBy(['app_3']), [])
+  t.match(one.core.service.admittedBy(three.installId), [{ name: 'n4' }])
+  t.same(one.core.service.admittedBy('app_3'), [])
   for (const [{ installId, name }, expected] of [
     [four, ['read']], [three, ['read']], [two, ['read', 'approve']]
   ] as const) {

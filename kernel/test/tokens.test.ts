@@ -72,6 +72,21 @@ t.test('a revoked token takes along what was made with it, after a restart too',
   }
 })
 
+t.test('whoever made a credential is followed through devices, each once', async (t) => {
+  const { home, clock, reopen } = rig(t)
+  const first = await make(reopen(), OPERATOR, ['operator'])
+  const letIn = new Map([['dev-a', first.caller.id], ['dev-b', 'dev-a'], ['dev-c', 'dev-c']])
+  const ended = new Set<string>()
+  const others = { stands: (id: string) => ended.has(id) ? false : undefined, makerOf: (id: string) => letIn.get(id) }
+  const tokens = openTokens({ home, clock, known: () => known, operator: 'svc_op_x', others })
+  const made = await make(tokens, { ...OPERATOR, id: 'dev-b' }, ['operator'])
+  t.same(tokens.makers(made.caller.id), [made.caller.id, 'dev-b', 'dev-a', first.caller.id, 'operator'])
+  t.same(tokens.makers('dev-c'), ['dev-c'], 'paired once more with a token of its own making')
+  t.ok(tokens.stands(made.caller.id))
+  ended.add('dev-a')
+  t.notOk(tokens.stands(made.caller.id), 'it ends with a device further up')
+})
+
 t.test('a stored hash finds one token and none that is like it', async (t) => {
   const { home, reopen } = rig(t)
   const tokens = reopen()

@@ -97,7 +97,7 @@ export default definePlugin({
     revoke: async ({ params: { id }, caller }) => {
       if (!await tokens.revoke(id)) throw error('token_not_found', `There is no token ${id}.`)
       emit('TokenRevoked', { id, by: caller.id })
-      return { id, revoked: true as const, admitted: cluster.admittedBy([id]) }
+      return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
     }
   }
 }))

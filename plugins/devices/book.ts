@@ -48,16 +48,6 @@ export class DeviceBook {
     return this.#entries.get(deviceId)?.revoked ?? undefined
   }
 
-  /** A device, those that it has let in, and so on: what ends with it. */
-  lineOf (deviceId: string): string[] {
-    const line = [deviceId]
-    for (const by of line) {
-      const letIn = this.entries().filter(({ grant }) => grant?.by === by && !line.includes(grant.deviceId))
-      line.push(...letIn.map(idOf))
-    }
-    return line
-  }
-
   entry (deviceId: string): Entry | undefined { return this.#entries.get(deviceId) }
   entries (): Entry[] { return [...this.#entries.values()] }
 

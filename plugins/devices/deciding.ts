@@ -98,8 +98,7 @@ export class Deciding {
   /** Revokes a device, and names the members that were admitted by what ends with it. Throws as `#revoke`. */
   async end (id: string, by: string) {
     await this.#revoke(id, by)
-    const { cluster } = this.#ctx.deps
-    return { id, revoked: true as const, admitted: cluster.admittedBy(this.#parts.book.lineOf(id)) }
+    return { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
   }
 
   /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */

@@ -63,6 +63,11 @@ export class DeviceScheme implements CallerScheme {
     return found === 'unknown' ? isDeviceId(callerId) ? false : undefined : typeof found !== 'string'
   }
 
+  makerOf (callerId: string): string | undefined {
+    const found = this.#options.standing.of(callerId)
+    return typeof found === 'string' ? undefined : found.by
+  }
+
   /** Forgets what can be forgotten; called from time to time. */
   tidy (): void {
     this.#nonces.forget(this.#options.clock.now())

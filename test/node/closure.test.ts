@@ -161,13 +161,18 @@ t.test('a member gives as much as whoever admitted it, also of what a plugin bri
     const { json } = await by.ask('POST', '/cluster/join-tokens', { local: true })
     return (await joinWith(t, node, (json as { token: string }).token))[0]!
   }
-  const [own, other] = [await admit(node.operator), await admit(withToken(node.url, made.token))]
+  const token = withToken(node.url, made.token)
+  await token.ask('POST', '/v1/devices/pairing', { authorities: ALL, viaRelay: [] })
+  const device = await paired(node, async (body) => {
+    await token.ask('POST', '/v1/devices/pairing/confirm', body)
+  })
+  const [own, other] = [await admit(node.operator), await admit(withDevice(node, device, false))]
   await node.operator.ask('POST', '/v1/plugins/late', { enabled: true })
   await until('the plugin runs', async () => (await node.operator.ask('GET', '/probe/late')).status === 200)
   const of = [...ALL, 'late']
   t.same(await mayDo(own, of), of, 'the operator has admitted it')
-  t.same(await mayDo(other, of), ALL, 'a token has, with what there was')
-  const refused = await withToken(node.url, made.token).ask('POST', '/cluster/join-tokens', { local: true })
+  t.same(await mayDo(other, of), ALL, 'a device of a token has, with what there was')
+  const refused = await token.ask('POST', '/cluster/join-tokens', { local: true })
   const lacking = { reason: 'missing_grant', details: { authority: 'late' } }
   t.match(refused, { status: 403, json: { error: lacking } })
   // The end of the token names the member, which stays until it is removed.
@@ -175,6 +180,7 @@ t.test('a member gives as much as whoever admitted it, also of what a plugin bri
     { members: { installId: string, admitted: { by: string[], authorities?: string[] } | null }[] }
   const admitted = members.find((one) => one.admitted?.by.includes(made.record.id) === true)!
   t.same([...admitted.admitted!.authorities!].sort(), ALL)
+  t.same(admitted.admitted!.by, [device.deviceId, made.record.id, 'operator'])
   t.match(await node.operator.ask('DELETE', `/v1/tokens/${made.record.id}`),
     { status: 200, json: { admitted: [{ installId: admitted.installId }] } })
   t.equal((await node.operator.ask('DELETE', `/cluster/members/${admitted.installId}`)).status, 200)
