@@ -121,12 +121,8 @@ const JOIN_SECONDS = 900
 export const COMMAND_HEADER = 'x-svc-command-id'
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export interface ClusterRouteParts {
-  cluster: ClusterCore
-  network: Network
-  /** Every authority that the kernel and its plugins declare. */
-  authorities: () => Iterable<string>
-}
+/** `authorities`: all that the kernel and its plugins declare. */
+export interface ClusterRouteParts { cluster: ClusterCore, network: Network, authorities: () => string[] }
 
 type Handlers = Record<keyof typeof clusterRoutes, (request: RouteRequest<never>) => unknown>
 

@@ -204,15 +204,13 @@ export function systemHandlers (kernel: SystemParts): Handlers {
     },
     state: (request) => state(kernel, request),
     nodeId: () => nodeId,
-    identity: ({ caller }) => {
-      const mayLocate = caller.authorities.has('operator')
-      return {
-        nodeId,
-        nodeInstallId: installId,
-        hostname: mayLocate ? os.hostname() : null,
-        ipAddress: mayLocate ? [...kernel.options.served().addresses][0] ?? '127.0.0.1' : null
-      }
-    },
+    identity: ({ caller: { authorities } }) => ({
+      nodeId,
+      nodeInstallId: installId,
+      ...authorities.has('operator')
+        ? { hostname: os.hostname(), ipAddress: [...kernel.options.served().addresses][0] ?? '127.0.0.1' }
+        : { hostname: null, ipAddress: null }
+    }),
     restart: (request) => restart(kernel, request),
     ...pluginHandlers(kernel)
   }

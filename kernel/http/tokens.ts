@@ -114,10 +114,14 @@ function checkAuthorities (asked: readonly string[], by: Caller, known: Readonly
 
 type StoredTokens = ReadonlyMap<string, StoredToken>
 
-/** A caller's token, the one that made it, and so on; of those who hold no such token none. */
-function chainOf (tokens: StoredTokens, id: string): (StoredToken | undefined)[] {
-  const found = tokens.get(id)
-  return id.startsWith(APP) ? [found, ...chainOf(tokens, found?.by ?? '')] : []
+/** The caller's id, that of the credential that made its own, and so on. */
+function makersOf (tokens: StoredTokens, others: TokenStoreOptions['others'], id: string): string[] {
+  const line = [id]
+  for (const one of line) {
+    const by = tokens.get(one)?.by ?? others?.makerOf(one)
+    if (by !== undefined && !line.includes(by)) line.push(by)
+  }
+  return line
 }
 
 /** Tokens of older versions do not say who made them: only the operator could. */
@@ -133,19 +137,13 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const operatorHash = digest(options.operator)
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
-  const makers = (id: string): string[] => {
-    const line = [id]
-    for (const one of line) {
-      const by = tokens.get(one)?.by ?? options.others?.makerOf(one)
-      if (by !== undefined && !line.includes(by)) line.push(by)
-    }
-    return line
-  }
-  const revoked = (id: string): boolean => chainOf(tokens, id).some((t) => t?.revoked ?? true) ||
-    makers(id).some((one) => options.others?.stands(one) === false)
-  const ended = (t: StoredToken | undefined): boolean =>
-    t?.expires != null && Date.parse(t.expires) <= options.clock.now()
-  const stands = (id: string): boolean => !revoked(id) && !chainOf(tokens, id).some(ended)
+  const makers = (id: string): string[] => makersOf(tokens, options.others, id)
+  // An unknown token after a device is one of the node that let the device in.
+  const revoked = (id: string): boolean => makers(id).some((one, i, line) => one.startsWith(APP)
+    ? tokens.get(one)?.revoked ?? line[i - 1]?.startsWith(APP) ?? true
+    : options.others?.stands(one) === false)
+  const ended = (id: string): boolean => Date.parse(tokens.get(id)?.expires ?? '') <= options.clock.now()
+  const stands = (id: string): boolean => !revoked(id) && !makers(id).some(ended)
   return {
     check (token) {
       if (!wellFormed(token)) return undefined

@@ -43,7 +43,8 @@ function memberList (more: object = {}): object {
     members: [
       member('attic', { nodeId: 'n1', self: true, rttMs: null, addresses: ['127.0.0.1:52416'] }),
       member('cellar', { nodeId: 'n2', master: true,
-        admitted: { node: 'attic-install', by: ['app_2', 'app_1'], authorities: ['read'] } }), member('barn', { nodeId: 'n3', live: false }),
+        admitted: { node: 'attic-install', by: ['app_2', 'app_1'], authorities: ['read'] } }),
+      member('barn', { nodeId: 'n3', live: false }),
       member('shed', { live: false, version: null, addresses: ['10.0.0.9:52416'] })
     ],
     dials: [

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ClusterCore } from '../cluster/cluster.js'
 import { openMembers } from '../cluster/members/file.js'
-import type { Admitter } from '../cluster/identity/admission.js'
 import type { Members } from '../cluster/members/file.js'
 import { decodeFrame, encodeFrame } from '../cluster/links/frames.js'
 import { newNodeId } from '../cluster/identity/node-id.js'
@@ -17,7 +16,7 @@ import { schemaChecker } from '../api/validate.js'
 import type { LinkPeer, Transport } from '../cluster/cluster.js'
 import type { FrameKind } from '../cluster/links/frames.js'
 import type { QuorumSetting } from '../cluster/election/rules.js'
-import type { Applicant } from '../cluster/members/member.js'
+import type { Admission, Applicant } from '../cluster/members/member.js'
 import type { EventDecl, Logger, NodeInfo } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
 import type { ManualClock } from '../testing/index.js'
@@ -54,7 +53,7 @@ export interface CoreCluster {
   readonly filters: Filter[]
   at (n: number): CoreNode
   /** Adds a node with a fresh home and has `by` take it in. */
-  join (by: CoreNode, admitter?: Admitter): Promise<CoreNode>
+  join (by: CoreNode, admitter?: Omit<Admission, 'node'>): Promise<CoreNode>
   /** The one master that all of these follow, under one session and with the same control data. */
   agreed (on?: readonly CoreNode[]): Promise<CoreNode>
   others (node: CoreNode): CoreNode[]
@@ -150,7 +149,7 @@ class Net implements CoreCluster {
     return slot
   }
 
-  async join (by: CoreNode, admitter: Admitter = { by: ['operator'] }): Promise<CoreNode> {
+  async join (by: CoreNode, admitter: Omit<Admission, 'node'> = { by: ['operator'] }): Promise<CoreNode> {
     const slot = this.add(true)
     const membership = await this.settled(by.core.membership.admit(selfOf(slot), admitter))
     slot.members.replace(membership)

@@ -77,7 +77,9 @@ t.test('whoever made a credential is followed through devices, each once', async
   const first = await make(reopen(), OPERATOR, ['operator'])
   const letIn = new Map([['dev-a', first.caller.id], ['dev-b', 'dev-a'], ['dev-c', 'dev-c']])
   const ended = new Set<string>()
-  const others = { stands: (id: string) => ended.has(id) ? false : undefined, makerOf: (id: string) => letIn.get(id) }
+  const others = {
+    stands: (id: string) => ended.has(id) ? false : undefined, makerOf: (id: string) => letIn.get(id)
+  }
   const tokens = openTokens({ home, clock, known: () => known, operator: 'svc_op_x', others })
   const made = await make(tokens, { ...OPERATOR, id: 'dev-b' }, ['operator'])
   t.same(tokens.makers(made.caller.id), [made.caller.id, 'dev-b', 'dev-a', first.caller.id, 'operator'])

@@ -95,18 +95,13 @@ export class Deciding {
     }
   }
 
-  /** Revokes a device, and names the members that were admitted by what ends with it. Throws as `#revoke`. */
-  async end (id: string, by: string) {
-    await this.#revoke(id, by)
-    return { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
-  }
-
   /** Resolves once the cluster holds it; this node does not wait for that. Throws `device_not_found`. */
-  async #revoke (id: string, by: string): Promise<void> {
+  async revoke (id: string, by: string) {
     const { book, hear } = this.#parts
+    const ended = { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
     const grant = book.grant(id)
     if (grant === undefined) {
-      if (book.revoked(id) !== undefined) return
+      if (book.revoked(id) !== undefined) return ended
       throw this.#ctx.error('device_not_found', `There is no device ${id}.`)
     }
     const { name, expires } = grant
@@ -117,6 +112,7 @@ export class Deciding {
     this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by })
     await this.#ctx.command('revokeDevice', { revoked })
     hear()
+    return ended
   }
 
   /** Revokes what tokens that were revoked have let in here. */
@@ -126,7 +122,7 @@ export class Deciding {
     const ended = new Set(tokens.list().filter(({ revoked }) => revoked).map(({ id }) => id))
     for (const { grant } of this.#parts.book.entries()) {
       if (grant?.nodeKey !== own || !ended.has(grant.by)) continue
-      await this.#revoke(grant.deviceId, grant.by).catch((err: unknown) => {
+      await this.revoke(grant.deviceId, grant.by).catch((err: unknown) => {
         log.debug({ err }, 'the cluster could not be told yet that a device ended with its token')
       })
     }

@@ -47,8 +47,8 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
   return {
     list: () => ({ devices: views.all() }),
     show: ({ params: { id } }: Request<'show'>) => views.one(id),
-    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => await deciding.end(id, caller.id),
-    leave: async ({ caller }: Request<'leave'>) => await deciding.end(ownId(caller.id), caller.id),
+    revoke: async ({ params: { id }, caller }: Request<'revoke'>) => await deciding.revoke(id, caller.id),
+    leave: async ({ caller }: Request<'leave'>) => await deciding.revoke(ownId(caller.id), caller.id),
     self: async ({ caller }: Request<'self'>) => {
       const grant = book.grant(ownId(caller.id))
       return { grant, nodeId: ctx.node.nodeId, nodes: await knownNodes(ctx) }
@@ -98,7 +98,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       const name = pairing.refuse(attempt)
       if (name === undefined) throw ctx.error('pairing_closed', 'No device waits for an answer there.')
       ctx.emit('DeviceRefused', { name, by: 'device' })
-      return { state: 'refused' as const }
+      return {}
     },
     outcome: ({ params: { attempt } }: Request<'outcome'>) => {
       const { state, answer } = pairing.outcome(attempt)

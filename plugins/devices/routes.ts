@@ -242,10 +242,7 @@ export const routes = {
     authority: null,
     params: ofAttempt,
     body: nothing,
-    reply: {
-      type: 'object', additionalProperties: false, required: ['state'],
-      properties: { state: { const: 'refused' } }
-    },
+    reply: nothing,
     errors: ['pairing_closed']
   },
   outcome: {

@@ -11,11 +11,11 @@ export default definePlugin(manifest, (ctx) => {
   return {
     routes: {
       own: ({ caller }) => isOperator(caller) ? node.view() : { ...node.view(), url: null, reason: null },
-      meetings: ({ caller }) => {
-        const mayLocate = isOperator(caller) || caller.mode !== 'direct'
-        const all = mayLocate ? [...ctx.sections.relayMeetings.entries()] : []
-        return { routes: all.map(({ value }) => value) }
-      }
+      meetings: ({ caller }) => ({
+        routes: isOperator(caller) || caller.mode !== 'direct'
+          ? [...ctx.sections.relayMeetings.entries()].map(({ value }) => value)
+          : []
+      })
     }
   }
 })

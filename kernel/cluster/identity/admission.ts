@@ -1,10 +1,7 @@
 import { requireAuthority } from '../../http/access.js'
 import type { Caller } from '../../api/plugin.js'
 import type { Maker } from './join-tokens.js'
-import type { Admission, Member } from '../members/member.js'
-
-/** Who admits a member: the credentials from the one that made its join token up, and what they may do. */
-export type Admitter = Omit<Admission, 'node'>
+import type { Member } from '../members/member.js'
 
 /**
  * The admitter that a caller is. A member signs grants of devices and passes on requests, and other nodes

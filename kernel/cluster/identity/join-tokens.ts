@@ -168,8 +168,7 @@ const storedSchema = record({
   /** It names an address that other machines reach. */
   outside: flag
 })
-type Read = Of<typeof storedSchema>
-type Stored = Omit<Read, 'authorities'> & Required<Pick<Read, 'by' | 'outside'>> & Maker
+type Stored = Omit<Of<typeof storedSchema>, 'authorities'> & Maker & { outside: boolean }
 /** The caller that made a join token, and what it may do; everything when absent. */
 export interface Maker { by: string, authorities?: readonly string[] | undefined }
 

@@ -4,9 +4,8 @@ import type { Of } from '../wire.js'
 
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
-/** Of a credential, those that made it; and authorities that one may have. */
+/** Credentials that are recorded of whoever admitted a member. */
 export const MAX_MAKERS = 16
-const MAX_AUTHORITIES = 128
 
 const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits and hyphens')
 const instant = matching(
@@ -34,7 +33,7 @@ const details = {
  */
 export const admissionSchema = record({
   node: identifier, by: listOf(shortText, { maxItems: MAX_MAKERS })
-}, { authorities: listOf(shortText, { maxItems: MAX_AUTHORITIES }) })
+}, { authorities: listOf(shortText, { maxItems: 128 }) })
 
 /** A member as it describes itself, before it was admitted. */
 export const applicantSchema = record(details)

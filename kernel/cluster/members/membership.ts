@@ -9,7 +9,6 @@ import type { ElectionDriver } from '../driver.js'
 import type { ControlLog } from '../log/log.js'
 import type { Members } from './file.js'
 import type { Schema } from '../wire.js'
-import type { Admitter } from '../identity/admission.js'
 import type { Admission, Applicant, Member, MemberRecord, MemberList, Removed } from './member.js'
 
 const MEMBER = 'member/'
@@ -92,7 +91,7 @@ export class Membership {
   }
 
   /** Takes a new member into the cluster; resolves once the cluster holds it. */
-  async admit (candidate: Applicant, admitter: Admitter): Promise<MemberList> {
+  async admit (candidate: Applicant, admitter: Omit<Admission, 'node'>): Promise<MemberList> {
     const joinedAt = new Date(this.#options.clock.now()).toISOString()
     const admitted = { ...admitter, node: this.#options.self().installId }
     await this.#options.commands.run(memberCommands.put, { ...candidate, joinedAt, nodeId: null, admitted })

@@ -2,7 +2,7 @@
 import { ask, call } from '../link.js'
 import { Confirm } from '../ui/parts.js'
 import { count } from '../ui/text.js'
-import { done } from '../ui/toast.js'
+import { done, ended } from '../ui/toast.js'
 import type { ClusterNode } from '../state.js'
 
 interface NodeDialogProps { node: ClusterNode, onClose: () => void }
@@ -46,8 +46,8 @@ export function RestartDialog ({ node, onClose }: NodeDialogProps) {
 export function RemoveDialog ({ node, onClose }: NodeDialogProps) {
   const remove = async (): Promise<void> => {
     const id = node.identity?.nodeInstallId ?? node.id
-    await call(`/cluster/members/${encodeURIComponent(id)}`, { method: 'DELETE' })
-    done(`${node.name} is no member any more.`)
+    const answer = await ask<object>(`/cluster/members/${encodeURIComponent(id)}`, { method: 'DELETE' })
+    ended(`${node.name} is no member any more.`, answer)
   }
   return (
     <Confirm

@@ -103,6 +103,7 @@ async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown)
 function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
   const { answer, digits, node } = shown
   const [agreed, setAgreed] = useState(false)
+  const agree = (): void => { setAgreed(true); answer(true) }
   return (
     <div class="form">
       <p>Node {node} has to show the same six digits:</p>
@@ -111,26 +112,13 @@ function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
         Both sides must say yes, and only if they are the same. If they differ somebody sits between the two:
         say no, and look at the network.
       </p>
-      {agreed
-        ? (
-            <>
-              <p class="waiting-line">Waiting for the operator…</p>
-              <div class="inline"><Button onClick={onLeave}>Give up</Button></div>
-            </>
-          )
-        : (
-            <div class="inline">
-              <Button kind="danger" onClick={() => { answer(false) }}>They differ</Button>
-              <Button
-                kind="main" onClick={() => {
-                  setAgreed(true)
-                  answer(true)
-                }}
-              >
-                They are the same
-              </Button>
-            </div>
-          )}
+      {agreed && <p class="waiting-line">Waiting for the operator…</p>}
+      <div class="inline">
+        {agreed
+          ? <Button onClick={onLeave}>Give up</Button>
+          : <Button kind="danger" onClick={() => { answer(false) }}>They differ</Button>}
+        {!agreed && <Button kind="main" onClick={agree}>They are the same</Button>}
+      </div>
     </div>
   )
 }

@@ -4,7 +4,7 @@ import { ApiError } from '../api.js'
 import { device } from '../device/own.js'
 import { ask, caller, origin } from '../link.js'
 import { Badge, Button, Confirm, Copy, Empty, Trouble, useLoaded } from '../ui/parts.js'
-import { done } from '../ui/toast.js'
+import { ended } from '../ui/toast.js'
 import { OwnDevice } from './own-device.js'
 import { PairingDialog } from './pairing.js'
 
@@ -64,8 +64,7 @@ function All ({ list, again }: { list: Device[] | null, again: () => void }) {
         <Confirm
           title={`Revoke ${ends.name}?`} action="Revoke it" danger onClose={() => { setEnds(null) }}
           onConfirm={async () => {
-            await ask(`/v1/devices/${ends.deviceId}`, { method: 'DELETE' })
-            done(`${ends.name} is revoked.`)
+            ended(`${ends.name} is revoked.`, await ask(`/v1/devices/${ends.deviceId}`, { method: 'DELETE' }))
             again()
           }}
         >

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Confirm, Copy, Dialog, Empty, Snippet, Trouble, useLoaded } from '../ui/parts.js'
-import { done } from '../ui/toast.js'
+import { ended } from '../ui/toast.js'
 import { authorities, AuthorityChoice } from './authorities.js'
 
 interface Token {
@@ -55,8 +55,7 @@ export function Tokens () {
         <Confirm
           title={`Revoke ${ends.label}?`} action="Revoke it" danger onClose={() => { setEnds(null) }}
           onConfirm={async () => {
-            await ask(`/v1/tokens/${ends.id}`, { method: 'DELETE' })
-            done(`${ends.label} is revoked.`)
+            ended(`${ends.label} is revoked.`, await ask(`/v1/tokens/${ends.id}`, { method: 'DELETE' }))
             again()
           }}
         >

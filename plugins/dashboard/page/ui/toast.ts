@@ -19,6 +19,14 @@ export function dismiss (id: number): void { toasts.value = toasts.value.filter(
 
 export function done (text: string): void { add('done', text) }
 
+/** Says what has ended, and offers to remove the members that it admitted; older nodes do not name them. */
+export function ended (text: string, { admitted = [] }: { admitted?: readonly { name: string }[] }): void {
+  done(text)
+  for (const { name } of admitted) {
+    add('failed', `It admitted ${name}, which stays a member.`, 'The list of members can remove it.')
+  }
+}
+
 /** Says what failed, in the words of the node. */
 export function failed (error: unknown): void {
   if (error instanceof ApiError) add('failed', error.message, error.remedy)
