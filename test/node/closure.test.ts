@@ -135,6 +135,16 @@ t.test('from each start nothing is reached but what the table says', async (t) =
   t.same(spenders, ['`invoke`, `approve`'], 'money is spent by nobody without `approve`')
 })
 
+t.test('settings that name code are out of reach, whoever asks', async (t) => {
+  const { operator } = await startNode(t)
+  const { revision } = (await operator.ask('GET', '/config')).json as { revision: string }
+  t.ok(fileOnly.length > 0)
+  for (const path of ['plugins.mcp.module', ...fileOnly]) {
+    const answer = await operator.ask('PUT', '/config', { revision, set: { [path]: './x.js' } })
+    t.match(answer, { status: 400, json: { error: { message: /svc\.yaml/ } } }, path)
+  }
+})
+
 t.test('what needs no token changes with a restart, by whoever has it', async (t) => {
   const node = await startNode(t)
   const { json } = await node.operator.ask('GET', '/config')
