@@ -171,8 +171,17 @@ t.test('a phone forgets that it is a device; an operator revokes another', { ski
   await phone.page.getByText('wants a token of its own').waitFor()
 
   await tablet.page.locator('.pulse .badge').getByText('1 node').waitFor()
+  // As when the device has admitted a member.
+  await page.route('**/v1/devices/*', async (route) => {
+    const response = await route.fetch()
+    const admitted = [{ installId: 'barn-install', name: 'barn' }]
+    const json = { ...await response.json() as object, admitted }
+    await route.fulfill({ response, ...route.request().method() === 'DELETE' ? { json } : {} })
+  })
   await page.getByRole('button', { name: 'Revoke tablet' }).click()
   await page.getByRole('button', { name: 'Revoke it' }).click()
+  await page.getByText('It admitted barn, which stays a member.').waitFor()
+  await page.unroute('**/v1/devices/*')
   await tablet.page.getByText('This device was revoked. It may be paired anew.').waitFor()
   await tablet.page.reload()
   await tablet.page.getByText('This device was revoked. It may be paired anew.').waitFor()
