@@ -186,9 +186,9 @@ export class Pairing {
   }
 
   /**
-   * Step 5: the operator has compared. Resolves after the device's own yes.
-   * Throws `pairing_closed`, `pairing_busy` for a second device, and `pairing_failed` for other digits and
-   * for a device that says no; `wish` is that of the window.
+   * Step 5: the operator has compared. Resolves after the device has agreed too. Throws `pairing_closed`,
+   * `pairing_busy` for a second device, and `pairing_failed` for other digits and for a device that refuses;
+   * `wish` is that of the window.
    */
   async confirm (
     id: string, digits: string

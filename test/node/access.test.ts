@@ -13,7 +13,7 @@ import type { Route } from './routes.js'
 /** Routes for operators that nodes call each other by: no others are let in on a member's word. */
 const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/audit', 'GET /v1/audit/export',
   'GET /v1/diagnostics/node', 'GET /v1/diagnostics/node/timeline', 'GET /v1/logs', 'POST /admin/restart']
-/** Gives away authorities, unless told otherwise, which the caller must have to give. */
+/** Routes that need the authorities which they give away: by default more than `operator`. */
 const GIVES = ['POST /v1/devices/pairing', 'POST /cluster/join-tokens']
 
 type Knock = (route: Route) => Promise<{ status: number, reason: string | undefined }>
