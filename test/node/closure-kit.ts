@@ -17,7 +17,7 @@ import { duplexPair } from '../../kernel/test/duplex-pair.js'
 import { bundled } from '../../plugins/index.js'
 import { pairDevice } from '../../plugins/devices/client.js'
 import { ask } from './http.js'
-import { until } from './kit.js'
+import { sleep, until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
 import type { SvcNode } from '../../kernel/boot/node.js'
@@ -237,7 +237,7 @@ export async function paired (
       const { device } = (await operator.ask('GET', PAIRING)).json as
         { device: { attempt: string, digits: string } | null }
       if (device !== null) confirmed ??= confirm({ attempt: device.attempt, digits: device.digits })
-      await new Promise((resolve) => { setImmediate(resolve) })
+      await sleep(10)
     }
   })
   await confirmed
