@@ -17,6 +17,7 @@ import { openMembers } from './members/file.js'
 import type { Members } from './members/file.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Audit } from '../api/audit.js'
+import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
@@ -227,10 +228,14 @@ export class NodeLinks {
       this.#links.hint(to)
       return false
     }
+    const asks = { key: this.#key, self: this.#self(), clock }
     // The same line may stand in a unit file: it is no error at the second start, when its time is over.
-    if (this.members.current().clusterId === readJoinToken(to, 0).clusterId) return false
-    const ticket = readJoinToken(to, clock.now())
-    const membership = await join({ key: this.#key, self: this.#self(), ticket, clock })
+    const known = readJoinToken(to, 0)
+    if (this.members.current().clusterId === known.clusterId) {
+      if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)
+      return false
+    }
+    const membership = await join({ ...asks, ticket: readJoinToken(to, clock.now()) })
     // What this home decided alone, and whom it voted for, means nothing in its new cluster.
     for (const file of ['control.json', 'promise.json']) {
       rmSync(joinPath(node.home, 'state', file), { force: true })
@@ -310,6 +315,11 @@ export class NodeLinks {
     const addresses = addressesOf(this.#bound, settings.advertise)
     return { installId, fingerprint: this.#key.fingerprint, name, addresses }
   }
+}
+
+/** A member starts whatever came of its token, unless it is a member no more. */
+function unlessRemoved (error: SvcError): void {
+  if (error.details['why'] === 'removed') throw error
 }
 
 /** 0 (inclusive) to 1, from the system's generator. */

@@ -132,19 +132,27 @@ t.test('a token that would not be readable is not made', (t) => {
   t.end()
 })
 
-t.test('a token lets one node in, once', (t) => {
+t.test('a token lets one node in, which may ask again', (t) => {
   const all = rig(t)
   const ticket = ticketOf(all)
   t.equal(all.tokens.pending, 1)
+  t.equal(all.tokens.letsIn(JOINER), true)
   all.tokens.redeem(redemption(ticket))
   t.equal(all.tokens.pending, 0)
   t.notMatch(readFileSync(all.path, 'utf8'), /"key": "/, 'what checks proofs is gone with it')
+  const other = `${'k'.repeat(42)}A`
   for (const tokens of [all.tokens, all.reopen()]) {
-    t.match(thrown(() => { tokens.redeem(redemption(ticket)) }), {
+    t.match(thrown(() => { tokens.redeem(redemption(ticket, randomBytes(32), other)) }), {
       reason: 'join_refused', status: 403, details: { why: 'used' }
     })
+    t.equal(tokens.letsIn(other), false)
+    t.equal(tokens.letsIn(JOINER), true)
+    tokens.redeem(redemption(ticket))
     t.equal(tokens.pending, 0)
   }
+  all.time.ms += 900_000
+  t.match(thrown(() => { all.tokens.redeem(redemption(ticket)) }), { details: { why: 'used' } })
+  t.equal(all.tokens.letsIn(JOINER), false, 'not for ever')
   t.equal(kernelErrors.join_refused.retryable, false)
   t.end()
 })

@@ -224,7 +224,7 @@ t.test('a removed member is dropped at once', async (t) => {
   t.equal(updown(a).at(-1), `down ${B} not_member`)
   t.equal(peerOf(a, B), undefined)
   await until('told', () => updown(b).at(-1) === `down ${A} not_member`)
-  await until('turned away', () => b.links.dials().some(({ reason }) => reason === 'closed'))
+  await until('it is told why', () => b.links.dials().some(({ reason }) => reason === 'removed'))
   t.strictSame(a.links.dials(), [])
   t.equal(updown(a).length, 2)
 })

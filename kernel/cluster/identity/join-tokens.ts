@@ -267,13 +267,15 @@ export class JoinTokens {
   }
 
   /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. What comes
-   * back opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
-   * details.why: unknown | expired | used | wrong_proof.
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. The key that
+   * used it may ask again until it expires, since its first answer may be lost. What comes back opens it
+   * again: for a joiner that could not be let in after all. Throws SvcError join_refused with details.why:
+   * unknown | expired | used | wrong_proof.
    */
   redeem (request: Redemption): () => void {
     const found = this.#tokens.find((token) => token.id === request.tokenId)
     if (found === undefined) throw refused('unknown')
+    if (this.#isUsedBy(found, request.joinerFingerprint)) return () => {}
     if (found.usedBy !== null) throw refused('used')
     if (!this.#isOpen(found)) throw refused('expired')
     if (!proves(found, request)) throw refused('wrong_proof')
@@ -285,12 +287,21 @@ export class JoinTokens {
   /** How many are open. */
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
+  /** Whether a key may ask to join: a token is open, or it has used one that has not expired yet. */
+  letsIn (fingerprint: string): boolean {
+    return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
+  }
+
   /** One that is open names an address which other machines reach. */
   get awaitsOthers (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
 
-  #isOpen ({ usedBy, exp, by }: Stored): boolean {
-    return usedBy === null && exp > this.#options.now() && this.#options.stands(by)
+  #isOpen (token: Stored): boolean { return token.usedBy === null && this.#isValid(token) }
+
+  #isUsedBy (token: Stored, fingerprint: string): boolean {
+    return token.usedBy === fingerprint && this.#isValid(token)
   }
+
+  #isValid ({ exp, by }: Stored): boolean { return exp > this.#options.now() && this.#options.stands(by) }
 
   /** Takes the keys out of ended tokens, and forgets the oldest of them. */
   #save (next: readonly Stored[]): void {
