@@ -58,13 +58,16 @@ export interface ClusterOptions {
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
-/** How far a node's documents are and what they hash to; told once per heartbeat. */
+/** How far a node's documents are and what they hash to. */
 interface Digest {
   /** The node id of its start. */
   readonly boot: string
   readonly observed: { readonly seq: number, readonly hash: string }
   readonly control: Position
 }
+
+/** A digest is told when it has changed, and with every so many heartbeats. */
+const DIGEST_EVERY = 5
 
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
@@ -92,6 +95,9 @@ export class ClusterCore {
   /** Why the link to a node closed, while it is closed. */
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
+  /** The digest of the last heartbeat. */
+  #said = ''
+  #beats = 0
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -239,7 +245,7 @@ export class ClusterCore {
       log: this.control,
       clock,
       random,
-      send: (to, message) => { transport.send(to, 'election', message) },
+      send: (to, message, lazy) => { transport.send(to, 'election', message, lazy) },
       events: {
         sessionChanged: (next, previous) => { this.#sessionChanged(next, previous) },
         becameMaster: (leader) => {
@@ -301,8 +307,13 @@ export class ClusterCore {
 
   /** Once per heartbeat: what every node tells the others, and what the master looks after. */
   #beat (): void {
+    // With the digest and this machine's readings, which are due at the same time: see Link.send.
+    this.#driver.beat()
     const { nodeId: boot } = this.#options.node
-    this.#digests.broadcast({ boot, observed: this.replicas.digest(), control: this.control.position() })
+    const digest = { boot, observed: this.replicas.digest(), control: this.control.position() }
+    const said = JSON.stringify(digest)
+    if (said !== this.#said || this.#beats++ % DIGEST_EVERY === 0) this.#digests.broadcast(digest)
+    this.#said = said
     void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {

@@ -181,10 +181,13 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   }
 }
 
+/** Asked once: the system reads each of its processors for it. */
+let chipId: string | undefined
+
 function identityOf (node: NodeInfo, url: string | null): object {
   return {
     modelId: os.machine(),
-    chipId: os.cpus()[0]?.model ?? 'unknown',
+    chipId: chipId ??= os.cpus()[0]?.model ?? 'unknown',
     friendlyName: node.name,
     osVersion: `${os.type()} ${os.release()}`,
     svcVersion: node.version,

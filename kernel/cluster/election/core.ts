@@ -9,7 +9,7 @@ import {
 } from './master.js'
 import { RULES, readQuorum } from './rules.js'
 import { readMessage } from './protocol.js'
-import { timingWith } from './timing.js'
+import { TICK, timingWith } from './timing.js'
 import type { Waiting } from './elector.js'
 import type {
   Change, CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role,
@@ -124,11 +124,7 @@ export class Election {
   tick (now: number): void {
     const e = this.#e
     this.#step(now)
-    if (now >= e.nextBeat) {
-      if (!e.hardState.storing) e.hardState.retry()
-      e.noteStorage()
-      e.beat(now)
-    }
+    if (now >= e.nextBeat) this.#beat(now)
     tickWaiting(e, now)
     const { phase } = e
     switch (phase.role) {
@@ -138,6 +134,20 @@ export class Election {
       case 'claim': return tally(e, phase, now)
       case 'follower': if (suspects(e, now)) startPreVote(e, now)
     }
+  }
+
+  /** Sends the heartbeat now. One that is asked for in time spares the one of `tick`. */
+  beat (now: number): void {
+    this.#step(now)
+    this.#beat(now)
+    this.#e.nextBeat += TICK
+  }
+
+  #beat (now: number): void {
+    const e = this.#e
+    if (!e.hardState.storing) e.hardState.retry()
+    e.noteStorage()
+    e.beat(now)
   }
 
   /**

@@ -1,6 +1,7 @@
 import { WebSocket } from 'ws'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import { Budget } from './limits.js'
+import type { Duplex } from 'node:stream'
 import type { RawData } from 'ws'
 import type { Clock } from '../../api/clock.js'
 import type { LinkReport } from '../../api/services.js'
@@ -39,6 +40,8 @@ export interface LinkHooks {
 
 export interface LinkOptions {
   ws: WebSocket
+  /** The connection under it. */
+  socket: Duplex
   serial: number
   /** Whose key the connection has proven. */
   installId: string
@@ -59,9 +62,13 @@ const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
  * After a network cut, TCP retransmits with growing pauses and stays silent long after the cut has healed. A
- * new connection works at once, so a link is closed after so many pings without any frame.
+ * new connection works at once, so a link is closed after so many ticks without any frame.
  */
-const MAX_UNANSWERED = 3
+const MAX_SILENT_TICKS = 3
+/** The round trip is measured with every so many ticks, and after each silent one. */
+const PING_EVERY = 5
+/** What comes with every heartbeat waits so long for the rest of it: one write is a third of the CPU of three. */
+const LAZY_MS = 25
 
 /** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
@@ -98,8 +105,12 @@ export class Link {
   /** open: takes frames; fading: replaced by another link, frames under way still count; ended: none does. */
   #state: 'open' | 'fading' | 'ended' = 'open'
   #pinged: number | undefined
-  /** Pings since the newest frame came. */
-  #unanswered = 0
+  #ticks = 0
+  /** Ticks since the newest frame came. */
+  #silentTicks = 0
+  /** Frames that wait for others to share their write, and the timer that ends their wait. */
+  #lazy: Uint8Array[] = []
+  #flushes: (() => void) | undefined
   #stop: () => void
   #accept!: () => void
   #fail!: (error: Error) => void
@@ -156,8 +167,11 @@ export class Link {
     }
   }
 
-  /** Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. */
-  send (kind: WireKind, frame: Uint8Array): boolean {
+  /**
+   * Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. A lazy
+   * frame goes with the next one, at the latest after LAZY_MS.
+   */
+  send (kind: WireKind, frame: Uint8Array, lazy = false): boolean {
     const { limits } = this.#options
     if (!this.open || frame.byteLength > limits.frameBytes) return false
     if (BULK.has(kind)) return this.#enqueue(frame, limits.bulkBufferedBytes / (kind === 'channel' ? 2 : 1))
@@ -165,8 +179,14 @@ export class Link {
       this.end('slow_reader')
       return false
     }
-    this.#write(frame)
+    if (lazy) this.#wait(frame)
+    else this.#write(frame)
     return true
+  }
+
+  #wait (frame: Uint8Array): void {
+    this.#lazy.push(frame)
+    this.#flushes ??= this.#options.clock.after(LAZY_MS, () => { this.#write() })
   }
 
   #enqueue (frame: Uint8Array, most: number): boolean {
@@ -186,17 +206,17 @@ export class Link {
     }
   }
 
-  /** Measures the round trip; ends a link on which nothing arrived since the last MAX_UNANSWERED pings. */
+  /** Ends a link on which nothing came for MAX_SILENT_TICKS; pings one that is silent, others now and then. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
-    if (this.#unanswered >= MAX_UNANSWERED) {
+    if (this.#silentTicks >= MAX_SILENT_TICKS) {
       this.end('stalled')
       return
     }
+    const silent = this.#silentTicks++ > 0
+    if (!silent && this.#ticks++ % PING_EVERY !== 0) return
     const now = this.#options.clock.mono()
-    if (!this.send('ping', encodeFrame('ping', now))) return
-    this.#pinged = now
-    this.#unanswered++
+    if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
   }
 
   /** Closes it; the other end gets the code of that word if it reads. */
@@ -217,6 +237,7 @@ export class Link {
   #close (word: CloseWord): void {
     const { clock, limits } = this.#options
     this.#stop()
+    if (this.#lazy.length > 0) this.#write()
     this.#ws.close(closeCodes[word], word)
     const cut = clock.after(limits.closeMs, () => { this.#ws.terminate() })
     this.#ws.once('close', cut)
@@ -241,11 +262,19 @@ export class Link {
     this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
-  #write (frame: Uint8Array): void {
-    this.bytesOut += frame.byteLength
-    this.framesOut++
-    // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
-    this.#ws.send(frame, { binary: true }, () => {})
+  /** Writes what waits, and a frame, together. */
+  #write (...frames: Uint8Array[]): void {
+    const { socket } = this.#options
+    this.#flushes?.()
+    this.#flushes = undefined
+    socket.cork()
+    for (const frame of [...this.#lazy.splice(0), ...frames]) {
+      this.bytesOut += frame.byteLength
+      this.framesOut++
+      // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
+      this.#ws.send(frame, { binary: true }, () => {})
+    }
+    socket.uncork()
   }
 
   #receive (data: RawData, binary: boolean): void {
@@ -253,7 +282,7 @@ export class Link {
     const bytes = data as Buffer
     this.bytesIn += bytes.byteLength
     this.framesIn++
-    this.#unanswered = 0
+    this.#silentTicks = 0
     try {
       if (!binary) throw new FrameError('text_frame', 'a text frame')
       if (bytes.byteLength > this.#options.limits.frameBytes) {

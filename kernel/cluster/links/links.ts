@@ -12,7 +12,7 @@ import type { Member } from '../members/member.js'
 import type { Target } from './dialler.js'
 import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
-import type { LinkHooks, Peer, Rival } from './link.js'
+import type { LinkHooks, LinkOptions, Peer, Rival } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
 
 export interface LinkEvents {
@@ -58,6 +58,7 @@ export class Links {
   readonly #barred = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
+  #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
   #stop: (() => void)[] = []
   #closed = false
 
@@ -98,7 +99,7 @@ export class Links {
           return
         }
         const address = formatAddress(socket.remoteAddress ?? '', socket.remotePort ?? 0)
-        this.#adopt(ws, member, { outgoing: false, address })
+        this.#adopt(ws, member, { socket, outgoing: false, address })
       }
     })
     return await (await this.#listener).listen(at)
@@ -110,11 +111,11 @@ export class Links {
   /**
    * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
    * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
-   * (4429).
+   * (4429). `lazy`: see Link.send.
    */
-  send (to: string, kind: FrameKind, body: unknown): boolean {
+  send (to: string, kind: FrameKind, body: unknown, lazy = false): boolean {
     const link = this.#outlet(to)
-    return link !== undefined && link.send(kind, this.#encode(kind, body))
+    return link !== undefined && link.send(kind, this.#encode(kind, body), lazy)
   }
 
   /** Encodes once; the number of peers it went to. */
@@ -159,8 +160,12 @@ export class Links {
     await (await this.#listener)?.close()
   }
 
+  /** The same body for one peer after the other is encoded once. */
   #encode (kind: FrameKind, body: unknown): Uint8Array {
+    const last = this.#encoded
+    if (last !== undefined && last.body === body && last.kind === kind) return last.frame
     const frame = encodeFrame(kind, body)
+    this.#encoded = { kind, body, frame }
     if (frame.byteLength > this.#limits.frameBytes) {
       const { byteLength: bytes } = frame
       this.#options.log.error({ kind, bytes, limit: this.#limits.frameBytes }, 'a frame is too large to send')
@@ -186,14 +191,14 @@ export class Links {
       return installId
     }
     await upgrade(socket, options, signal, async (ws) => {
-      const link = this.#adopt(ws, member, { outgoing: true, address: target.address })
+      const link = this.#adopt(ws, member, { socket, outgoing: true, address: target.address })
       if (!link.open) throw new Error('not_member')
       await link.greeted
     })
     return installId
   }
 
-  #adopt (ws: WebSocket, member: Member, from: { outgoing: boolean, address: string }): Link {
+  #adopt (ws: WebSocket, member: Member, from: Pick<LinkOptions, 'socket' | 'outgoing' | 'address'>): Link {
     const { hello, clock } = this.#options
     const { installId, fingerprint } = member
     const serial = ++this.#serial
