@@ -66,8 +66,8 @@ interface Digest {
   readonly control: Position
 }
 
-/** A digest is told when it has changed, and with every so many heartbeats. */
-const DIGEST_EVERY = 5
+/** A digest is told when it has changed, and with every so many heartbeats: more often than silence counts. */
+const DIGEST_EVERY = 2
 
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
@@ -140,7 +140,8 @@ export class ClusterCore {
       linked: () => transport.peers(),
       members: () => this.membership.records(),
       status: () => this.#driver.status(),
-      now: () => clock.now()
+      clock,
+      wokeAt: () => this.#driver.wokeAt
     })
     this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
     this.sections = createSections({
@@ -335,12 +336,14 @@ export class ClusterCore {
 
   /**
    * The master emits NodeJoined and NodeTimedOut. While there is no master nobody does; the next one then
-   * emits them for everything since, the loss of the old master included.
+   * emits them for everything since, the loss of the old master included. A node that stood still first looks
+   * who comes back.
    */
   #noteLive (): void {
     const before = this.#live
     const live = new Set(this.directory.nodes().filter((n) => n.live && !n.self).map((n) => n.installId))
-    const { isMaster, leader } = this.#driver
+    const { isMaster, isWaking, leader } = this.#driver
+    if (isWaking) for (const id of before) live.add(id)
     if (isMaster || (leader !== null && live.has(leader.master))) this.#live = live
     if (!isMaster) return
     for (const id of live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})

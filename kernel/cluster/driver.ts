@@ -104,7 +104,14 @@ export class ElectionDriver {
     }
   }
 
-  status (): Status { return this.#core.status(this.#clock.mono()) }
+  status (): Status {
+    // Effects may ask in the middle of a step, which has noticed the time already.
+    if (!this.#stepping) this.#step((core, now) => { core.wake(now) })
+    return this.#core.status(this.#clock.mono())
+  }
+
+  get wokeAt (): number { return this.#core.wokeAt }
+  get isWaking (): boolean { return this.#core.isWaking(this.#clock.mono()) }
   get leader (): Leader | null { return this.#core.leader }
   get isMaster (): boolean { return this.#core.role === 'master' }
 

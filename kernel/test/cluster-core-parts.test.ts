@@ -54,7 +54,8 @@ function directory (more: Partial<DirectoryOptions> = {}): Directory {
     status: () => ({
       liveNodes: ['install1', 'install2'], leader: { sid: 's', term: 1, master: 'install2', boot: 1 }
     }),
-    now: () => 5000,
+    clock: { now: () => 5000, mono: () => 5000 },
+    wokeAt: () => -Infinity,
     ...more
   })
 }

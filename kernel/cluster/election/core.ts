@@ -218,6 +218,17 @@ export class Election {
     if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
   }
 
+  /** Notices that time has passed, before somebody asks who is alive. */
+  wake (now: number): void { this.#step(now) }
+
+  get wokeAt (): number { return this.#e.wokeAt }
+
+  /** This node stood still lately, so that a peer it misses may just have lost it. */
+  isWaking (now: number): boolean {
+    const { phase, wokeAt, timing } = this.#e
+    return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence
+  }
+
   get role (): Role { return this.#e.phase.role }
 
   /** The master this node follows; null while there is none. */
@@ -231,6 +242,7 @@ export class Election {
     const gap = now - (e.lastStep ?? now)
     e.lastStep = now
     if (!e.rules.stalled(gap, e.timing)) return
+    e.wokeAt = now
     e.liveness.forgive(now)
     e.heardAt = Math.max(e.heardAt, now - e.timing.sticky)
     if (e.phase.role === 'master') startProbe(e, e.phase, now)

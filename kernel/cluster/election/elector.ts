@@ -119,6 +119,8 @@ export class Elector {
   /** This node does not stand before: it has resigned. */
   standsAgainAt = 0
   lastStep: number | null = null
+  /** When this node went on after it had stood still. */
+  wokeAt = -Infinity
   nextBeat = 0
   beats = 0
   rounds = 0

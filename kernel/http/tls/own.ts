@@ -48,7 +48,9 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
     next () {
       const names = [...new Set(options.names().map((name) => name.toLowerCase()))].sort()
       const now = options.now()
-      const fits = shown !== undefined && shown.identity.until - now > RENEW_MS &&
+      const left = (shown?.identity.until ?? 0) - now
+      // More than its whole life is left of one that was made by a clock ahead: it is not valid yet.
+      const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
       const authority = openAuthority(options, path, names.filter((name) => isIP(name) === 0))
