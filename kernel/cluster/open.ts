@@ -98,7 +98,7 @@ export class NodeLinks {
     this.#bound = { host: settings.host ?? api.host, port: 0 }
     this.members = openMembers({ home: node.home, self: this.#self(), now: clock.now })
     this.identity = createIdentity(key, this.members)
-    this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, stands })
+    this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, mono: clock.mono, stands })
     this.gossip = new Gossip({
       clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
       publish: (body) => ({

@@ -17,15 +17,18 @@ const invitation = { clusterId: 'cluster-1', seeds: ['10.0.0.1:7001', '[::1]:700
 interface Rig {
   home: string
   path: string
-  time: { ms: number }
+  /** `backMs`: how far the wall clock was set back. */
+  time: { ms: number, backMs?: number }
   tokens: JoinTokens
   reopen: () => JoinTokens
 }
 
 function rig (t: Owner): Rig {
   const home = tempHome(t)
-  const time = { ms: NOW }
-  const reopen = (): JoinTokens => new JoinTokens({ home, now: () => time.ms, stands: () => true })
+  const time: Rig['time'] = { ms: NOW }
+  const reopen = (): JoinTokens => new JoinTokens({
+    home, now: () => time.ms - (time.backMs ?? 0), mono: () => time.ms, stands: () => true
+  })
   return { home, path: join(home, identityFile.joinTokens), time, tokens: reopen(), reopen }
 }
 
@@ -161,7 +164,7 @@ t.test('open tokens are listed without their secrets, and end with a revocation 
   const { home, time } = rig(t)
   const gone = new Set<string>()
   const open = (): JoinTokens =>
-    new JoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
+    new JoinTokens({ home, now: () => time.ms, mono: () => time.ms, stands: (by) => !gone.has(by) })
   const tokens = open()
   const made = ['operator', 'app_1', 'app_2'].map((by) => {
     const { token, expires } = tokens.create({ ...invitation, ttlSeconds: 900, by })
@@ -224,6 +227,17 @@ t.test('an expired token is refused, and forgotten in time', (t) => {
   const stored = JSON.parse(readFileSync(all.path, 'utf8')) as { tokens: unknown[] }
   t.ok(stored.tokens.length <= 202, `${stored.tokens.length} are kept`)
   t.match(thrown(redeem), { details: { why: 'unknown' } })
+  t.end()
+})
+
+t.test('a wall clock that is set back prolongs no token', (t) => {
+  const all = rig(t)
+  const ticket = ticketOf(all)
+  all.time.backMs = 3_600_000
+  all.time.ms += 899_000
+  t.equal(all.tokens.pending, 1)
+  all.time.ms += 1000
+  t.match(thrown(() => { all.tokens.redeem(redemption(ticket)) }), { details: { why: 'expired' } })
   t.end()
 })
 

@@ -213,6 +213,7 @@ export interface JoinTokensOptions {
   home: string
   /** Wall time, milliseconds since 1970. */
   now: () => number
+  mono?: () => number
   /** Whether what a caller made still counts. */
   stands: (by: string) => boolean
 }
@@ -222,6 +223,8 @@ export class JoinTokens {
   readonly #options: JoinTokensOptions
   readonly #path: string
   #tokens: readonly Stored[]
+  /** Monotonic times at which tokens of this start end: a wall clock that is set back prolongs none. */
+  readonly #ends = new Map<string, number>()
 
   /** Throws HomeError when their file is broken or can be read by others. */
   constructor (options: JoinTokensOptions) {
@@ -249,6 +252,7 @@ export class JoinTokens {
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isOutside)
+    this.#ends.set(id, this.#mono() + ttlSeconds * 1000)
     this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, outside }])
     return { token, expires: new Date(exp).toISOString() }
   }
@@ -301,7 +305,12 @@ export class JoinTokens {
     return token.usedBy === fingerprint && this.#isValid(token)
   }
 
-  #isValid ({ exp, by }: Stored): boolean { return exp > this.#options.now() && this.#options.stands(by) }
+  #isValid ({ id, exp, by }: Stored): boolean {
+    const { now, stands } = this.#options
+    return exp > now() && (this.#ends.get(id) ?? Infinity) > this.#mono() && stands(by)
+  }
+
+  #mono (): number { return (this.#options.mono ?? this.#options.now)() }
 
   /** Takes the keys out of ended tokens, and forgets the oldest of them. */
   #save (next: readonly Stored[]): void {
@@ -311,5 +320,6 @@ export class JoinTokens {
       .map((token) => this.#isOpen(token) ? token : { ...token, key: null })
     writeVersioned(this.#path, FORMAT, { tokens })
     this.#tokens = tokens
+    for (const id of this.#ends.keys()) if (!tokens.some((token) => token.id === id)) this.#ends.delete(id)
   }
 }
