@@ -8,6 +8,7 @@ import { fileStore, memoryStore } from './log/snapshot.js'
 import { Replicas } from './replicas/replicas.js'
 import { Listeners } from './listeners.js'
 import { ElectionDriver, readHardState, writeHardState } from './driver.js'
+import { readMessage } from './election/protocol.js'
 import { Membership } from './members/membership.js'
 import { createSections } from './sections.js'
 import { SessionView } from './session.js'
@@ -69,6 +70,13 @@ interface Digest {
 /** A digest is told when it has changed, and with every so many heartbeats: more often than silence counts. */
 const DIGEST_EVERY = 2
 
+/** Kinds of dropped messages that are told apart for each node. */
+const MAX_KINDS = 32
+const kindOf = (body: unknown): string => {
+  const { kind } = (body ?? {}) as { kind?: unknown }
+  return typeof kind === 'string' ? kind.slice(0, 40) : 'election'
+}
+
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
   readonly service: Cluster
@@ -98,6 +106,7 @@ export class ClusterCore {
   /** The digest of the last heartbeat. */
   #said = ''
   #beats = 0
+  readonly #dropped = new Map<string, Map<string, number>>()
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -151,7 +160,7 @@ export class ClusterCore {
     this.#channels = new Channels({
       send: (to, body) => transport.send(to, 'channel', body),
       broadcast: (body) => transport.broadcast('channel', body),
-      log
+      dropped: (from, channel, err) => { this.dropped(from, channel, err) }
     })
     this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)
@@ -162,6 +171,8 @@ export class ClusterCore {
     this.service = this.#openService()
     this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
+
+  get quorum (): string { return String(this.#options.quorum) }
 
   /** Begins. A node that is alone is its own master when this returns. */
   start (): void {
@@ -201,11 +212,26 @@ export class ClusterCore {
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
     this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
-    if (kind === 'election') this.#driver.receive(from, body)
-    else if (kind === 'channel') return this.#channels.receive(from, body)
+    if (kind === 'election') {
+      if (!this.#driver.receive(from, body) && readMessage(body) === null) this.dropped(from, kindOf(body))
+    } else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
   }
+
+  /** A message from another node was of an unknown shape: counted, and logged once for each peer and kind. */
+  dropped (from: string, kind: string, err?: unknown): void {
+    const kinds = this.#dropped.get(from) ?? new Map<string, number>()
+    this.#dropped.set(from, kinds)
+    const known = kinds.has(kind) || kinds.size < MAX_KINDS ? kind : 'others'
+    const count = (kinds.get(known) ?? 0) + 1
+    kinds.set(known, count)
+    if (count > 1) return
+    this.#options.log.warn({ from, kind, err }, 'messages of an unknown shape are dropped: a node of another version?')
+  }
+
+  /** How many messages of each kind were dropped of a node. */
+  droppedOf (installId: string): ReadonlyMap<string, number> { return this.#dropped.get(installId) ?? new Map() }
 
   /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
   heard (installId: string): void {
@@ -369,6 +395,7 @@ export class ClusterCore {
     if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, { name })
     this.#options.transport.drop(installId)
     this.#driver.forget(installId)
+    this.#dropped.delete(installId)
     this.#evidence.delete(installId)
     this.replicas.drop(installId)
     this.directory.forget(installId)

@@ -11,6 +11,8 @@ import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { openNodeKey } from './identity/key.js'
 import { Bandwidth } from './links/bandwidth.js'
+import { COPY_REMEDY } from './problems.js'
+import { PROTOCOL } from './links/frames.js'
 import { createDiscovery } from './links/discovery.js'
 import { Links } from './links/links.js'
 import { openMembers } from './members/file.js'
@@ -28,6 +30,7 @@ import type { LinkPeer } from './cluster.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Bound } from './identity/addresses.js'
 import type { NodeKey } from './identity/key.js'
+import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
 
@@ -47,7 +50,12 @@ export interface NodeLinksOptions {
   clock: Clock
   log: Logger
   emit: (kind: string, payload: Record<string, unknown>) => void
+  /** The members refuse this process: it has to end. */
+  refused: (why: SvcError) => void
 }
+
+/** Time from the start in which a node that the members refuse as a copy ends, ms. */
+const YOUNG_MS = 60_000
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -72,6 +80,7 @@ export class NodeLinks {
   #audit: (() => Audit | undefined) | undefined
   #discovery: { stop (): Promise<void> } | undefined
   #stopWatching = (): void => {}
+  readonly #startedMs: number
 
   /**
    * Listens for members and joins where that was asked for. A node that is alone is its own master when this
@@ -94,6 +103,7 @@ export class NodeLinks {
   private constructor (options: NodeLinksOptions, key: NodeKey) {
     const { node, settings, api, clock, log, stands } = options
     this.#options = options
+    this.#startedMs = clock.mono()
     this.#key = key
     this.#bound = { host: settings.host ?? api.host, port: 0 }
     this.members = openMembers({ home: node.home, self: this.#self(), now: clock.now })
@@ -115,7 +125,9 @@ export class NodeLinks {
         version: node.version,
         clusterId: this.members.current().clusterId,
         apiUrl: options.apiUrl(),
-        address: this.#self().addresses[0] ?? null
+        address: this.#self().addresses[0] ?? null,
+        protocol: PROTOCOL,
+        quorum: String(settings.quorum ?? 1)
       }),
       events: this.#linkEvents(),
       api: (request, response) => {
@@ -163,14 +175,20 @@ export class NodeLinks {
     this.cluster.stop()
   }
 
-  peers (): readonly (LinkPeer & { readonly version: string })[] { return this.#links.peers() }
+  peers (): readonly (LinkPeer & Pick<Peer, 'version' | 'quorum'>)[] { return this.#links.peers() }
+
   dials (): readonly DialReport[] { return this.#links.dials() }
 
   /** What went over each open link. */
   links (): readonly LinkReport[] {
-    return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
-      ({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }))
+    return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) => ({
+      installId, framesIn, framesOut, bytesIn, bytesOut, buffered,
+      dropped: sum(this.cluster.droppedOf(installId).values())
+    }))
   }
+
+  /** See Links.copies. */
+  copies (): readonly string[] { return this.#links.copies() }
 
   /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
@@ -287,12 +305,25 @@ export class NodeLinks {
       frame: (from, kind, body) => {
         if (kind === 'telemetry') {
           this.#cluster?.heard(from)
-          this.gossip.receive(from, body)
+          const wrong = this.gossip.receive(from, body)
+          if (wrong !== null) this.#cluster?.dropped(from, kind, wrong)
         } else if (this.#cluster?.frame(from, kind, body) === false) {
           this.#links.drop(from, 'off_protocol')
         }
       },
+      copied: (address, known) => { this.#isCopied(address, known) },
       violation: (installId, reason) => { this.#cluster?.violation(installId, reason) }
+    }
+  }
+
+  /** A node that has just started is the copy and ends; one that runs for longer stays without that link. */
+  #isCopied (address: string, known: string): void {
+    const { node, clock, refused } = this.#options
+    const text = `A process at ${known} has the key of this node and is linked with the member at ${address}; ` +
+      `this one is at ${this.addresses().join(', ')}.`
+    this.#links.noteCopy(node.installId, text)
+    if (clock.mono() - this.#startedMs < YOUNG_MS) {
+      refused(kernelError('join_refused', `${text} ${COPY_REMEDY}`, { why: 'copied' }))
     }
   }
 
@@ -321,6 +352,8 @@ export class NodeLinks {
 function unlessRemoved (error: SvcError): void {
   if (error.details['why'] === 'removed') throw error
 }
+
+const sum = (counts: Iterable<number>): number => [...counts].reduce((a, b) => a + b, 0)
 
 /** 0 (inclusive) to 1, from the system's generator. */
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }

@@ -64,6 +64,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
       peers: () => [],
       dials: () => [],
       links: () => [],
+      copies: () => [],
       addresses: () => [],
       joinTokens: { list: () => [], revoke: () => false },
       openOutside: async () => {},

@@ -116,9 +116,10 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
     throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port })
   })
   await announce(ctx, node, { url, pid, starts })
-  const reason = await Promise.race([told, restart])
+  const reason = await Promise.race([told, restart, node.refused])
   setTimeout(() => { process.exit(1) }, STOP_LIMIT_MS).unref()
-  await node.stop(reason)
+  await node.stop(typeof reason === 'string' ? reason : reason.reason)
+  if (typeof reason !== 'string') throw ctx.fail(exitCodeFor(reason.status, reason.reason), reason.message)
   return reason === 'restart' ? RESTART_STATUS : reason === 'SIGINT' ? 130 : 0
 }
 

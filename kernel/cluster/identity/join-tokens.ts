@@ -29,7 +29,7 @@ const ticketSchema = record({
     type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
   })
 })
-const requestSchema = record({
+export const requestSchema = record({
   token_id: random16,
   proof: matching(/^[A-Za-z0-9_-]{43}$/, '43 base64url characters'),
   member: applicantSchema

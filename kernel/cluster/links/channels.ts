@@ -1,4 +1,3 @@
-import type { Logger } from '../../api/plugin.js'
 import type { Channel } from '../../api/services.js'
 
 interface Envelope { readonly channel: string, readonly message: unknown }
@@ -6,18 +5,19 @@ interface Envelope { readonly channel: string, readonly message: unknown }
 export interface ChannelsOptions {
   send: (to: string, body: Envelope) => boolean
   broadcast: (body: Envelope) => number
-  log: Logger
+  /** A message was of no shape that its receiver knows. */
+  dropped: (from: string, channel: string, err?: unknown) => void
 }
 
 /** Named channels over the links: messages between the same plugin on all nodes. */
 export class Channels {
   readonly #options: ChannelsOptions
-  readonly #receivers = new Map<string, (from: string, message: never) => void>()
+  readonly #receivers = new Map<string, (from: string, message: never) => unknown>()
 
   constructor (options: ChannelsOptions) { this.#options = options }
 
-  /** Throws when the name is taken. */
-  open<T> (channel: string, receive: (from: string, message: T) => void): Channel<T> {
+  /** Throws when the name is taken. `receive` answers false, or throws, for a message that it cannot read. */
+  open<T> (channel: string, receive: (from: string, message: T) => unknown): Channel<T> {
     if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
     this.#receivers.set(channel, receive)
     return {
@@ -32,9 +32,9 @@ export class Channels {
     const { channel, message } = (body ?? {}) as Partial<Envelope>
     if (typeof channel !== 'string') return false
     try {
-      this.#receivers.get(channel)?.(from, message as never)
+      if (this.#receivers.get(channel)?.(from, message as never) === false) this.#options.dropped(from, channel)
     } catch (err) {
-      this.#options.log.error({ err, channel, from }, 'a channel\'s receiver failed')
+      this.#options.dropped(from, channel, err)
     }
     return true
   }

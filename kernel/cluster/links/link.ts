@@ -9,7 +9,10 @@ import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.j
 import type { LinkLimits } from './limits.js'
 
 /** A member that a link is up to; as it was when it was asked for. */
-export interface Peer extends LinkReport, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
+export interface Peer extends
+  Omit<LinkReport, 'dropped'>, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
+  /** Its `cluster.quorum`; undefined where it does not say. */
+  readonly quorum: string | undefined
   /** The other end, ip:port. */
   readonly address: string
   /** This node dialled. */
@@ -34,8 +37,11 @@ export interface LinkHooks {
   /** The other end's hello; returns why it is refused. */
   greeted (link: Link, greeting: Greeting): CloseWord | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /** Called once; nothing is sent or received after it. `word`: of `closeCodes`, or `lost`, or `closed`. */
-  closed (link: Link, word: string, mine: boolean): void
+  /**
+   * Called once; nothing is sent or received after it. `word`: of `closeCodes`, or `lost`, or `closed`;
+   * `detail`: what the end that closed it says besides.
+   */
+  closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
 export interface LinkOptions {
@@ -69,6 +75,8 @@ const MAX_SILENT_TICKS = 3
 const PING_EVERY = 5
 /** What comes with every heartbeat waits so long for the rest of it: one write is a third of the CPU of three. */
 const LAZY_MS = 25
+/** Characters of a close frame's reason; it has room for 123 bytes. */
+const MAX_REASON = 40
 
 /** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
@@ -94,6 +102,8 @@ export class Link {
   /** Resolves when the other end's hello was accepted; rejects with the reason when it closed before. */
   readonly greeted: Promise<void>
   rttMs: number | null = null
+  /** When the newest answer to a ping came. */
+  answeredAt = -Infinity
   bytesIn = 0
   bytesOut = 0
   framesIn = 0
@@ -140,7 +150,7 @@ export class Link {
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
     ws.on('error', () => {})
-    ws.on('close', (code) => { this.#lost(code) })
+    ws.on('close', (code, reason) => { this.#lost(code, reason.toString()) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
     this.greeted = new Promise((resolve, reject) => { [this.#accept, this.#fail] = [resolve, reject] })
     // Nobody waits for a link that the other end opened.
@@ -159,10 +169,10 @@ export class Link {
 
   /** Only after the hello. */
   describe (): Peer {
-    const { nodeId, name, version, apiUrl } = this.greeting!.hello
+    const { nodeId, name, version, apiUrl, quorum } = this.greeting!.hello
     const { installId, address, outgoing, rttMs, bytesIn, bytesOut, framesIn, framesOut, buffered } = this
     return {
-      installId, nodeId, name, version, apiUrl, address, outgoing, rttMs,
+      installId, nodeId, name, version, apiUrl, quorum, address, outgoing, rttMs,
       bytesIn, bytesOut, framesIn, framesOut, buffered
     }
   }
@@ -214,17 +224,21 @@ export class Link {
       return
     }
     const silent = this.#silentTicks++ > 0
-    if (!silent && this.#ticks++ % PING_EVERY !== 0) return
+    if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
+  }
+
+  /** An answer to it, or to a later one, sets `answeredAt`. */
+  ping (): void {
     const now = this.#options.clock.mono()
     if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
   }
 
-  /** Closes it; the other end gets the code of that word if it reads. */
-  end (word: CloseWord): void {
+  /** Closes it; the other end gets the code of that word, and the detail, if it reads. */
+  end (word: CloseWord, detail = ''): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#close(word)
-    this.#closed(word, true)
+    this.#close(word, detail)
+    this.#closed(word, true, detail)
   }
 
   /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
@@ -234,11 +248,11 @@ export class Link {
     this.#close('duplicate')
   }
 
-  #close (word: CloseWord): void {
+  #close (word: CloseWord, detail = ''): void {
     const { clock, limits } = this.#options
     this.#stop()
     if (this.#lazy.length > 0) this.#write()
-    this.#ws.close(closeCodes[word], word)
+    this.#ws.close(closeCodes[word], `${word} ${detail}`.trim().slice(0, MAX_REASON))
     const cut = clock.after(limits.closeMs, () => { this.#ws.terminate() })
     this.#ws.once('close', cut)
   }
@@ -251,14 +265,15 @@ export class Link {
     this.#queued = 0
   }
 
-  #lost (code: number): void {
+  #lost (code: number, text: string): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#closed(closeWord(code), false)
+    const word = closeWord(code)
+    this.#closed(word, false, text.startsWith(`${word} `) ? text.slice(word.length + 1) : '')
   }
 
-  #closed (reason: string, mine: boolean): void {
-    this.#options.hooks.closed(this, reason, mine)
+  #closed (reason: string, mine: boolean, detail: string): void {
+    this.#options.hooks.closed(this, reason, mine, detail)
     this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
@@ -326,7 +341,8 @@ export class Link {
 
   #answered (stamp: unknown): void {
     if (stamp !== this.#pinged || this.#pinged === undefined) return
-    this.rttMs = this.#options.clock.mono() - this.#pinged
+    this.answeredAt = this.#options.clock.mono()
+    this.rttMs = this.answeredAt - this.#pinged
     this.#pinged = undefined
   }
 

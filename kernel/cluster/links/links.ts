@@ -21,6 +21,8 @@ export interface LinkEvents {
   /** The last link to a member is gone. */
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
+  /** The other end, at `address`, says that a process at `known` has this node's key and is linked. */
+  copied (address: string, known: string): void
   /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
   violation (installId: string, reason: string): void
 }
@@ -42,6 +44,11 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
   limits?: Partial<LinkLimits>
 }
 
+/** How long a process has to answer before another start of its node takes its place, ms. */
+const ANSWER_MS = 1000
+/** A copy is told of for so long after it called, ms. */
+const COPY_SHOWN_MS = 10 * 60_000
+
 /**
  * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
  * order, `close` at the end.
@@ -56,6 +63,9 @@ export class Links {
   readonly #hooks: LinkHooks
   /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
   readonly #barred = new Map<string, { until: number, times: number }>()
+  /** Process starts that came beside a standing link, by member. */
+  readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
+  readonly #copies = new Map<string, { text: string, untilMs: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
   #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
@@ -227,8 +237,9 @@ export class Links {
           log.error({ err: error, kind, from: link.installId }, 'a frame could not be handled')
         }
       },
-      closed: (link, word, mine) => {
+      closed: (link, word, mine, detail) => {
         const { installId: peer, address } = link
+        if (word === 'copied' && !mine) events.copied(address, detail)
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
         if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
         this.#linkClosed(link, word)
@@ -243,6 +254,8 @@ export class Links {
     if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
     const state = this.#known(link.installId)
     const { current } = state
+    const refused = current === undefined ? undefined : this.#refusedBeside(link, current)
+    if (refused !== undefined || !link.open) return refused
     if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
       link.fade()
       return undefined
@@ -252,6 +265,42 @@ export class Links {
     if (current?.rival.nodeId === hello.nodeId) current.fade()
     else current?.end('duplicate')
     return undefined
+  }
+
+  /**
+   * Another process start of a member comes while a link to it stands. That one may be dead without a word, so
+   * it is pinged first: if it answers, the two are a node and its copy, and the second stays out.
+   */
+  #refusedBeside (link: Link, current: Link): CloseWord | undefined {
+    const { installId, address } = link
+    const { nodeId, name } = link.greeting!.hello
+    const known = current.greeting!.hello
+    if (nodeId === known.nodeId) return undefined
+    const now = this.#options.clock.mono()
+    const doubt = this.#doubts.get(installId)
+    if (doubt?.nodeId !== nodeId) {
+      this.#doubts.set(installId, { nodeId, sinceMs: now })
+      current.ping()
+      return 'too_soon'
+    }
+    if (current.answeredAt <= doubt.sinceMs) return now - doubt.sinceMs < ANSWER_MS ? 'too_soon' : undefined
+    this.noteCopy(installId, `${name} is linked at ${known.address ?? current.address}; another process with ` +
+      `its key calls from ${address}.`)
+    link.end('copied', known.address ?? current.address)
+    return undefined
+  }
+
+  /** Keeps what `copies` tells. */
+  noteCopy (installId: string, text: string): void {
+    const now = this.#options.clock.mono()
+    if ((this.#copies.get(installId)?.untilMs ?? 0) < now) this.#options.log.error({ installId }, text)
+    this.#copies.set(installId, { text, untilMs: now + COPY_SHOWN_MS })
+  }
+
+  /** Who has been copied lately, a sentence each. */
+  copies (): string[] {
+    const now = this.#options.clock.mono()
+    return [...this.#copies.values()].filter(({ untilMs }) => untilMs > now).map(({ text }) => text)
   }
 
   #use (link: Link, state: Known): void {

@@ -63,7 +63,7 @@ export class TaskGossip {
   constructor (parts: TaskGossipParts) {
     this.#parts = parts
     const { cluster } = parts
-    this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
+    this.#channel = cluster.channel('runners.tasks', (from, message) => this.#receive(from, message))
     this.#stopListening = cluster.onPeers(({ installId, up }) => {
       const open = [...this.#received.get(installId)?.tasks.values() ?? []]
         .filter(({ task: { status } }) => !hasEnded(status))
@@ -150,9 +150,11 @@ export class TaskGossip {
     return more || gone.length > MESSAGE_TASKS_MAX
   }
 
-  #receive (from: string, message: unknown): void {
+  #receive (from: string, message: unknown): boolean {
     if ((message as Question | null)?.whole === 'please') this.#sendAll(from)
     else if (isGossip(message)) this.#take(from, message)
+    else return false
+    return true
   }
 
   #take (from: string, { whole, loads, tasks, ended, given = {} }: GossipMessage): void {
