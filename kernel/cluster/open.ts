@@ -231,7 +231,20 @@ export class NodeLinks {
     const { settings, api } = this.#options
     if (mayOpen(this.#bound, settings.host) && this.#awaitsOthers()) this.#bound.host = EVERYWHERE
     const port = settings.port ?? (api.port === 0 ? 0 : api.port + 1)
-    Object.assign(this.#bound, await this.#links.listen({ host: this.#bound.host, port }))
+    const { host } = this.#bound
+    const at = await this.#links.listen({ host, port: port === 0 ? this.#lastPort() : port })
+      .catch(async (error: NodeJS.ErrnoException) => {
+        if (port === 0 && error.code === 'EADDRINUSE') return await this.#links.listen({ host, port })
+        throw Object.assign(error, { setting: 'cluster.port' })
+      })
+    Object.assign(this.#bound, at)
+  }
+
+  /** Where the others look for this node when all of them start at once; 0 for one that was nowhere yet. */
+  #lastPort (): number {
+    const { node: { installId }, settings } = this.#options
+    const [last = ''] = settings.advertise === undefined ? this.members.find(installId)?.addresses ?? [] : []
+    return readAddress(last)?.port ?? 0
   }
 
   /** True when this home has joined just now. A home that is a member already starts as it is. */

@@ -42,3 +42,23 @@ t.test('svc dev --nodes 3 --json', async (t) => {
   await child.ended
   await until('the end of its nodes', () => below.every((pid) => !alive(pid)))
 })
+
+t.test('svc dev --nodes 12: all that start at once on one address join', async (t) => {
+  const home = join(folder(t), 'home')
+  const env = { HOME: home, SVC_PLUGINS_PLACEMENT_AUTOPLACE: '[]' }
+  const args = ['dev', '--nodes', '12', '--base-port', '0', '--home', home, '--json']
+  const child = run(process.execPath, [cli, ...args], { env })
+  t.teardown(() => { hardKill(child.pid) })
+  const line = await until('its line', () => {
+    if (child.over()) throw new Error(`svc dev ended early: ${child.stderr()}`)
+    return child.stdout().includes('\n') && child.stdout()
+  }, { seconds: 200 })
+  const { nodes } = JSON.parse(line) as Dev
+  const token = readFileSync(join(nodes[0]!.home, 'operator.token'), 'utf8').trim()
+  const { json } = await ask({ url: nodes[0]!.url, token }, '/cluster/members')
+  const { members } = json as { members: { name: string, live: boolean }[] }
+  t.equal(members.filter(({ live }) => live).length, 12)
+  t.equal(members.length, 12, 'and none is there twice')
+  child.process.kill('SIGINT')
+  await child.ended
+})

@@ -39,6 +39,8 @@ export interface ClusterOptions {
   proxied?: boolean
   /** Each node is a machine of its own. */
   lan?: Lan
+  /** Every start takes what ports the system gives. */
+  anyPort?: boolean
 }
 
 /** The parts of /state that tests look at. */
@@ -136,7 +138,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     name,
     cluster: {
       heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS, election_timeout_ms: ELECTION_MS,
-      discovery: false, port: place.members,
+      discovery: false, ...options.anyPort === true ? {} : { port: place.members },
       ...options.quorum === undefined ? {} : { quorum: options.quorum },
       ...proxy === null ? {} : { advertise: proxy.address },
       ...more
@@ -156,7 +158,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     async start ({ args = [], env = {} } = {}) {
       const host = place.host === null ? [] : ['--host', place.host]
       node = await startNode(t, { home, config: config(), ready: false, before: place.before,
-        env: { ...options.env, ...env }, args: ['--port', String(place.api), ...host, ...args] })
+        env: { ...options.env, ...env }, args: ['--port', options.anyPort === true ? '0' : String(place.api), ...host, ...args] })
       up = true
     },
     async kill () {
