@@ -181,7 +181,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   }
 }
 
-/** Asked once: the system reads each of its processors for it. */
+/** Asked for once: the system reads each processor for it, and every listing of models asks. */
 let chipId: string | undefined
 
 function identityOf (node: NodeInfo, url: string | null): object {

@@ -8,6 +8,7 @@ import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
 import { socketOptions } from './link.js'
 import { Door } from '../../http/door.js'
 import { memberOf, setMember } from '../../http/passed-on.js'
+import { isOwnServer } from '../../net/addresses.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
@@ -70,7 +71,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   // The plugin listens for upgrades here; those of the API go another way.
   await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
   const https = server!
-  const { sockets, proven } = guard(https, options)
+  const { sockets, proven } = guard(isOwnServer(https), options)
   addRoutes(app, { ...options, tokenShown: proven })
   await app.ready()
   https.on('upgrade', (request, socket: TLSSocket, head) => {
