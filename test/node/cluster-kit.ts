@@ -41,6 +41,8 @@ export interface ClusterOptions {
   lan?: Lan
   /** Every start takes what ports the system gives. */
   anyPort?: boolean
+  /** The main file of another release, which members start with unless told otherwise. */
+  script?: string
 }
 
 /** The parts of /state that tests look at. */
@@ -75,7 +77,7 @@ export interface Member {
   /** False after `kill`, until it is started again. */
   readonly up: boolean
   /** Starts it with the same home and ports; resolves once it listens. */
-  start (more?: { args?: readonly string[], env?: Record<string, string> }): Promise<void>
+  start (more?: { args?: readonly string[], env?: Record<string, string>, script?: string }): Promise<void>
   /** Its svc.yaml, with some settings of `cluster` replaced. */
   config (more?: Record<string, unknown>): Record<string, unknown>
   /** kill -9 of all of it. */
@@ -155,10 +157,11 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     get node () { return running() },
     get up () { return up },
     pid: () => lockHolder(home) ?? node?.pid ?? 0,
-    async start ({ args = [], env = {} } = {}) {
+    async start ({ args = [], env = {}, script = options.script } = {}) {
       const host = place.host === null ? [] : ['--host', place.host]
-      node = await startNode(t, { home, config: config(), ready: false, before: place.before,
-        env: { ...options.env, ...env }, args: ['--port', options.anyPort === true ? '0' : String(place.api), ...host, ...args] })
+      const port = options.anyPort === true ? '0' : String(place.api)
+      node = await startNode(t, { home, config: config(), ready: false, before: place.before, script,
+        env: { ...options.env, ...env }, args: ['--port', port, ...host, ...args] })
       up = true
     },
     async kill () {

@@ -95,7 +95,7 @@ const view = (more: object = {}, required: string[] = []) => ({
 })
 
 /** What is wrong with a message of another node; null when it is a list of transfers. */
-const problemOf = schemaChecker({
+export const problemOf = schemaChecker({
   type: 'array', maxItems: MOST,
   items: {
     type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: false,

@@ -212,7 +212,7 @@ function isTask (value: unknown): value is Task {
     Object.keys(task).length === TEXTS.length + 1
 }
 
-function isGossip (value: unknown): value is GossipMessage {
+export function isGossip (value: unknown): value is GossipMessage {
   if (typeof value !== 'object' || value === null) return false
   const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof GossipMessage, unknown>>
   const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>
