@@ -1,4 +1,5 @@
 import t from 'tap'
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
@@ -61,4 +62,15 @@ t.test('svc dev --nodes 12: all that start at once on one address join', async (
   t.equal(members.length, 12, 'and none is there twice')
   child.process.kill('SIGINT')
   await child.ended
+})
+
+const noNetwork = spawnSync('unshare', ['-n', 'true']).status !== 0 && 'network namespaces need Linux and root'
+
+t.test('svc dev on a machine without IPv4', { skip: noNetwork }, async (t) => {
+  const home = join(folder(t), 'home')
+  const child = run('unshare', ['-n', 'sh', '-c', 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$0" "$@"',
+    process.execPath, cli, 'dev', '--home', home], { env: { HOME: home } })
+  t.teardown(() => { hardKill(child.pid) })
+  t.equal(await child.ended, 1)
+  t.match(child.stderr(), /no 127\.0\.0\.1 .*ip addr add .*svc up --host ::1/)
 })
