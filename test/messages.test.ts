@@ -17,8 +17,9 @@ import { recorded } from './recorded.js'
 /** Every declared shape of what nodes say to each other. */
 const shapes = JSON.parse(JSON.stringify({ election, document, hello, telemetry, join, members })) as object
 
-/** What nodes of one protocol version say; of a release also frames that its nodes sent. */
-const said = (protocol: number): { shapes: object, frames: string[] } => recorded(`messages-${protocol}`) as never
+/** The shapes of a protocol version; of a release also frames that its nodes sent, in base64. */
+const said = (protocol: number): { shapes: object, frames: string[] } =>
+  recorded(`messages-${protocol}`) as never
 
 /** Objects whose keys are names of fields or kinds; those of others are words of JSON Schema. */
 const NAMED = new Set(['properties', 'election', 'document'])
@@ -35,8 +36,8 @@ t.test('a message changes with the protocol version, and only by optional fields
   const now = '.tap/messages.json'
   mkdirSync('.tap', { recursive: true })
   writeFileSync(now, JSON.stringify({ shapes }))
-  t.strictSame(shapes, said(PROTOCOL).shapes, 'as recorded; after a change raise PROTOCOL, keep the frames of the ' +
-    `last release, and make ${now} test/recorded/messages-${PROTOCOL + 1}.json`)
+  t.strictSame(shapes, said(PROTOCOL).shapes, 'as recorded; after a change raise PROTOCOL, keep the ' +
+  `frames of the last release, and make ${now} test/recorded/messages-${PROTOCOL + 1}.json`)
   t.strictSame(known(shapes, said(PROTOCOL - 1).shapes), said(PROTOCOL - 1).shapes)
   t.end()
 })
@@ -64,7 +65,7 @@ t.test('what the last release said is understood', (t) => {
             : kind === 'channel' ? channels[channel!]!(message) : typeof body === 'number'
     t.ok(fits, `${kind} ${channel ?? name}`)
   }
-  const all = ['hello', 'telemetry', 'ping', 'pong', ...Object.keys({ ...election, ...document, ...channels })]
+  const all = ['hello', 'telemetry', 'ping', 'pong', ...[election, document, channels].flatMap(Object.keys)]
   t.strictSame(all.filter((kind) => !kinds.has(kind)), ['stale'], 'one of each was recorded, but the rarest')
   t.end()
 })

@@ -141,10 +141,10 @@ export function startOrRemove (installId: string): string {
   return `Start it with \`svc up\`; if it is gone for good: \`svc members remove ${installId}\`.`
 }
 
-/** A link that a crashed node had may still be told of for so long, seconds. */
+/** Reports of other nodes may show a link for this long after a crash, seconds. */
 const LINK_SECONDS = 5
 
-/** Which live nodes disagree about who is there; null while none do. A node that is lost to all has crashed. */
+/** The live nodes that disagree about the others; null if none do. A node that all have lost has crashed. */
 export function splitOf ({ topology, localNodeId }: State, nodes: readonly NodeRow[]): string | null {
   const linksOf = topology?.connections ?? {}
   const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id
@@ -154,21 +154,20 @@ export function splitOf ({ topology, localNodeId }: State, nodes: readonly NodeR
     if (apart !== undefined) return `${name(a)} and ${name(apart)} do not reach each other`
     const missed = nodes.find(({ nodeId, lostForSeconds }) => nodeId !== null &&
       (lostForSeconds ?? 0) > LINK_SECONDS && linksOf[a]![nodeId] !== undefined)
-    if (missed !== undefined) return `${name(localNodeId)} misses ${name(missed.nodeId!)}, which ${name(a)} reaches`
+    if (missed !== undefined) {
+      return `${name(localNodeId)} misses ${name(missed.nodeId!)}, which ${name(a)} reaches`
+    }
   }
   return null
 }
-
-/** Whether the members refuse the node that answers: what it misses of them follows from that. */
-const isRemoved = ({ nodeHealth, localNodeId }: State): boolean =>
-  nodeHealth[localNodeId]?.reasons.some(({ code }) => code === 'node_removed') === true
 
 /** What is wrong in the cluster as a whole. */
 export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warning[] {
   const warn = (code: string, message: string, remedy: string): Warning =>
     ({ node: null, code, message, remedy })
   const found: Warning[] = []
-  if (isRemoved(state)) return found
+  // The members refuse this node, which its health names; all else follows from that.
+  if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return found
   const lost = nodes.filter((node) => !node.live)
   if (state.cluster?.quorum === 'lost') {
     const { liveNodes, knownNodes } = state.cluster

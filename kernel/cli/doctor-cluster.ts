@@ -38,7 +38,7 @@ function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): Told {
 
 /** Each member: live, or why it cannot be reached. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
-  // The health of this node says it, and the members are well.
+  // The health of this node names the removal; the members are well.
   if (list.dials.some(({ reason }) => reason === 'removed')) return []
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`

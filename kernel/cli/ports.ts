@@ -94,8 +94,8 @@ function open (port: number): Promise<Server> {
 
 function cannot (port: number, code: string): CliError {
   if (code === 'EADDRNOTAVAIL' || code === 'EAFNOSUPPORT') {
-    return new CliError(exitCodes.failed, `this machine has no ${HOST} (${code}), at which \`svc dev\` runs its ` +
-      'nodes: give it that address (ip addr add 127.0.0.1/8 dev lo), or run one node with `svc up --host ::1`')
+    return new CliError(exitCodes.failed, `this machine has no ${HOST} (${code}), which svc dev needs: ` +
+      'add it (ip addr add 127.0.0.1/8 dev lo), or run one node with `svc up --host ::1`')
   }
   if (code !== 'EADDRINUSE') {
     return new CliError(exitCodes.failed,

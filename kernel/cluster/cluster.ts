@@ -67,15 +67,11 @@ interface Digest {
   readonly control: Position
 }
 
-/** A digest is told when it has changed, and with every so many heartbeats: more often than silence counts. */
+/** Heartbeats between digests that have not changed; a silence takes more. */
 const DIGEST_EVERY = 2
 
-/** Kinds of dropped messages that are told apart for each node. */
+/** Kinds of dropped messages counted apart for each node. */
 const MAX_KINDS = 32
-const kindOf = (body: unknown): string => {
-  const { kind } = (body ?? {}) as { kind?: unknown }
-  return typeof kind === 'string' ? kind.slice(0, 40) : 'election'
-}
 
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
@@ -213,7 +209,9 @@ export class ClusterCore {
     this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
     if (kind === 'election') {
-      if (!this.#driver.receive(from, body) && readMessage(body) === null) this.dropped(from, kindOf(body))
+      if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
+      const { kind: name = kind } = (body ?? {}) as { kind?: unknown }
+      this.dropped(from, String(name).slice(0, 40))
     } else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
@@ -227,11 +225,14 @@ export class ClusterCore {
     const count = (kinds.get(known) ?? 0) + 1
     kinds.set(known, count)
     if (count > 1) return
-    this.#options.log.warn({ from, kind, err }, 'messages of an unknown shape are dropped: a node of another version?')
+    this.#options.log.warn({ from, kind, err },
+      'messages of an unknown shape are dropped: a node of another version?')
   }
 
-  /** How many messages of each kind were dropped of a node. */
-  droppedOf (installId: string): ReadonlyMap<string, number> { return this.#dropped.get(installId) ?? new Map() }
+  /** Dropped messages of a node by kind. */
+  droppedOf (installId: string): ReadonlyMap<string, number> {
+    return this.#dropped.get(installId) ?? new Map()
+  }
 
   /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
   heard (installId: string): void {

@@ -150,7 +150,9 @@ export class ElectionDriver {
     }
     const outbox = this.#outbox
     this.#outbox = []
-    for (const { to, message } of outbox) this.#options.send(to, message, tick && message.kind === 'heartbeat')
+    for (const { to, message } of outbox) {
+      this.#options.send(to, message, tick && message.kind === 'heartbeat')
+    }
     for (let effect = this.#effects.shift(); effect !== undefined; effect = this.#effects.shift()) effect()
   }
 

@@ -332,8 +332,8 @@ export class NodeLinks {
   /** A node that has just started is the copy and ends; one that runs for longer stays without that link. */
   #isCopied (address: string, known: string): void {
     const { node, clock, refused } = this.#options
-    const text = `A process at ${known} has the key of this node and is linked with the member at ${address}; ` +
-      `this one is at ${this.addresses().join(', ')}.`
+    const text = `A process at ${known} has the key of this node and is linked with the member at ` +
+      `${address}; this one is at ${this.addresses().join(', ')}.`
     this.#links.noteCopy(node.installId, text)
     if (clock.mono() - this.#startedMs < YOUNG_MS) {
       refused(kernelError('join_refused', `${text} ${COPY_REMEDY}`, { why: 'copied' }))

@@ -1,9 +1,9 @@
 import type { KernelOptions } from '../plugins/assembly.js'
 
-export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key and state ' +
-  'from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key and ' +
+  'state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
 
-/** What is wrong between this node and the others, by health code; null where nothing is. */
+/** Problems between this node and the others, by health code. */
 export function clusterProblems (
   { node, cluster, network }: Pick<KernelOptions, 'node' | 'cluster' | 'network'>
 ): Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null> {

@@ -26,7 +26,7 @@ export interface MachineIo {
 }
 
 const TIMEOUT_MS = 15_000
-/** The list of the machine's addresses is given again for so long, ms: the system is asked for it by socket. */
+/** Age up to which the list of addresses is reused, ms: the system is asked for it by socket. */
 const ADDRESSES_MS = 10_000
 /** Files of the kernel that it has at hand; the statistics of a large control group take it a while. */
 const AT_HAND = /^\/(proc|sys\/fs\/cgroup)\/(?!.*memory\.stat$)/

@@ -3,7 +3,6 @@ import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
 import { systemClock } from '../api/clock.js'
-import type { RecordableHistogram } from 'node:perf_hooks'
 import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
@@ -82,25 +81,15 @@ export interface LoopMonitor {
   stop (): void
 }
 
-const histograms = new Set<RecordableHistogram>()
-let stopSampling: (() => void) | undefined
-
-/** One timer for all monitors. */
-function sample (): void {
-  let dueMs = systemClock.mono() + SAMPLE_MS
-  stopSampling ??= systemClock.every(SAMPLE_MS, () => {
-    const now = systemClock.mono()
-    const lateUs = Math.max(1, Math.round((now - dueMs) * 1000))
-    dueMs = now + SAMPLE_MS
-    for (const histogram of histograms) histogram.record(lateUs)
-  })
-}
-
 /** Watches the event loop. */
 export function monitorLoop (): LoopMonitor {
   const histogram = createHistogram()
-  histograms.add(histogram)
-  sample()
+  let last: number | undefined
+  const stop = systemClock.every(SAMPLE_MS, () => {
+    const now = systemClock.mono()
+    if (last !== undefined) histogram.record(Math.max(1, Math.round((now - last - SAMPLE_MS) * 1000)))
+    last = now
+  })
   const value = (name: keyof LoopDelay): number => {
     if (histogram.count === 0) return 0
     const us = name === 'p50' || name === 'p90' || name === 'p99'
@@ -111,11 +100,6 @@ export function monitorLoop (): LoopMonitor {
   return {
     read: () => Object.fromEntries(FIGURES.map((name) => [name, value(name)])) as LoopDelay,
     reset () { histogram.reset() },
-    stop () {
-      histograms.delete(histogram)
-      if (histograms.size > 0) return
-      stopSampling?.()
-      stopSampling = undefined
-    }
+    stop
   }
 }

@@ -61,8 +61,8 @@ const conflicts = {
   node_removed: {
     severity: 'error',
     meaning: 'This node was removed from the cluster, and the members refuse it.',
-    remediation: 'Move its home aside (`mv HOME HOME.removed`), make a token with `svc join-token` on a member, ' +
-      'and start it with that: it joins as a new node.'
+    remediation: 'Move its home aside (`mv HOME HOME.removed`), make a token with `svc join-token` on a ' +
+      'member, and start it with that: it joins as a new node.'
   },
   node_copied: {
     severity: 'error',

@@ -208,9 +208,13 @@ class Net implements CoreCluster {
 
   /** The clock of a node that may be frozen. */
   #clockOf (slot: Slot): ManualClock {
-    const gate = (fn: () => void) => (): void => { if (slot.held === null) fn(); else slot.held.timers.add(fn) }
+    const gate = (fn: () => void) => (): void => {
+      if (slot.held === null) fn()
+      else slot.held.timers.add(fn)
+    }
     const { clock } = this
-    return { ...clock, after: (ms, fn) => clock.after(ms, gate(fn)), every: (ms, fn) => clock.every(ms, gate(fn)) }
+    return { ...clock,
+      after: (ms, fn) => clock.after(ms, gate(fn)), every: (ms, fn) => clock.every(ms, gate(fn)) }
   }
 
   async run (ms: number): Promise<void> { await this.clock.advance(ms) }

@@ -19,7 +19,7 @@ import { manualClock } from '../testing/index.js'
 import { failure } from './cluster-core-kit.js'
 import type { DirectoryOptions, LinkedNode } from '../cluster/members/directory.js'
 import type { MemberList } from '../cluster/members/member.js'
-import type { Caller, Logger } from '../api/plugin.js'
+import type { Caller } from '../api/plugin.js'
 import type { MemberRequest } from '../api/services.js'
 import type { NodeFacts, StateInput } from '../state/state.js'
 

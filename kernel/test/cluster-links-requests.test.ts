@@ -273,14 +273,15 @@ t.test('T-A16: who may join', async (t) => {
   t.equal(joined.clusterId, clusterId)
   t.equal(admitted, 1)
   const again = (b: Buffer): unknown => ({ token_id: ticket.id, proof: right(b), member })
-  t.match(await plain(joiner, a, 'POST', '/join', again), { status: 200, body: joined }, 'its answer was lost')
+  t.match(await plain(joiner, a, 'POST', '/join', again), { status: 200, body: joined }, 'a lost answer')
   t.equal(admitted, 1, 'it is a member already')
 
   a.tokens.create({
     clusterId, seeds: [a.address], fingerprint: a.key.fingerprint, ttlSeconds: 60, by: 'operator'
   })
   const other = await tempKey(t)
-  t.match(await plain(other, a, 'POST', '/join', () => ({ token_id: ticket.id, proof, member: candidate(other) })),
+  const late = (): unknown => ({ token_id: ticket.id, proof, member: candidate(other) })
+  t.match(await plain(other, a, 'POST', '/join', late),
     { status: 403, body: { error: { details: { why: 'used' } } } }, 'a second node with one token')
   const current = a.members.current()
   a.members.replace({

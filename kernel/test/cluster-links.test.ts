@@ -170,7 +170,9 @@ async function secondStart (
 ): Promise<string> {
   for (;;) {
     const { ws } = await rawSocket(t, key, node)
-    const closed = new Promise<string>((resolve) => { ws.on('close', (_, text) => { resolve(text.toString()) }) })
+    const closed = new Promise<string>((resolve) => {
+      ws.on('close', (_, text) => { resolve(text.toString()) })
+    })
     const taken = until('an outcome', () =>
       ws.readyState === ws.CLOSED || peerOf(node, key.installId)?.nodeId === 'next').then(() => 'in')
     ws.send(helloFrame(node, key.installId, { nodeId: 'next' }, 2))

@@ -237,7 +237,8 @@ t.test('twelve that join at once from one address all do', async (t) => {
       if (++asked === joiners.length) letAllIn()
       await allAsked
       const { members, ...rest } = a.members.current()
-      a.members.replace({ ...rest, members: [...members, { ...member, joinedAt: new Date(0).toISOString() }] })
+      const joinedAt = new Date(0).toISOString()
+      a.members.replace({ ...rest, members: [...members, { ...member, joinedAt }] })
       return a.members.current()
     }
   })

@@ -64,12 +64,14 @@ t.test('svc dev --nodes 12: all that start at once on one address join', async (
   await child.ended
 })
 
-const noNetwork = spawnSync('unshare', ['-n', 'true']).status !== 0 && 'network namespaces need Linux and root'
+const { status } = spawnSync('unshare', ['-n', 'true'])
+const noNetwork = status !== 0 && 'network namespaces need Linux and root'
 
 t.test('svc dev on a machine without IPv4', { skip: noNetwork }, async (t) => {
   const home = join(folder(t), 'home')
-  const child = run('unshare', ['-n', 'sh', '-c', 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$0" "$@"',
-    process.execPath, cli, 'dev', '--home', home], { env: { HOME: home } })
+  const without = 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$0" "$@"'
+  const svcDev = [process.execPath, cli, 'dev', '--home', home]
+  const child = run('unshare', ['-n', 'sh', '-c', without, ...svcDev], { env: { HOME: home } })
   t.teardown(() => { hardKill(child.pid) })
   t.equal(await child.ended, 1)
   t.match(child.stderr(), /no 127\.0\.0\.1 .*ip addr add .*svc up --host ::1/)

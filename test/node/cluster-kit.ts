@@ -41,7 +41,7 @@ export interface ClusterOptions {
   lan?: Lan
   /** Every start takes what ports the system gives. */
   anyPort?: boolean
-  /** The main file of another release, which members start with unless told otherwise. */
+  /** The main file of another release, for starts that name none. */
   script?: string
 }
 

@@ -31,7 +31,7 @@ function previousRelease (): string {
 }
 
 const { status } = spawnSync('git', ['-C', root, 'cat-file', '-e', `${PREVIOUS.commit}^{commit}`])
-const skip = status === 0 ? false : `this clone is shallow: it lacks ${PREVIOUS.commit}, release ${PREVIOUS.version}`
+const skip = status !== 0 && `a shallow clone: ${PREVIOUS.commit}, release ${PREVIOUS.version}, is missing`
 
 t.setTimeout(600_000)
 
@@ -41,7 +41,7 @@ t.test(`a rolling upgrade from ${PREVIOUS.version} keeps one master throughout`,
   const [n1, n2, n3, n4] = cluster.members as [Member, Member, Member, Member]
   await placeOn(n1.node, 'svc/voice-en')
 
-  /** Who was seen as the master of each session, by all nodes together. */
+  /** By session, the masters that any node named. */
   const seen = new Map<string, Set<string>>()
   let watching = true
   const watch = Promise.all(cluster.members.map(async (member) => {

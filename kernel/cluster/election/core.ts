@@ -223,7 +223,7 @@ export class Election {
 
   get wokeAt (): number { return this.#e.wokeAt }
 
-  /** This node stood still lately, so that a peer it misses may just have lost it. */
+  /** This node was suspended lately: peers that it misses may only have closed their links. */
   isWaking (now: number): boolean {
     const { phase, wokeAt, timing } = this.#e
     return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence

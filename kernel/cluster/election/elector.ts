@@ -119,7 +119,7 @@ export class Elector {
   /** This node does not stand before: it has resigned. */
   standsAgainAt = 0
   lastStep: number | null = null
-  /** When this node went on after it had stood still. */
+  /** Monotonic time of the last resume after a suspension. */
   wokeAt = -Infinity
   nextBeat = 0
   beats = 0

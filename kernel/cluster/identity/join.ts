@@ -174,7 +174,7 @@ export async function join (options: JoinOptions): Promise<MemberList> {
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-/** A connection that broke before the answer is made again so often: the same key may show its token twice. */
+/** Retries after a connection that broke before the answer: the same key may show its token again. */
 const BROKEN_REPEATS = 2
 const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])

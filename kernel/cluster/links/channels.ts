@@ -16,7 +16,7 @@ export class Channels {
 
   constructor (options: ChannelsOptions) { this.#options = options }
 
-  /** Throws when the name is taken. `receive` answers false, or throws, for a message that it cannot read. */
+  /** Throws when the name is taken. `receive` returns false, or throws, for a message of an unknown shape. */
   open<T> (channel: string, receive: (from: string, message: T) => unknown): Channel<T> {
     if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
     this.#receivers.set(channel, receive)
@@ -32,7 +32,8 @@ export class Channels {
     const { channel, message } = (body ?? {}) as Partial<Envelope>
     if (typeof channel !== 'string') return false
     try {
-      if (this.#receivers.get(channel)?.(from, message as never) === false) this.#options.dropped(from, channel)
+      const taken = this.#receivers.get(channel)?.(from, message as never)
+      if (taken === false) this.#options.dropped(from, channel)
     } catch (err) {
       this.#options.dropped(from, channel, err)
     }

@@ -37,10 +37,7 @@ export interface LinkHooks {
   /** The other end's hello; returns why it is refused. */
   greeted (link: Link, greeting: Greeting): CloseWord | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /**
-   * Called once; nothing is sent or received after it. `word`: of `closeCodes`, or `lost`, or `closed`;
-   * `detail`: what the end that closed it says besides.
-   */
+  /** Called once, last. `word`: of `closeCodes`, or `lost`, or `closed`; `detail`: the rest of the reason. */
   closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
@@ -73,7 +70,7 @@ const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 const MAX_SILENT_TICKS = 3
 /** The round trip is measured with every so many ticks, and after each silent one. */
 const PING_EVERY = 5
-/** What comes with every heartbeat waits so long for the rest of it: one write is a third of the CPU of three. */
+/** Longest delay of a lazy frame, ms: one write of three frames takes a third of the CPU of three writes. */
 const LAZY_MS = 25
 /** Characters of a close frame's reason; it has room for 123 bytes. */
 const MAX_REASON = 40
@@ -102,7 +99,7 @@ export class Link {
   /** Resolves when the other end's hello was accepted; rejects with the reason when it closed before. */
   readonly greeted: Promise<void>
   rttMs: number | null = null
-  /** When the newest answer to a ping came. */
+  /** Monotonic time of the newest answer to a ping. */
   answeredAt = -Infinity
   bytesIn = 0
   bytesOut = 0
@@ -216,7 +213,7 @@ export class Link {
     }
   }
 
-  /** Ends a link on which nothing came for MAX_SILENT_TICKS; pings one that is silent, others now and then. */
+  /** Ends a link that was silent for MAX_SILENT_TICKS; pings one that is silent, others every PING_EVERY. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
     if (this.#silentTicks >= MAX_SILENT_TICKS) {

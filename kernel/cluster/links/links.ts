@@ -44,9 +44,9 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
   limits?: Partial<LinkLimits>
 }
 
-/** How long a process has to answer before another start of its node takes its place, ms. */
+/** Time in which a process must answer a ping, or another start of its node takes its place, ms. */
 const ANSWER_MS = 1000
-/** A copy is told of for so long after it called, ms. */
+/** A copy is reported for this long after its last call, ms. */
 const COPY_SHOWN_MS = 10 * 60_000
 
 /**
@@ -268,8 +268,8 @@ export class Links {
   }
 
   /**
-   * Another process start of a member comes while a link to it stands. That one may be dead without a word, so
-   * it is pinged first: if it answers, the two are a node and its copy, and the second stays out.
+   * Another process start of a member calls while a link to it is open. That link may be dead without a
+   * word, so it is pinged first: if it answers, the two are a node and its copy, and the second is refused.
    */
   #refusedBeside (link: Link, current: Link): CloseWord | undefined {
     const { installId, address } = link
@@ -284,20 +284,21 @@ export class Links {
       return 'too_soon'
     }
     if (current.answeredAt <= doubt.sinceMs) return now - doubt.sinceMs < ANSWER_MS ? 'too_soon' : undefined
-    this.noteCopy(installId, `${name} is linked at ${known.address ?? current.address}; another process with ` +
-      `its key calls from ${address}.`)
-    link.end('copied', known.address ?? current.address)
+    const at = known.address ?? current.address
+    const text = `${name} is linked at ${at}; another process with its key calls from ${address}.`
+    this.noteCopy(installId, text)
+    link.end('copied', at)
     return undefined
   }
 
-  /** Keeps what `copies` tells. */
+  /** Adds a sentence to `copies`. */
   noteCopy (installId: string, text: string): void {
     const now = this.#options.clock.mono()
     if ((this.#copies.get(installId)?.untilMs ?? 0) < now) this.#options.log.error({ installId }, text)
     this.#copies.set(installId, { text, untilMs: now + COPY_SHOWN_MS })
   }
 
-  /** Who has been copied lately, a sentence each. */
+  /** Recent copies of members, a sentence each. */
   copies (): string[] {
     const now = this.#options.clock.mono()
     return [...this.#copies.values()].filter(({ untilMs }) => untilMs > now).map(({ text }) => text)

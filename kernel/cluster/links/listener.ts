@@ -146,7 +146,7 @@ function guard (
   server.on('connection', (socket) => { door.enter(socket as Socket) })
   const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
     if (fingerprint === undefined || fingerprint === key.fingerprint) return false
-    // A removed node is told so, else it could not know why its links are closed.
+    // A removed node gets an answer, else it could not know why its links are closed.
     if (!members.isRemoved(fingerprint) && !joinTokens.letsIn(fingerprint)) return false
     joining.enter(socket)
     socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))

@@ -18,7 +18,7 @@ export interface DirectoryOptions {
   members: () => readonly MemberRecord[]
   status: () => Pick<Status, 'liveNodes' | 'leader'>
   clock: Pick<Clock, 'now' | 'mono'>
-  /** Monotonic time at which this node went on after it had stood still. */
+  /** Monotonic time at which this node resumed after a suspension. */
   wokeAt: () => number
 }
 
@@ -28,7 +28,7 @@ type MetNode = LinkedNode & { readonly address?: string }
 /** The members of the cluster, and which of them are reachable. */
 export class Directory {
   readonly #options: DirectoryOptions
-  /** When each node was heard last: wall time to show, monotonic time to count. */
+  /** The last sign of life of each node: wall time to show, monotonic time to count. */
   readonly #seen = new Map<string, { at: number, mono: number }>()
   /** What a node that is gone said last. */
   readonly #last = new Map<string, MetNode>()
@@ -71,7 +71,7 @@ export class Directory {
     return installId === self().installId ? clock.now() : this.#seen.get(installId)?.at
   }
 
-  /** How long a node has been silent, ms; the time for which this node stood still itself does not count. */
+  /** Silence of a node, ms, since this node resumed after a suspension. */
   silentMs (installId: string): number {
     const seen = this.#seen.get(installId)?.mono ?? -Infinity
     return this.#options.clock.mono() - Math.max(seen, this.#options.wokeAt())

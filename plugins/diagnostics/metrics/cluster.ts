@@ -56,5 +56,6 @@ const TABLE: readonly Row<ClusterMetricsParts>[] = [
   counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
     (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction']),
   counter('svc_cluster_messages_dropped_total', 'Messages of other nodes of no shape that this node knows.',
-    ({ inspection }) => inspection.links().map(({ dropped, installId }) => ({ value: dropped, source: installId })))
+    ({ inspection }) => inspection.links()
+      .map(({ dropped, installId }) => ({ value: dropped, source: installId })))
 ]

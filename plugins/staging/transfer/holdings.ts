@@ -54,7 +54,7 @@ export class Holdings {
     }
   }
 
-  /** A message of another node. Anything that is none is ignored. */
+  /** A message of another node. Returns false for one of an unknown shape. */
   receive (from: string, unknown: unknown): boolean {
     if (problemOf(unknown) !== null) return false
     const message = unknown as HoldingsMessage
