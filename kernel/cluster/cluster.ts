@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { kernelError } from '../api/errors.js'
 import { Channels } from './links/channels.js'
+import { DroppedMessages } from './links/dropped.js'
 import { CommandRouter } from './commands.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
@@ -67,14 +68,12 @@ interface Digest {
   readonly control: Position
 }
 
-/** Heartbeats between digests that have not changed; a silence takes more. */
+/** Heartbeats from one digest to the next; a silence takes more. */
 const DIGEST_EVERY = 2
-
-/** Kinds of dropped messages counted apart for each node. */
-const MAX_KINDS = 32
 
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
+  readonly dropped: DroppedMessages
   readonly service: Cluster
   readonly session: SessionView
   readonly sections: Sections
@@ -99,10 +98,7 @@ export class ClusterCore {
   /** Why the link to a node closed, while it is closed. */
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
-  /** The digest of the last heartbeat. */
-  #said = ''
   #beats = 0
-  readonly #dropped = new Map<string, Map<string, number>>()
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -153,10 +149,11 @@ export class ClusterCore {
       self: node, control: this.control, replicas: this.replicas, commands: this.commands,
       masterNodeId: () => this.session.masterNodeId, log
     })
+    this.dropped = new DroppedMessages(log)
     this.#channels = new Channels({
       send: (to, body) => transport.send(to, 'channel', body),
       broadcast: (body) => transport.broadcast('channel', body),
-      dropped: (from, channel, err) => { this.dropped(from, channel, err) }
+      dropped: this.dropped
     })
     this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)
@@ -167,8 +164,6 @@ export class ClusterCore {
     this.service = this.#openService()
     this.control.observe(() => { queueMicrotask(() => { void this.#introduce() }) })
   }
-
-  get quorum (): string { return String(this.#options.quorum) }
 
   /** Begins. A node that is alone is its own master when this returns. */
   start (): void {
@@ -210,28 +205,10 @@ export class ClusterCore {
     // A message that another version understands is ignored; only documents have a strict protocol.
     if (kind === 'election') {
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
-      const { kind: name = kind } = (body ?? {}) as { kind?: unknown }
-      this.dropped(from, String(name).slice(0, 40))
+      this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
     } else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
-  }
-
-  /** A message from another node was of an unknown shape: counted, and logged once for each peer and kind. */
-  dropped (from: string, kind: string, err?: unknown): void {
-    const kinds = this.#dropped.get(from) ?? new Map<string, number>()
-    this.#dropped.set(from, kinds)
-    const known = kinds.has(kind) || kinds.size < MAX_KINDS ? kind : 'others'
-    const count = (kinds.get(known) ?? 0) + 1
-    kinds.set(known, count)
-    if (count > 1) return
-    this.#options.log.warn({ from, kind, err },
-      'messages of an unknown shape are dropped: a node of another version?')
-  }
-
-  /** Dropped messages of a node by kind. */
-  droppedOf (installId: string): ReadonlyMap<string, number> {
-    return this.#dropped.get(installId) ?? new Map()
   }
 
   /** Any sign of life: a frame of whatever kind. Election messages are heartbeats; the others count too. */
@@ -333,15 +310,14 @@ export class ClusterCore {
     return next
   }
 
-  /** Once per heartbeat: what every node tells the others, and what the master looks after. */
+  /** The work of every node and of the master at each heartbeat. */
   #beat (): void {
     // With the digest and this machine's readings, which are due at the same time: see Link.send.
     this.#driver.beat()
-    const { nodeId: boot } = this.#options.node
-    const digest = { boot, observed: this.replicas.digest(), control: this.control.position() }
-    const said = JSON.stringify(digest)
-    if (said !== this.#said || this.#beats++ % DIGEST_EVERY === 0) this.#digests.broadcast(digest)
-    this.#said = said
+    if (this.#beats++ % DIGEST_EVERY === 0) {
+      const { nodeId: boot } = this.#options.node
+      this.#digests.broadcast({ boot, observed: this.replicas.digest(), control: this.control.position() })
+    }
     void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
@@ -362,9 +338,8 @@ export class ClusterCore {
   }
 
   /**
-   * The master emits NodeJoined and NodeTimedOut. While there is no master nobody does; the next one then
-   * emits them for everything since, the loss of the old master included. A node that stood still first looks
-   * who comes back.
+   * The master emits NodeJoined and NodeTimedOut; a new one also those since the last, the loss of that
+   * included. After a suspension links get time to come back.
    */
   #noteLive (): void {
     const before = this.#live
@@ -396,7 +371,7 @@ export class ClusterCore {
     if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, { name })
     this.#options.transport.drop(installId)
     this.#driver.forget(installId)
-    this.#dropped.delete(installId)
+    this.dropped.forget(installId)
     this.#evidence.delete(installId)
     this.replicas.drop(installId)
     this.directory.forget(installId)

@@ -127,7 +127,7 @@ export class NodeLinks {
         apiUrl: options.apiUrl(),
         address: this.#self().addresses[0] ?? null,
         protocol: PROTOCOL,
-        quorum: String(settings.quorum ?? 1)
+        quorum: this.quorum
       }),
       events: this.#linkEvents(),
       api: (request, response) => {
@@ -183,12 +183,12 @@ export class NodeLinks {
   links (): readonly LinkReport[] {
     return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) => ({
       installId, framesIn, framesOut, bytesIn, bytesOut, buffered,
-      dropped: sum(this.cluster.droppedOf(installId).values())
+      dropped: sum(this.cluster.dropped.of(installId).values())
     }))
   }
 
-  /** See Links.copies. */
-  copies (): readonly string[] { return this.#links.copies() }
+  get quorum (): string { return String(this.#options.settings.quorum ?? 1) }
+  copies (): readonly string[] { return this.#links.copies.list() }
 
   /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
@@ -319,7 +319,7 @@ export class NodeLinks {
         if (kind === 'telemetry') {
           this.#cluster?.heard(from)
           const wrong = this.gossip.receive(from, body)
-          if (wrong !== null) this.#cluster?.dropped(from, kind, wrong)
+          if (wrong !== null) this.#cluster?.dropped.add(from, kind, wrong)
         } else if (this.#cluster?.frame(from, kind, body) === false) {
           this.#links.drop(from, 'off_protocol')
         }
@@ -334,7 +334,7 @@ export class NodeLinks {
     const { node, clock, refused } = this.#options
     const text = `A process at ${known} has the key of this node and is linked with the member at ` +
       `${address}; this one is at ${this.addresses().join(', ')}.`
-    this.#links.noteCopy(node.installId, text)
+    this.#links.copies.add(node.installId, text)
     if (clock.mono() - this.#startedMs < YOUNG_MS) {
       refused(kernelError('join_refused', `${text} ${COPY_REMEDY}`, { why: 'copied' }))
     }

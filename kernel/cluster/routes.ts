@@ -12,7 +12,7 @@ import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 export interface Network extends Pick<
   NodeLinks,
   'members' | 'peers' | 'dials' | 'links' | 'copies' | 'addresses' | 'openOutside' | 'invite' |
-  'bytesPerSecond'
+  'bytesPerSecond' | 'quorum'
 > {
   readonly joinTokens: Pick<JoinTokens, 'list' | 'revoke'>
 }

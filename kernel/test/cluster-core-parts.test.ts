@@ -151,7 +151,7 @@ t.test('channels', (t) => {
   const channels = new Channels({
     send: (to, body) => { sent.push([to, body]); return to === 'there' },
     broadcast: (body) => { sent.push(body); return 2 },
-    dropped: (from, channel, err) => { dropped.push([from, channel, err === undefined]) }
+    dropped: { add: (from, channel, err) => { dropped.push([from, channel, err === undefined]) } }
   })
   const heard: unknown[] = []
   const channel = channels.open<number>('a', (from, message) => { heard.push([from, message]) })

@@ -140,6 +140,7 @@ function kernelOptions (
       dials: () => [],
       links: () => [],
       copies: () => [],
+      quorum: '1',
       addresses: () => ['192.0.2.1:81'],
       joinTokens: { list: () => [], revoke: () => false },
       openOutside: async () => {},

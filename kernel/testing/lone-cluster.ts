@@ -65,6 +65,7 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
       dials: () => [],
       links: () => [],
       copies: () => [],
+      quorum: '1',
       addresses: () => [],
       joinTokens: { list: () => [], revoke: () => false },
       openOutside: async () => {},

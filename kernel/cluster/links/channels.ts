@@ -1,12 +1,12 @@
 import type { Channel } from '../../api/services.js'
+import type { DroppedMessages } from './dropped.js'
 
 interface Envelope { readonly channel: string, readonly message: unknown }
 
 export interface ChannelsOptions {
   send: (to: string, body: Envelope) => boolean
   broadcast: (body: Envelope) => number
-  /** A message was of no shape that its receiver knows. */
-  dropped: (from: string, channel: string, err?: unknown) => void
+  dropped: Pick<DroppedMessages, 'add'>
 }
 
 /** Named channels over the links: messages between the same plugin on all nodes. */
@@ -33,9 +33,9 @@ export class Channels {
     if (typeof channel !== 'string') return false
     try {
       const taken = this.#receivers.get(channel)?.(from, message as never)
-      if (taken === false) this.#options.dropped(from, channel)
+      if (taken === false) this.#options.dropped.add(from, channel)
     } catch (err) {
-      this.#options.dropped(from, channel, err)
+      this.#options.dropped.add(from, channel, err)
     }
     return true
   }

@@ -1,5 +1,6 @@
 import { backoffMs } from '../../api/backoff.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
+import { Copies } from './copies.js'
 import { Dialler, connectMember, upgrade } from './dialler.js'
 import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
@@ -44,16 +45,12 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
   limits?: Partial<LinkLimits>
 }
 
-/** Time in which a process must answer a ping, or another start of its node takes its place, ms. */
-const ANSWER_MS = 1000
-/** A copy is reported for this long after its last call, ms. */
-const COPY_SHOWN_MS = 10 * 60_000
-
 /**
  * The links of a node: one per member, whoever dialled. Made once per node; `listen` and `start` in any
  * order, `close` at the end.
  */
 export class Links {
+  readonly copies: Copies
   /** Members that some link is open to, or that `events.up` told of. */
   readonly #members = new Map<string, Known>()
   readonly #dialler: Dialler
@@ -63,9 +60,6 @@ export class Links {
   readonly #hooks: LinkHooks
   /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
   readonly #barred = new Map<string, { until: number, times: number }>()
-  /** Process starts that came beside a standing link, by member. */
-  readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
-  readonly #copies = new Map<string, { text: string, untilMs: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
   #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
@@ -75,6 +69,7 @@ export class Links {
   constructor (options: LinksOptions) {
     const { key, members, clock, random } = options
     this.#options = options
+    this.copies = new Copies(options)
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
     this.#dialler = new Dialler({
@@ -254,7 +249,7 @@ export class Links {
     if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
     const state = this.#known(link.installId)
     const { current } = state
-    const refused = current === undefined ? undefined : this.#refusedBeside(link, current)
+    const refused = current === undefined ? undefined : this.copies.refused(link, current)
     if (refused !== undefined || !link.open) return refused
     if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
       link.fade()
@@ -265,43 +260,6 @@ export class Links {
     if (current?.rival.nodeId === hello.nodeId) current.fade()
     else current?.end('duplicate')
     return undefined
-  }
-
-  /**
-   * Another process start of a member calls while a link to it is open. That link may be dead without a
-   * word, so it is pinged first: if it answers, the two are a node and its copy, and the second is refused.
-   */
-  #refusedBeside (link: Link, current: Link): CloseWord | undefined {
-    const { installId, address } = link
-    const { nodeId, name } = link.greeting!.hello
-    const known = current.greeting!.hello
-    if (nodeId === known.nodeId) return undefined
-    const now = this.#options.clock.mono()
-    const doubt = this.#doubts.get(installId)
-    if (doubt?.nodeId !== nodeId) {
-      this.#doubts.set(installId, { nodeId, sinceMs: now })
-      current.ping()
-      return 'too_soon'
-    }
-    if (current.answeredAt <= doubt.sinceMs) return now - doubt.sinceMs < ANSWER_MS ? 'too_soon' : undefined
-    const at = known.address ?? current.address
-    const text = `${name} is linked at ${at}; another process with its key calls from ${address}.`
-    this.noteCopy(installId, text)
-    link.end('copied', at)
-    return undefined
-  }
-
-  /** Adds a sentence to `copies`. */
-  noteCopy (installId: string, text: string): void {
-    const now = this.#options.clock.mono()
-    if ((this.#copies.get(installId)?.untilMs ?? 0) < now) this.#options.log.error({ installId }, text)
-    this.#copies.set(installId, { text, untilMs: now + COPY_SHOWN_MS })
-  }
-
-  /** Recent copies of members, a sentence each. */
-  copies (): string[] {
-    const now = this.#options.clock.mono()
-    return [...this.#copies.values()].filter(({ untilMs }) => untilMs > now).map(({ text }) => text)
   }
 
   #use (link: Link, state: Known): void {
