@@ -26,7 +26,7 @@ function check (
       await c.run(6000)
       t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
       const refused = c.events.slice(told).filter(({ kind }) => kind === 'StaleDirectiveRefused')
-      // On links that stood, the old master is refused only if its heartbeat comes before that of the new one.
+      // On links that stood, the old master is refused only if it speaks before the new one.
       t.ok(refused.every(({ payload }) => [before, sessionId].includes(payload['sessionId'] as string)))
       if (part === closed) t.not(refused.length, 0, 'it is told that the old master was refused')
     }

@@ -259,7 +259,8 @@ t.test('a second process with the key of a linked node stays out', async (t) => 
   await linked(b, A)
   t.equal(await secondStart(t, b.key, a, () => true), 'too_soon', 'the first one is asked')
   t.match(await secondStart(t, b.key, a, (outcome) => outcome !== 'too_soon'), /^copied 127\.0\.0\.1:\d+$/)
-  t.match(a.links.copies.list(), [/^node .* is linked at 127\.0\.0\.1:\d+; another process .* from 127\.0\.0\.1:/])
+  t.match(a.links.copies.list(),
+    [/^node .* is linked at 127\.0\.0\.1:\d+; another process .* from 127\.0\.0\.1:/])
   t.strictSame([a.told, b.told], [[`up ${B}`], [`up ${A}`]], 'nothing is told of it')
   clock.aheadMs = 11 * 60_000
   t.strictSame(a.links.copies.list(), [])

@@ -18,8 +18,8 @@ export class Copies {
   constructor (options: { clock: Clock, log: Logger }) { this.#options = options }
 
   /**
-   * Why a link is refused beside the open one to the same member, which may be dead without a word: so that is
-   * pinged first. If it answers, the other process start is a copy.
+   * Why a link is refused beside the open one to the same member. That may be dead without a word, so it is
+   * pinged first; if it answers, the other process start is a copy.
    */
   refused (link: Link, current: Link): CloseWord | undefined {
     const { installId, address } = link

@@ -20,7 +20,8 @@ export class DroppedMessages {
     const count = (kinds.get(kind) ?? 0) + 1
     kinds.set(kind, count)
     if (count > 1) return
-    this.#log.warn({ from, kind, err }, 'messages of an unknown shape are dropped: a node of another version?')
+    this.#log.warn({ from, kind, err },
+      'messages of an unknown shape are dropped: a node of another version?')
   }
 
   /** Counts of a node by kind. */
