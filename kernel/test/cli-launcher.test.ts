@@ -16,12 +16,13 @@ const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.ad
 
 /** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
 function build (t: Test): string {
-  const { outputText } = ts.transpileModule(
-    readFileSync(new URL('../boot/launcher.ts', import.meta.url), 'utf8'),
-    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } })
+  const compiled = (name: string): string => ts.transpileModule(
+    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
+    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
   return t.testdir({
     'package.json': '{"type":"module"}',
-    'launcher.js': outputText,
+    'launcher.js': compiled('launcher'),
+    'inspector.js': compiled('inspector'),
     'parent.js': `
       import { endLike, launch } from './launcher.js'
       const [host, port] = process.argv.slice(2)
