@@ -7,7 +7,7 @@ import { figure } from '../lib/report.mjs'
 import { kit, until, withTeardown } from './processes.mjs'
 
 const { descendants } = await source('test/node/proc.ts')
-/** Starting ends with the last model placed, the first measurement of the links and the page cache written. */
+/** The start ends with the last model placed, the first measure of the links and the page cache written. */
 const SETTLE_MS = 60_000
 const LIMITS = { 3: 1, 12: 2.5 }
 
