@@ -112,7 +112,7 @@ export interface Cluster {
   /** The members that a credential, those that it made, or a node has admitted. */
   admittedBy (id: string): { installId: string, name: string }[]
   /** Lossy while a link is down; in order on each link. `from` is an install id. */
-  channel<T> (name: string, receive: (from: string, message: T) => void): Channel<T>
+  channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
   /** A node has just done something of which another one told: it is not missed while its link is open. */
@@ -218,6 +218,8 @@ export interface LinkReport {
   readonly bytesOut: number
   /** Bytes that wait to be sent. */
   readonly buffered: number
+  /** Messages of no shape that this node knows, since it started. */
+  readonly dropped: number
 }
 
 /** What the kernel says about itself. */

@@ -21,6 +21,7 @@ import { createLog } from '../observe/log.js'
 import { LogRingService } from '../api/services.js'
 import { watchSelf } from '../machine/self-watch.js'
 import { createMachine } from '../machine/vitals.js'
+import type { SvcError } from '../api/errors.js'
 import type { Audit } from '../api/audit.js'
 import type { KernelConfig } from '../config/kernel-keys.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
@@ -65,6 +66,8 @@ export interface SvcNode {
   stop (reason: string): Promise<void>
   /** Called when a restart was asked for over the API; the caller then stops and starts a new process. */
   onRestart (fn: () => void): void
+  /** Resolves when the other members refuse this process; it then has to stop. */
+  readonly refused: Promise<SvcError>
   /** The last resort: something threw where nobody catches. Logged; the node restarts in order. */
   failed (error: unknown): void
 }
@@ -123,7 +126,10 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     for (const authority of now.authorities) setup.authorities.add(authority)
     return now
   }
+  let refuse!: (why: SvcError) => void
+  const refused = new Promise<SvcError>((resolve) => { refuse = resolve })
   const links = await NodeLinks.open({
+    refused: refuse,
     stands: tokens.stands, makers: tokens.makers,
     node, settings: keys.cluster, vitals: machine.vitals,
     api: address,
@@ -134,7 +140,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     log: log.child('cluster'),
     emit: events.emit
   })
-  const made = { node, log, address, restart, links, machine, tokens, schemes, served, tls, reload }
+  const made = { node, log, address, restart, refused, links, machine, tokens, schemes, served, tls, reload }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
     events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
@@ -173,6 +179,7 @@ interface Made {
   log: NodeLog
   address: Address
   restart: Restart
+  refused: Promise<SvcError>
   links: NodeLinks
   machine: MachineReader
   tokens: TokenStore
@@ -273,6 +280,7 @@ function running (parts: Running): SvcNode {
       return tls && { fingerprint: tls.current.fingerprint, authority: tls.source.authority }
     },
     onRestart: parts.restart.onAsk,
+    refused: parts.refused,
     failed (err) {
       parts.log.root.fatal({ err }, 'a defect: something threw where nobody catches; the node restarts')
       parts.restart.ask()

@@ -143,11 +143,33 @@ export function startOrRemove (installId: string): string {
   return `Start it with \`svc up\`; if it is gone for good: \`svc members remove ${installId}\`.`
 }
 
+/** Reports of other nodes may show a link for this long after a crash, seconds. */
+const LINK_SECONDS = 5
+
+/** The live nodes that disagree about the others; null if none do. A node that all have lost has crashed. */
+export function splitOf ({ topology, localNodeId }: State, nodes: readonly NodeRow[]): string | null {
+  const linksOf = topology?.connections ?? {}
+  const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id
+  const live = (topology?.nodes ?? []).filter((id) => linksOf[id] !== undefined)
+  for (const [i, a] of live.entries()) {
+    const apart = live.slice(i + 1).find((b) => linksOf[a]![b] === undefined && linksOf[b]![a] === undefined)
+    if (apart !== undefined) return `${name(a)} and ${name(apart)} do not reach each other`
+    const missed = nodes.find(({ nodeId, lostForSeconds }) => nodeId !== null &&
+      (lostForSeconds ?? 0) > LINK_SECONDS && linksOf[a]![nodeId] !== undefined)
+    if (missed !== undefined) {
+      return `${name(localNodeId)} misses ${name(missed.nodeId!)}, which ${name(a)} reaches`
+    }
+  }
+  return null
+}
+
 /** What is wrong in the cluster as a whole. */
 export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warning[] {
   const warn = (code: string, message: string, remedy: string): Warning =>
     ({ node: null, code, message, remedy })
   const found: Warning[] = []
+  // The members refuse this node, which its health names; all else follows from that.
+  if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return found
   const lost = nodes.filter((node) => !node.live)
   if (state.cluster?.quorum === 'lost') {
     const { liveNodes, knownNodes } = state.cluster
@@ -160,8 +182,9 @@ export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warni
     found.push(warn('no_master', 'No master is known at the moment.',
       'It settles within seconds; `svc doctor` shows what is in the way if it does not.'))
   }
-  if (state.cluster?.partition === true) {
-    found.push(warn('partition', 'The cluster is split: not every node sees every other.',
+  const split = splitOf(state, nodes)
+  if (split !== null) {
+    found.push(warn('partition', `The cluster is split: ${split}.`,
       'Mend the network between the nodes; `svc doctor` shows which dial fails and why.'))
   }
   for (const { name, installId, lostForSeconds } of lost) {

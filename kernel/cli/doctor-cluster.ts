@@ -1,5 +1,5 @@
 import { fail, ok, warn } from './check.js'
-import { clusterWarnings, startOrRemove } from './cluster-view.js'
+import { clusterWarnings, splitOf, startOrRemove } from './cluster-view.js'
 import { showSpan } from './text.js'
 import type { Check, Told } from './check.js'
 import type { DialRow, MemberList, NodeRow, State } from './cluster-view.js'
@@ -13,18 +13,19 @@ const SKEW_STEP_SECONDS = 1
 /** Master and quorum. Pure, as all here. */
 export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
   const master = nodes.find((node) => node.isMaster)
-  const { term, quorum, liveNodes, knownNodes, partition } = state.cluster ??
-    { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length, partition: false }
+  const { term, quorum, liveNodes, knownNodes } = state.cluster ??
+    { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length }
   const numbers = `${liveNodes} of ${knownNodes} nodes live`
   const bad = (name: string, message: string, code: string): Check => fail(name, message,
     clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`', { code })
   const lost = quorum === 'lost'
+  const split = splitOf(state, nodes)
   return [
     state.masterNodeId === null
       ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
       : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master)),
     lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`),
-    ...(partition ? [bad('partition', 'not every node sees every other', 'partition')] : [])
+    ...split === null ? [] : [bad('partition', split, 'partition')]
   ]
 }
 
@@ -37,6 +38,8 @@ function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): Told {
 
 /** Each member: live, or why it cannot be reached. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
+  // The health of this node names the removal; the members are well.
+  if (list.dials.some(({ reason }) => reason === 'removed')) return []
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`
     const node = nodes.find(({ installId }) => installId === member.installId)

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { kernelError } from '../api/errors.js'
 import { Channels } from './links/channels.js'
+import { DroppedMessages } from './links/dropped.js'
 import { CommandRouter } from './commands.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
@@ -8,6 +9,7 @@ import { fileStore, memoryStore } from './log/snapshot.js'
 import { Replicas } from './replicas/replicas.js'
 import { Listeners } from './listeners.js'
 import { ElectionDriver, readHardState, writeHardState } from './driver.js'
+import { readMessage } from './election/protocol.js'
 import { Membership } from './members/membership.js'
 import { createSections } from './sections.js'
 import { SessionView } from './session.js'
@@ -58,7 +60,7 @@ export interface ClusterOptions {
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
-/** How far a node's documents are and what they hash to; told once per heartbeat. */
+/** How far a node's documents are and what they hash to. */
 interface Digest {
   /** The node id of its start. */
   readonly boot: string
@@ -66,8 +68,12 @@ interface Digest {
   readonly control: Position
 }
 
+/** Heartbeats from one digest to the next; a silence takes more. */
+const DIGEST_EVERY = 2
+
 /** The cluster as this node sees it. Nothing runs before `start`. */
 export class ClusterCore {
+  readonly dropped: DroppedMessages
   readonly service: Cluster
   readonly session: SessionView
   readonly sections: Sections
@@ -92,6 +98,7 @@ export class ClusterCore {
   /** Why the link to a node closed, while it is closed. */
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
+  #beats = 0
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -134,17 +141,19 @@ export class ClusterCore {
       linked: () => transport.peers(),
       members: () => this.membership.records(),
       status: () => this.#driver.status(),
-      now: () => clock.now()
+      clock,
+      wokeAt: () => this.#driver.wokeAt
     })
     this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
     this.sections = createSections({
       self: node, control: this.control, replicas: this.replicas, commands: this.commands,
       masterNodeId: () => this.session.masterNodeId, log
     })
+    this.dropped = new DroppedMessages(log)
     this.#channels = new Channels({
       send: (to, body) => transport.send(to, 'channel', body),
       broadcast: (body) => transport.broadcast('channel', body),
-      log
+      dropped: this.dropped
     })
     this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)
@@ -194,8 +203,10 @@ export class ClusterCore {
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
     this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
-    if (kind === 'election') this.#driver.receive(from, body)
-    else if (kind === 'channel') return this.#channels.receive(from, body)
+    if (kind === 'election') {
+      if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
+      this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
+    } else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
   }
@@ -239,7 +250,7 @@ export class ClusterCore {
       log: this.control,
       clock,
       random,
-      send: (to, message) => { transport.send(to, 'election', message) },
+      send: (to, message, lazy) => { transport.send(to, 'election', message, lazy) },
       events: {
         sessionChanged: (next, previous) => { this.#sessionChanged(next, previous) },
         becameMaster: (leader) => {
@@ -299,10 +310,14 @@ export class ClusterCore {
     return next
   }
 
-  /** Once per heartbeat: what every node tells the others, and what the master looks after. */
+  /** The work of every node and of the master at each heartbeat. */
   #beat (): void {
-    const { nodeId: boot } = this.#options.node
-    this.#digests.broadcast({ boot, observed: this.replicas.digest(), control: this.control.position() })
+    // With the digest and this machine's readings, which are due at the same time: see Link.send.
+    this.#driver.beat()
+    if (this.#beats++ % DIGEST_EVERY === 0) {
+      const { nodeId: boot } = this.#options.node
+      this.#digests.broadcast({ boot, observed: this.replicas.digest(), control: this.control.position() })
+    }
     void this.#introduce()
     this.#noteLive()
     this.membership.alignVoters().catch((err: unknown) => {
@@ -323,13 +338,14 @@ export class ClusterCore {
   }
 
   /**
-   * The master emits NodeJoined and NodeTimedOut. While there is no master nobody does; the next one then
-   * emits them for everything since, the loss of the old master included.
+   * The master emits NodeJoined and NodeTimedOut; a new one also those since the last, the loss of that
+   * included. After a suspension links get time to come back.
    */
   #noteLive (): void {
     const before = this.#live
     const live = new Set(this.directory.nodes().filter((n) => n.live && !n.self).map((n) => n.installId))
-    const { isMaster, leader } = this.#driver
+    const { isMaster, isWaking, leader } = this.#driver
+    if (isWaking) for (const id of before) live.add(id)
     if (isMaster || (leader !== null && live.has(leader.master))) this.#live = live
     if (!isMaster) return
     for (const id of live) if (!before.has(id)) this.#emitNode('NodeJoined', id, {})
@@ -355,6 +371,7 @@ export class ClusterCore {
     if (this.#driver.isMaster) this.#emitNode('NodeRemoved', installId, { name })
     this.#options.transport.drop(installId)
     this.#driver.forget(installId)
+    this.dropped.forget(installId)
     this.#evidence.delete(installId)
     this.replicas.drop(installId)
     this.directory.forget(installId)

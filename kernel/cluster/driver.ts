@@ -10,7 +10,9 @@ import type { Timing } from './election/timing.js'
 export type ElectionEvents =
   Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
-export interface DriverOptions extends ElectionOptions, Pick<Io, 'send' | 'persist' | 'random'> {
+export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'random'> {
+  /** `lazy`: it may wait a moment for what else goes to that node. */
+  send (to: string, message: Message, lazy: boolean): void
   log: Log
   clock: Clock
   timing: Timing
@@ -61,7 +63,9 @@ export class ElectionDriver {
 
   stop (): void { this.#stop?.() }
 
-  tick (): void { this.#step((core, now) => { core.tick(now) }) }
+  tick (): void { this.#step((core, now) => { core.tick(now) }, true) }
+  /** Sends this node's heartbeat. */
+  beat (): void { this.#step((core, now) => { core.beat(now) }, true) }
 
   /** False when the message was ignored. */
   receive (from: string, value: unknown): boolean {
@@ -100,7 +104,14 @@ export class ElectionDriver {
     }
   }
 
-  status (): Status { return this.#core.status(this.#clock.mono()) }
+  status (): Status {
+    // Effects may ask in the middle of a step, which has noticed the time already.
+    if (!this.#stepping) this.#step((core, now) => { core.wake(now) })
+    return this.#core.status(this.#clock.mono())
+  }
+
+  get wokeAt (): number { return this.#core.wokeAt }
+  get isWaking (): boolean { return this.#core.isWaking(this.#clock.mono()) }
   get leader (): Leader | null { return this.#core.leader }
   get isMaster (): boolean { return this.#core.role === 'master' }
 
@@ -125,10 +136,10 @@ export class ElectionDriver {
     end?.()
   }
 
-  #step (act: (core: Election, now: number) => void): void {
+  #step (act: (core: Election, now: number) => void, tick = false): void {
     // An effect of a step may ask for another step: it waits until this one is over.
     if (this.#stepping) {
-      this.#effects.push(() => { this.#step(act) })
+      this.#effects.push(() => { this.#step(act, tick) })
       return
     }
     this.#stepping = true
@@ -139,7 +150,9 @@ export class ElectionDriver {
     }
     const outbox = this.#outbox
     this.#outbox = []
-    for (const { to, message } of outbox) this.#options.send(to, message)
+    for (const { to, message } of outbox) {
+      this.#options.send(to, message, tick && message.kind === 'heartbeat')
+    }
     for (let effect = this.#effects.shift(); effect !== undefined; effect = this.#effects.shift()) effect()
   }
 

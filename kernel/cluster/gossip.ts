@@ -50,7 +50,7 @@ const PEER_KEYS = 256
 const MAX_TOPICS = 1000
 const PERIOD_MS = 2000
 
-const bodySchema = record({
+export const bodySchema = record({
   v: schemaOf<1>({ const: 1 }),
   /** By key. */
   readings: schemaOf<Readonly<Record<string, unknown>>>({ type: 'object', maxProperties: MAX_READINGS })
@@ -156,13 +156,10 @@ export class Gossip {
     this.#counts.maxQueueDepth = Math.max(this.#counts.maxQueueDepth, this.#waiting.size)
   }
 
-  /** A body from a peer. One that is not of the agreed form is ignored as a whole. */
-  receive (from: string, body: unknown): void {
+  /** A body from a peer. One that is not of the agreed form is ignored as a whole; what is wrong with it. */
+  receive (from: string, body: unknown): string | null {
     const wrong = bodyProblem(body)
-    if (wrong !== null) {
-      this.#warnOnce(`body of ${from}`, { peer: from, why: wrong }, 'a peer\'s readings were ignored')
-      return
-    }
+    if (wrong !== null) return wrong
     const kept = this.#peers.get(from) ?? new Map<string, Heard>()
     this.#peers.set(from, kept)
     const atMs = this.#options.clock.mono()
@@ -175,6 +172,7 @@ export class Gossip {
       if (kept.size <= PEER_KEYS) break
       kept.delete(key)
     }
+    return null
   }
 
   /** The newest reading of a peer and the monotonic time it came; a peer's `null` means unknown. */

@@ -11,6 +11,8 @@ import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { openNodeKey } from './identity/key.js'
 import { Bandwidth } from './links/bandwidth.js'
+import { COPY_REMEDY } from './problems.js'
+import { PROTOCOL } from './links/frames.js'
 import { createDiscovery } from './links/discovery.js'
 import { Links } from './links/links.js'
 import { openMembers } from './members/file.js'
@@ -18,6 +20,7 @@ import { MAX_MAKERS } from './members/member.js'
 import type { Members } from './members/file.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Audit } from '../api/audit.js'
+import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 import type { Identity } from '../api/identity.js'
 import type { Logger, NodeInfo } from '../api/plugin.js'
@@ -29,6 +32,7 @@ import type { QuorumSetting } from './election/rules.js'
 import type { Bound } from './identity/addresses.js'
 import type { Maker } from './identity/join-tokens.js'
 import type { NodeKey } from './identity/key.js'
+import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
 
@@ -50,7 +54,12 @@ export interface NodeLinksOptions {
   clock: Clock
   log: Logger
   emit: (kind: string, payload: Record<string, unknown>) => void
+  /** The members refuse this process: it has to end. */
+  refused: (why: SvcError) => void
 }
+
+/** Time from the start in which a node that the members refuse as a copy ends, ms. */
+const YOUNG_MS = 60_000
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -75,6 +84,7 @@ export class NodeLinks {
   #audit: (() => Audit | undefined) | undefined
   #discovery: { stop (): Promise<void> } | undefined
   #stopWatching = (): void => {}
+  readonly #startedMs: number
 
   /**
    * Listens for members and joins where that was asked for. A node that is alone is its own master when this
@@ -97,11 +107,12 @@ export class NodeLinks {
   private constructor (options: NodeLinksOptions, key: NodeKey) {
     const { node, settings, api, clock, log, stands } = options
     this.#options = options
+    this.#startedMs = clock.mono()
     this.#key = key
     this.#bound = { host: settings.host ?? api.host, port: 0 }
     this.members = openMembers({ home: node.home, self: this.#self(), now: clock.now })
     this.identity = createIdentity(key, this.members)
-    this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, stands })
+    this.joinTokens = new JoinTokens({ home: node.home, now: clock.now, mono: clock.mono, stands })
     this.gossip = new Gossip({
       clock, log, enabled: options.gossip, sample: options.vitals, periodMs: settings.heartbeat_ms,
       publish: (body) => ({
@@ -118,7 +129,9 @@ export class NodeLinks {
         version: node.version,
         clusterId: this.members.current().clusterId,
         apiUrl: options.apiUrl(),
-        address: this.#self().addresses[0] ?? null
+        address: this.#self().addresses[0] ?? null,
+        protocol: PROTOCOL,
+        quorum: this.quorum
       }),
       events: this.#linkEvents(),
       api: (request, response) => {
@@ -167,14 +180,20 @@ export class NodeLinks {
     this.cluster.stop()
   }
 
-  peers (): readonly (LinkPeer & { readonly version: string })[] { return this.#links.peers() }
+  peers (): readonly (LinkPeer & Pick<Peer, 'version' | 'quorum'>)[] { return this.#links.peers() }
+
   dials (): readonly DialReport[] { return this.#links.dials() }
 
   /** What went over each open link. */
   links (): readonly LinkReport[] {
-    return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) =>
-      ({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }))
+    return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) => ({
+      installId, framesIn, framesOut, bytesIn, bytesOut, buffered,
+      dropped: sum(this.cluster.dropped.of(installId).values())
+    }))
   }
+
+  get quorum (): string { return String(this.#options.settings.quorum ?? 1) }
+  copies (): readonly string[] { return this.#links.copies.list() }
 
   /** Where other nodes reach the members' listener of this one; empty before it listens. */
   addresses (): readonly string[] { return this.#bound.port === 0 ? [] : this.#self().addresses }
@@ -217,7 +236,20 @@ export class NodeLinks {
     const { settings, api } = this.#options
     if (mayOpen(this.#bound, settings.host) && this.#awaitsOthers()) this.#bound.host = EVERYWHERE
     const port = settings.port ?? (api.port === 0 ? 0 : api.port + 1)
-    Object.assign(this.#bound, await this.#links.listen({ host: this.#bound.host, port }))
+    const { host } = this.#bound
+    const at = await this.#links.listen({ host, port: port === 0 ? this.#lastPort() : port })
+      .catch(async (error: NodeJS.ErrnoException) => {
+        if (port === 0 && error.code === 'EADDRINUSE') return await this.#links.listen({ host, port })
+        throw Object.assign(error, { setting: 'cluster.port' })
+      })
+    Object.assign(this.#bound, at)
+  }
+
+  /** Where the others look for this node when all of them start at once; 0 for one that was nowhere yet. */
+  #lastPort (): number {
+    const { node: { installId }, settings } = this.#options
+    const [last = ''] = settings.advertise === undefined ? this.members.find(installId)?.addresses ?? [] : []
+    return readAddress(last)?.port ?? 0
   }
 
   /** True when this home has joined just now. A home that is a member already starts as it is. */
@@ -232,10 +264,14 @@ export class NodeLinks {
       this.#links.hint(to)
       return false
     }
+    const asks = { key: this.#key, self: this.#self(), clock }
     // The same line may stand in a unit file: it is no error at the second start, when its time is over.
-    if (this.members.current().clusterId === readJoinToken(to, 0).clusterId) return false
-    const ticket = readJoinToken(to, clock.now())
-    const membership = await join({ key: this.#key, self: this.#self(), ticket, clock })
+    const known = readJoinToken(to, 0)
+    if (this.members.current().clusterId === known.clusterId) {
+      if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)
+      return false
+    }
+    const membership = await join({ ...asks, ticket: readJoinToken(to, clock.now()) })
     // What this home decided alone, and whom it voted for, means nothing in its new cluster.
     for (const file of ['control.json', 'promise.json']) {
       rmSync(joinPath(node.home, 'state', file), { force: true })
@@ -287,12 +323,25 @@ export class NodeLinks {
       frame: (from, kind, body) => {
         if (kind === 'telemetry') {
           this.#cluster?.heard(from)
-          this.gossip.receive(from, body)
+          const wrong = this.gossip.receive(from, body)
+          if (wrong !== null) this.#cluster?.dropped.add(from, kind, wrong)
         } else if (this.#cluster?.frame(from, kind, body) === false) {
           this.#links.drop(from, 'off_protocol')
         }
       },
+      copied: (address, known) => { this.#isCopied(address, known) },
       violation: (installId, reason) => { this.#cluster?.violation(installId, reason) }
+    }
+  }
+
+  /** A node that has just started is the copy and ends; one that runs for longer stays without that link. */
+  #isCopied (address: string, known: string): void {
+    const { node, clock, refused } = this.#options
+    const text = `A process at ${known} has the key of this node and is linked with the member at ` +
+      `${address}; this one is at ${this.addresses().join(', ')}.`
+    this.#links.copies.add(node.installId, text)
+    if (clock.mono() - this.#startedMs < YOUNG_MS) {
+      refused(kernelError('join_refused', `${text} ${COPY_REMEDY}`, { why: 'copied' }))
     }
   }
 
@@ -316,6 +365,13 @@ export class NodeLinks {
     return { installId, fingerprint: this.#key.fingerprint, name, addresses }
   }
 }
+
+/** A member starts whatever came of its token, unless it is a member no more. */
+function unlessRemoved (error: SvcError): void {
+  if (error.details['why'] === 'removed') throw error
+}
+
+const sum = (counts: Iterable<number>): number => [...counts].reduce((a, b) => a + b, 0)
 
 /** 0 (inclusive) to 1, from the system's generator. */
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }

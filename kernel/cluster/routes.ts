@@ -12,7 +12,8 @@ import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 /** The links of this node, as routes and `/state` need them. */
 export interface Network extends Pick<
   NodeLinks,
-  'members' | 'peers' | 'dials' | 'links' | 'addresses' | 'openOutside' | 'invite' | 'bytesPerSecond'
+  'members' | 'peers' | 'dials' | 'links' | 'copies' | 'addresses' | 'openOutside' | 'invite' |
+  'bytesPerSecond' | 'quorum'
 > {
   readonly joinTokens: Pick<JoinTokens, 'list' | 'revoke'>
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 
 interface Unproven { socket: Socket, network: string, leave: () => void }
@@ -10,6 +11,19 @@ export interface DoorLimits {
   /** Addresses that are not held to `perNetwork`. */
   free?: (address: string) => boolean
 }
+
+/** How many files this process may open; Infinity where the system has no such file to read it from. */
+function filesAllowed (): number {
+  try {
+    const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+    return Number(soft ?? Infinity)
+  } catch {
+    return Infinity
+  }
+}
+
+/** Places at one door: the API and the members' listener leave half of the files to all else. */
+const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**
  * Limits the connections of a listener. A connection is unproven until `prove`: it has shown neither a
@@ -43,7 +57,7 @@ export class Door {
     this.#held.set(network, (this.#held.get(network) ?? 0) + 1)
     socket.once('close', leave)
     if (free?.(socket.remoteAddress ?? '') !== true && this.held(socket) > perNetwork) this.#close(network)
-    else if (this.#open > inAll) this.#close()
+    else if (this.#open > Math.min(inAll, MOST_OPEN)) this.#close()
   }
 
   /** The connection has shown who it is; with TLS its address and port name it. */

@@ -1,4 +1,5 @@
 import { execFile, spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
@@ -25,16 +26,36 @@ export interface MachineIo {
 }
 
 const TIMEOUT_MS = 15_000
+/** Age up to which the list of addresses is reused, ms: the system is asked for it by socket. */
+const ADDRESSES_MS = 10_000
+/** Files of the kernel that it has at hand; the statistics of a large control group take it a while. */
+const AT_HAND = /^\/(proc|sys\/fs\/cgroup)\/(?!.*memory\.stat$)/
 /** Where a system keeps its tools; what the user's PATH leads to is not run. */
 const TOOLS = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin', LANG: 'C'
 }
 
-/** The machine this process runs on. Files are read off the loop's thread; programs are never waited for. */
+const readNow = (path: string): string => {
+  try { return readFileSync(path, 'utf8') } catch { return '' }
+}
+
+/** Times of all processors together: os.cpus() also asks each for its clock rate, which wakes it. */
+function processorTimes (): os.CpuInfo {
+  const [, user = 0, nice = 0, sys = 0, idle = 0, , irq = 0] =
+    readNow('/proc/stat').split('\n', 1)[0]!.split(/\s+/).map(Number)
+  return { model: '', speed: 0, times: { user, nice, sys, idle, irq } }
+}
+
+/**
+ * The machine this process runs on. Files are read off the loop's thread, but those AT_HAND: a thread costs
+ * more than they do. Programs are never waited for.
+ */
 export function thisMachine (clock: Clock): MachineIo {
+  let addresses: ReturnType<MachineIo['addresses']> = {}
+  let addressesDue = -Infinity
   return {
     platform: process.platform,
-    read: (path) => readFile(path, 'utf8').catch(() => ''),
+    read: async (path) => AT_HAND.test(path) ? readNow(path) : await readFile(path, 'utf8').catch(() => ''),
     list: (folder) => readdir(folder).catch(() => []),
     ask: systemInformation(clock),
     nvidiaSmi: async () => (await promisify(execFile)('nvidia-smi', [...SMI_ARGS], {
@@ -44,8 +65,14 @@ export function thisMachine (clock: Clock): MachineIo {
       const { blocks, bavail, bsize } = await statfs(folder)
       return { total: blocks * bsize, available: bavail * bsize }
     },
-    cpus: () => os.cpus(),
-    addresses: () => os.networkInterfaces()
+    cpus: () => process.platform === 'linux' ? [processorTimes()] : os.cpus(),
+    addresses: () => {
+      if (clock.mono() >= addressesDue) {
+        addresses = os.networkInterfaces()
+        addressesDue = clock.mono() + ADDRESSES_MS
+      }
+      return addresses
+    }
   }
 }
 

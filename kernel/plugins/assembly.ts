@@ -81,7 +81,7 @@ export interface KernelOptions {
   onEvent?: (event: BusEvent) => void
   /** Tests: throw on events and replies that are not as declared. */
   strict: boolean
-  /** Longest time `start` of a plugin may take, ms; 8 s when absent. */
+  /** Longest time `start` of a plugin may take, ms; 30 s when absent. */
   startLimitMs?: number | undefined
 }
 

@@ -1,5 +1,6 @@
 import { CallerService } from '../api/callers.js'
 import { kernelErrors } from '../api/errors.js'
+import { COPY_REMEDY } from '../cluster/problems.js'
 import { IdentityService } from '../api/identity.js'
 import {
   BundleService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
@@ -51,6 +52,22 @@ const conflicts = {
     severity: 'warn',
     meaning: 'The nodes run different versions of svc.',
     remediation: 'Bring all nodes to the same version, one after the other.'
+  },
+  quorum_mismatch: {
+    severity: 'error',
+    meaning: 'The nodes have different `cluster.quorum`, so that what a majority decided may be lost.',
+    remediation: 'Set one `cluster.quorum` in svc.yaml of all nodes, and restart those that differ.'
+  },
+  node_removed: {
+    severity: 'error',
+    meaning: 'This node was removed from the cluster, and the members refuse it.',
+    remediation: 'Move its home aside (`mv HOME HOME.removed`), make a token with `svc join-token` on a ' +
+      'member, and start it with that: it joins as a new node.'
+  },
+  node_copied: {
+    severity: 'error',
+    meaning: 'Two processes run with the key of one node, which is that of a copied home.',
+    remediation: COPY_REMEDY
   },
   certificate_ending: {
     severity: 'warn',

@@ -6,8 +6,11 @@ import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
 import type { LiveContext } from './context.js'
 
-/** Longest time `start` of a plugin may take, ms: slow work belongs into the background. */
-const START_LIMIT_MS = 8000
+/**
+ * Longest time `start` of a plugin may take, ms: slow work belongs into the background. Wide enough for a
+ * machine on which a dozen nodes start at once.
+ */
+const START_LIMIT_MS = 30_000
 
 /** What came of starting some plugins. */
 export interface Started {

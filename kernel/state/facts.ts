@@ -5,7 +5,7 @@ import { withViews } from './state.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Network } from '../cluster/routes.js'
 import type { Caller, NodeInfo, Section } from '../api/plugin.js'
-import type { Assembly, KernelOptions } from '../plugins/assembly.js'
+import type { Assembly } from '../plugins/assembly.js'
 import type { NodeHealth } from '../plugins/health.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
@@ -220,7 +220,8 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
     if (reading === undefined || options.clock.mono() - reading.atMs > READING_MS) return null
     return fits(key, reading.value) ? reading.value as T : null
   }
-  const seenAt = options.cluster.directory.seenAt(installId) ?? null
+  const { directory } = options.cluster
+  const seenAt = directory.seenAt(installId) ?? null
   return {
     view,
     seenAt,
@@ -229,7 +230,7 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
     system: read('system'),
     disk: read('disk'),
     network: read('network'),
-    health: healthOf(options, view, said('health'), seenAt),
+    health: healthOf(view, said('health'), seenAt === null ? null : directory.silentMs(installId)),
     resources: said('resources'),
     capabilities: said<string[]>('capabilities') ?? [],
     links: read<LinkFact[]>('links') ?? [],
@@ -237,14 +238,12 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   }
 }
 
-function healthOf (
-  { clock }: KernelOptions, view: NodeView, said: NodeHealth | null, seenAt: number | null
-): NodeHealth {
+/** `silentMs`: null for a node that was never heard. */
+function healthOf (view: NodeView, said: NodeHealth | null, silentMs: number | null): NodeHealth {
   const health = said ?? { level: 'ok', reasons: [] }
-  const silentMs = seenAt === null ? Infinity : clock.now() - seenAt
-  if (view.live || silentMs <= UNREACHABLE_MS) return health
+  if (view.live || (silentMs !== null && silentMs <= UNREACHABLE_MS)) return health
   const { severity, meaning, remediation } = kernelManifest.conflicts.unreachable
-  const since = seenAt === null ? 'It was not heard since this node started.'
+  const since = silentMs === null ? 'It was not heard since this node started.'
     : `It was last heard ${Math.round(silentMs / 1000)} s ago.`
   const reason = { code: 'unreachable', severity, message: `${meaning} ${since}`, remediation }
   return {

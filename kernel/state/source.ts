@@ -1,6 +1,7 @@
 import { kernelError } from '../api/errors.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { StateHistoryService } from '../api/services.js'
+import { clusterProblems } from '../cluster/problems.js'
 import { createFacts } from './facts.js'
 import { baseState, redact, withViews } from './state.js'
 import type { Assembly } from '../plugins/assembly.js'
@@ -105,7 +106,7 @@ async function earlier (kernel: Assembly, moment: string, caller: Caller): Promi
 function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => void {
   const { options: { clock, cluster }, changes, log } = kernel
   const publish = (): void => {
-    compareVersions(kernel)
+    showProblems(kernel)
     send().catch((err: unknown) => { log.error({ err }, 'this node could not tell the others about itself') })
   }
   let waiting: (() => void) | undefined
@@ -126,8 +127,9 @@ function keepPublishing (kernel: Assembly, send: () => Promise<void>): () => voi
   return () => { for (const stop of stops) stop() }
 }
 
-function compareVersions ({ options: { network, node }, health }: Assembly): void {
-  const other = network.peers().find(({ version }) => version !== node.version)
-  if (other === undefined) health.clear('version_mismatch')
-  else health.raise('version_mismatch', `${node.version} here, ${other.version} on ${other.name}.`)
+function showProblems ({ options, health }: Assembly): void {
+  for (const [code, observed] of Object.entries(clusterProblems(options))) {
+    if (observed === null) health.clear(code)
+    else health.raise(code, observed)
+  }
 }

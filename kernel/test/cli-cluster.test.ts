@@ -1,4 +1,5 @@
 import t from 'tap'
+import { readFileSync } from 'node:fs'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import { freePorts } from '../../test/node/ports.js'
 import { definePlugin } from '../api/plugin.js'
@@ -6,11 +7,13 @@ import { readSpan, showBytes, showSpan } from '../cli/text.js'
 import type { StatusPart } from '../cli/check.js'
 import type { Test } from 'tap'
 
+const { version: own } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as
+  { version: string }
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })
 
 /** A cluster of three: n1 answers, n2 is master, n3 was lost a while ago. */
 function threeNodes (more: object = {}): object {
-  const identity = (name: string): object => ({ friendlyName: name, svcVersion: '0.1.0',
+  const identity = (name: string): object => ({ friendlyName: name, svcVersion: own,
     apiUrl: `http://${name}.test:52415`, nodeInstallId: `${name}-install` })
   return {
     sessionId: 's1', masterNodeId: 'n2', localNodeId: 'n1',
@@ -33,7 +36,7 @@ function threeNodes (more: object = {}): object {
 
 const member = (name: string, more: object = {}): object => ({
   installId: `${name}-install`, nodeId: null, name, fingerprint: 'f', addresses: [`10.0.0.7:52416`],
-  live: true, master: false, self: false, version: '0.1.0', rttMs: 0.42, joinedAt: '2026-01-01T00:00:00Z',
+  live: true, master: false, self: false, version: own, rttMs: 0.42, joinedAt: '2026-01-01T00:00:00Z',
   ...more
 })
 
@@ -94,16 +97,16 @@ t.test('nodes: who is master, live or lost, and for how long', async (t) => {
   const { status, out } = await cli(['nodes', '--url', url])
   t.equal(status, 0)
   t.match(out, /^NAME +NODE +URL +VERSION +MASTER +LIVE +MEMORY +HEALTH\n/)
-  t.match(out, /\nattic +n1 +http:\/\/attic\.test:52415 +0\.1\.0 +- +live +4\.0 GiB free of 16\.0 GiB +ok/)
-  t.match(out, /\nbarn +n3 +\S+ +0\.1\.0 +- +lost 1m12s +- +-/)
-  t.match(out, /\ncellar +n2 +\S+ +0\.1\.0 +yes +live +- +warn/)
+  t.match(out, /\nattic +n1 +http:\/\/attic\.test:52415 +\S+ +- +live +4\.0 GiB free of 16\.0 GiB +ok/)
+  t.match(out, /\nbarn +n3 +\S+ +\S+ +- +lost 1m12s +- +-/)
+  t.match(out, /\ncellar +n2 +\S+ +\S+ +yes +live +- +warn/)
   t.match(out, /\nshed +- +- +- +- +lost +- +-/)
   const { nodes } = JSON.parse((await cli(['nodes', '--json', '--url', url])).out)
   t.match(nodes, [
     { name: 'attic', nodeId: 'n1', installId: 'attic-install', isLocal: true, isMaster: false, live: true,
       drained: false,
       lostForSeconds: null, memoryTotalBytes: 16 * 2 ** 30, memoryAvailableBytes: 4 * 2 ** 30,
-      version: '0.1.0', health: { level: 'ok' } },
+      version: own, health: { level: 'ok' } },
     { name: 'barn', live: false, lostForSeconds: 72 },
     { name: 'cellar', isMaster: true, live: true, health: { level: 'warn' } },
     { name: 'shed', nodeId: null, installId: 'shed-install', live: false, lostForSeconds: null }
@@ -152,10 +155,40 @@ t.test('status: master, quorum, nodes, what plugins add, and what to do', async 
   t.match(alone.cluster, { sessionId: 's1', masterNodeId: null, quorum: 'lost', liveNodes: 1 })
   t.equal(alone.counted, 3)
   t.same(alone.warnings.map((warning: { code: string }) => warning.code),
-    ['no_quorum', 'partition', 'node_lost', 'node_lost', 'disk_low'])
+    ['no_quorum', 'node_lost', 'node_lost', 'disk_low'])
   t.match(alone.warnings[0], { node: null, message: /1 of 3/, remedy: /svc members remove barn-install/ })
   const headless = await cli(['status', '--url', await node(t, { state: { masterNodeId: null } })])
   t.match(headless.out, /cluster: No master is known at the moment\. \[no_master\]\n {2}.*svc doctor/)
+})
+
+t.test('status: two live nodes that disagree are a split; a removal hides what follows', async (t) => {
+  const links = (...ids: string[]): object => Object.fromEntries(ids.map((id) => [id, [{}]]))
+  const health = (code: string): object =>
+    ({ n1: { level: 'error', reasons: [{ code, severity: 'error', message: 'm', remediation: 'r' }] } })
+  const live = { nodes: ['n1', 'n2', 'n3'],
+    connections: { n1: links('n2', 'n3'), n2: links('n1'), n3: links('n1') } }
+  const two = { nodes: ['n1', 'n2'], connections: { n2: links('n1', 'n3') } }
+  const seen = (seconds: string): string => `2026-01-01T00:0${seconds}Z`
+  const back = { lastSeen: { n1: seen('2:00'), n2: seen('1:59'), n3: seen('2:00') } }
+  const rows: [what: string, state: object, codes: string[], split?: RegExp][] = [
+    ['a node that crashed', { cluster: { partition: true } }, ['node_lost']],
+    ['what others said just before', { topology: two, lastSeen: { ...back.lastSeen, n3: seen('1:57') } },
+      ['node_lost']],
+    ['one still reaches it', { topology: two }, ['partition', 'node_lost'],
+      /attic misses barn, which cellar reaches/],
+    ['two that do not meet', { topology: live, ...back }, ['partition'],
+      /cellar and barn do not reach each other/],
+    ['one of two has not said it yet',
+      { topology: { ...live, connections: { n1: links('n2', 'n3') } }, ...back }, []],
+    ['removed', { nodeHealth: health('node_removed'), cluster: { quorum: 'lost', partition: true } },
+      ['node_removed']]
+  ]
+  for (const [what, state, codes, split] of rows) {
+    const url = await node(t, { members: 403, state: { nodeHealth: {}, ...state } })
+    const { warnings } = JSON.parse((await cli(['status', '--json', '--url', url])).out)
+    t.same(warnings.map(({ code }: { code: string }) => code), codes, what)
+    if (split !== undefined) t.match(warnings[0].message, split)
+  }
 })
 
 t.test('members: the list, and removal by id, name or the beginning of an id', async (t) => {
@@ -172,8 +205,8 @@ t.test('members: the list, and removal by id, name or the beginning of an id', a
   })
   t.same(JSON.parse((await cli(['members', '--json', '--url', url])).out), list)
   const { out } = await cli(['members', '--url', url])
-  t.match(out, /\nattic \(this node\) +attic-install +n1 +yes +- +0\.1\.0 +- +127\.0\.0\.1:52416/)
-  t.match(out, /\ncellar +cellar-install +n2 +yes +yes +0\.1\.0 +0\.4 ms .* app_2 at attic\n/)
+  t.match(out, /\nattic \(this node\) +attic-install +n1 +yes +- +\S+ +- +127\.0\.0\.1:52416/)
+  t.match(out, /\ncellar +cellar-install +n2 +yes +yes +\S+ +0\.4 ms .* app_2 at attic\n/)
   t.match(out, /\nno connection to 10\.0\.0\.9:52416 after 7 attempts: ECONNREFUSED/)
   for (const ref of ['barn-install', 'n3', 'barn', 'barn-in']) {
     const ran = await cli(['members', 'remove', ref, '--url', url])
@@ -260,7 +293,7 @@ t.test('doctor: every check with its numbers and the next command', async (t) =>
   check('member shed', 'fail', /not seen in this session; 10\.0\.0\.9:52416: ECONNREFUSED \(7 attempts\)/,
     /svc up/)
   check('address 10.0.0.99:1', 'warn', /wrong_key \(2 attempts\)/, /cluster\.peers/)
-  check('versions', 'ok', /0\.1\.0 on all 3 nodes/, null)
+  check('versions', 'ok', new RegExp(`${own} on all 3 nodes`), null)
   check('clocks', 'ok', /only one node/, null)
   check('health of cellar', 'warn', /Little is free\. \[disk_low\]/, /Free some/)
   check('discovery', 'ok', /off \(cluster\.discovery\)/, null)

@@ -90,6 +90,29 @@ for (const [sign, show] of Object.entries(signs)) {
   })
 }
 
+t.test('a node that stood still blames nobody', async (t) => {
+  const checks: [what: string, ms: number, deposed: boolean][] = [
+    ['too short for an election', 5_000, false], ['the others had one', 40_000, true]
+  ]
+  for (const [what, ms, deposed] of checks) {
+    const { c, master, others } = await quiet(t)
+    c.freeze(master)
+    await c.run(ms)
+    // The others have given up their links, which it learns first.
+    if (deposed) c.cut([master], others)
+    c.thaw(master)
+    await c.run(300)
+    c.heal()
+    await c.run(30_000)
+    t.strictSame(c.told('NodeTimedOut').filter(({ nodeId }) => nodeId !== master.node.nodeId), [], what)
+    t.equal(master.core.session.isMaster, !deposed, what)
+    c.forget()
+    c.kill(others[0]!)
+    await c.run(10_000)
+    t.match(c.told('NodeTimedOut'), [{ nodeId: others[0]!.node.nodeId }], 'later losses are told')
+  }
+})
+
 t.test('a lost master is told by the next one', async (t) => {
   const { c, master } = await quiet(t)
   const before = master.core.session.sessionId

@@ -63,6 +63,9 @@ export interface CoreCluster {
   kill (node: CoreNode): void
   /** Starts it again from its home, as a new process. */
   restart (node: CoreNode): void
+  /** Stops its process; what comes due and what is sent to it waits until `thaw`. */
+  freeze (node: CoreNode): void
+  thaw (node: CoreNode): void
   run (ms: number): Promise<void>
   until<T> (what: string, look: () => T | undefined | false | null): Promise<T>
   /** Moves time on until the promise is settled. */
@@ -106,7 +109,11 @@ function seeded (seed: number): () => number {
   }
 }
 
-interface Slot extends CoreNode { node: NodeInfo, core: ClusterCore, running: boolean, generation: number }
+interface Slot extends CoreNode {
+  node: NodeInfo, core: ClusterCore, running: boolean, generation: number
+  /** While it is frozen: the timers that are due, and what has come. */
+  held: { timers: Set<() => void>, arrived: (() => void)[] } | null
+}
 
 class Net implements CoreCluster {
   readonly clock = manualClock()
@@ -190,6 +197,26 @@ class Net implements CoreCluster {
 
   restart (node: CoreNode): void { this.#start(node as Slot, false) }
 
+  freeze (node: CoreNode): void { (node as Slot).held = { timers: new Set(), arrived: [] } }
+
+  thaw (node: CoreNode): void {
+    const slot = node as Slot
+    const { timers, arrived } = slot.held!
+    slot.held = null
+    for (const fn of [...timers, ...arrived]) fn()
+  }
+
+  /** The clock of a node that may be frozen. */
+  #clockOf (slot: Slot): ManualClock {
+    const gate = (fn: () => void) => (): void => {
+      if (slot.held === null) fn()
+      else slot.held.timers.add(fn)
+    }
+    const { clock } = this
+    return { ...clock,
+      after: (ms, fn) => clock.after(ms, gate(fn)), every: (ms, fn) => clock.every(ms, gate(fn)) }
+  }
+
   async run (ms: number): Promise<void> { await this.clock.advance(ms) }
 
   async until<T> (what: string, look: () => T | undefined | false | null): Promise<T> {
@@ -215,7 +242,7 @@ class Net implements CoreCluster {
     const name = `n${n}`
     const node = { nodeId: '', installId, name, home, version: '1.0.0', configPath: null }
     const slot: Slot = {
-      name, installId, node, running: false, generation: 0, lines: [],
+      name, installId, node, running: false, generation: 0, lines: [], held: null,
       core: undefined as unknown as ClusterCore,
       members: openMembers({ home, self: candidate(installId, name), now: this.clock.now }),
       peers: () => this.#peersOf(slot)
@@ -232,7 +259,7 @@ class Net implements CoreCluster {
     const skip = (): void => {}
     const log: Logger = { debug: skip, info: skip, warn: keep, error: keep, fatal: keep }
     slot.core = new ClusterCore({
-      node: slot.node, clock: this.clock, log, members, joining,
+      node: slot.node, clock: this.#clockOf(slot), log, members, joining,
       random: this.#random,
       quorum: this.#options.quorum ?? 1,
       timing: clusterTiming({ heartbeat_ms: 2000, election_timeout_ms: 3000 }),
@@ -291,10 +318,11 @@ class Net implements CoreCluster {
       }
       for (const filter of this.filters) frame.body = filter(frame) as Frame['body']
       if (!same || frame.body === null) return
-      if (!other.core.frame(slot.installId, kind, frame.body)) {
+      arrive(other, () => {
+        if (other.core.frame(slot.installId, kind, frame.body)) return
         this.dropped.push(`${slot.installId} protocol`)
         this.#set(slot, other, false, 'protocol')
-      }
+      })
     })
     return true
   }
@@ -316,10 +344,19 @@ class Net implements CoreCluster {
     else this.#up.delete(pair)
     for (const [one, other] of [[a, b], [b, a]] as const) {
       if (!one.running) continue
-      if (up) one.core.up(this.#peersOf(one).find((p) => p.installId === other.installId)!)
-      else one.core.down(other.installId, reason)
+      const peer = this.#peersOf(one).find((p) => p.installId === other.installId)
+      arrive(one, () => {
+        if (up) one.core.up(peer!)
+        else one.core.down(other.installId, reason)
+      })
     }
   }
+}
+
+/** Something comes to a node from outside; while it is frozen, that waits. */
+function arrive (slot: Slot, act: () => void): void {
+  if (slot.held === null) act()
+  else slot.held.arrived.push(act)
 }
 
 function summary ({ name, core, running }: Slot): string {

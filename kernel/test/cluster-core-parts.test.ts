@@ -19,7 +19,7 @@ import { manualClock } from '../testing/index.js'
 import { failure } from './cluster-core-kit.js'
 import type { DirectoryOptions, LinkedNode } from '../cluster/members/directory.js'
 import type { MemberList } from '../cluster/members/member.js'
-import type { Caller, Logger } from '../api/plugin.js'
+import type { Caller } from '../api/plugin.js'
 import type { MemberRequest } from '../api/services.js'
 import type { NodeFacts, StateInput } from '../state/state.js'
 
@@ -54,7 +54,8 @@ function directory (more: Partial<DirectoryOptions> = {}): Directory {
     status: () => ({
       liveNodes: ['install1', 'install2'], leader: { sid: 's', term: 1, master: 'install2', boot: 1 }
     }),
-    now: () => 5000,
+    clock: { now: () => 5000, mono: () => 5000 },
+    wokeAt: () => -Infinity,
     ...more
   })
 }
@@ -145,15 +146,12 @@ t.test('whose socket it is', (t) => {
 
 t.test('channels', (t) => {
   const sent: unknown[] = []
-  const errors: string[] = []
+  const dropped: unknown[] = []
   const none = (): void => {}
-  const log: Logger = {
-    debug: none, info: none, warn: none, fatal: none, error: (_, message) => { errors.push(message) }
-  }
   const channels = new Channels({
     send: (to, body) => { sent.push([to, body]); return to === 'there' },
     broadcast: (body) => { sent.push(body); return 2 },
-    log
+    dropped: { add: (from, channel, err) => { dropped.push([from, channel, err === undefined]) } }
   })
   const heard: unknown[] = []
   const channel = channels.open<number>('a', (from, message) => { heard.push([from, message]) })
@@ -164,8 +162,10 @@ t.test('channels', (t) => {
   t.strictSame(sent, [['there', { channel: 'a', message: 1 }], ['away', { channel: 'a', message: 2 }],
     { channel: 'a', message: 3 }])
   channels.open('fails', () => { throw new Error('no') })
+  channels.open('cannot read', () => false)
   t.equal(channels.receive('x', { channel: 'a', message: 1 }), true)
   t.equal(channels.receive('x', { channel: 'fails' }), true)
+  t.equal(channels.receive('x', { channel: 'cannot read' }), true)
   t.equal(channels.receive('x', { channel: 'of another version' }), true)
   for (const wrong of [null, undefined, 7, 'a', {}, { channel: 7 }]) {
     t.equal(channels.receive('x', wrong), false)
@@ -173,7 +173,7 @@ t.test('channels', (t) => {
   channel.close()
   channels.receive('x', { channel: 'a', message: 2 })
   t.strictSame(heard, [['x', 1]])
-  t.equal(errors.length, 1)
+  t.strictSame(dropped, [['x', 'fails', false], ['x', 'cannot read', true]])
   t.end()
 })
 

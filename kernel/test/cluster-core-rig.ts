@@ -136,9 +136,11 @@ function kernelOptions (
     cluster: node.core,
     network: {
       members: node.members,
-      peers: () => node.peers().map((peer) => ({ ...peer, version: version(peer.installId) })),
+      peers: () => node.peers().map((peer) => ({ ...peer, version: version(peer.installId), quorum: '1' })),
       dials: () => [],
       links: () => [],
+      copies: () => [],
+      quorum: '1',
       addresses: () => ['192.0.2.1:81'],
       joinTokens: { list: () => [], revoke: () => false },
       openOutside: async () => {},

@@ -221,7 +221,7 @@ t.test('what another node says wrongly of itself harms nobody', async (t) => {
     }
     one.hear(two, Object.fromEntries(['memory', 'system', 'disk', 'network', 'links', 'tasks'].map((key) =>
       [key, wrong])))
-    await c.run(40)
+    await c.run(60)
     const answer = await one.ask('GET', '/state')
     t.equal(answer.statusCode, 200, JSON.stringify(wrong))
     const of = (key: string): unknown => dig(answer.json(), key, id)

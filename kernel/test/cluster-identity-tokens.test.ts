@@ -17,15 +17,18 @@ const invitation = { clusterId: 'cluster-1', seeds: ['10.0.0.1:7001', '[::1]:700
 interface Rig {
   home: string
   path: string
-  time: { ms: number }
+  /** `backMs`: how far the wall clock was set back. */
+  time: { ms: number, backMs?: number }
   tokens: JoinTokens
   reopen: () => JoinTokens
 }
 
 function rig (t: Owner): Rig {
   const home = tempHome(t)
-  const time = { ms: NOW }
-  const reopen = (): JoinTokens => new JoinTokens({ home, now: () => time.ms, stands: () => true })
+  const time: Rig['time'] = { ms: NOW }
+  const reopen = (): JoinTokens => new JoinTokens({
+    home, now: () => time.ms - (time.backMs ?? 0), mono: () => time.ms, stands: () => true
+  })
   return { home, path: join(home, identityFile.joinTokens), time, tokens: reopen(), reopen }
 }
 
@@ -132,19 +135,27 @@ t.test('a token that would not be readable is not made', (t) => {
   t.end()
 })
 
-t.test('a token lets one node in, once', (t) => {
+t.test('a token lets one node in, which may ask again', (t) => {
   const all = rig(t)
   const ticket = ticketOf(all)
   t.equal(all.tokens.pending, 1)
+  t.equal(all.tokens.letsIn(JOINER), true)
   all.tokens.redeem(redemption(ticket))
   t.equal(all.tokens.pending, 0)
   t.notMatch(readFileSync(all.path, 'utf8'), /"key": "/, 'what checks proofs is gone with it')
+  const other = `${'k'.repeat(42)}A`
   for (const tokens of [all.tokens, all.reopen()]) {
-    t.match(thrown(() => { tokens.redeem(redemption(ticket)) }), {
+    t.match(thrown(() => { tokens.redeem(redemption(ticket, randomBytes(32), other)) }), {
       reason: 'join_refused', status: 403, details: { why: 'used' }
     })
+    t.equal(tokens.letsIn(other), false)
+    t.equal(tokens.letsIn(JOINER), true)
+    tokens.redeem(redemption(ticket))
     t.equal(tokens.pending, 0)
   }
+  all.time.ms += 900_000
+  t.match(thrown(() => { all.tokens.redeem(redemption(ticket)) }), { details: { why: 'used' } })
+  t.equal(all.tokens.letsIn(JOINER), false, 'not for ever')
   t.equal(kernelErrors.join_refused.retryable, false)
   t.end()
 })
@@ -153,7 +164,7 @@ t.test('open tokens are listed without their secrets, and end with a revocation 
   const { home, time } = rig(t)
   const gone = new Set<string>()
   const open = (): JoinTokens =>
-    new JoinTokens({ home, now: () => time.ms, stands: (by) => !gone.has(by) })
+    new JoinTokens({ home, now: () => time.ms, mono: () => time.ms, stands: (by) => !gone.has(by) })
   const tokens = open()
   const made = ['operator', 'app_1', 'app_2'].map((by) => {
     const authorities = by === 'operator' ? undefined : ['read', 'operator']
@@ -228,6 +239,17 @@ t.test('an expired token is refused, and forgotten in time', (t) => {
   const stored = JSON.parse(readFileSync(all.path, 'utf8')) as { tokens: unknown[] }
   t.ok(stored.tokens.length <= 202, `${stored.tokens.length} are kept`)
   t.match(thrown(redeem), { details: { why: 'unknown' } })
+  t.end()
+})
+
+t.test('a wall clock that is set back prolongs no token', (t) => {
+  const all = rig(t)
+  const ticket = ticketOf(all)
+  all.time.backMs = 3_600_000
+  all.time.ms += 899_000
+  t.equal(all.tokens.pending, 1)
+  all.time.ms += 1000
+  t.match(thrown(() => { all.tokens.redeem(redemption(ticket)) }), { details: { why: 'expired' } })
   t.end()
 })
 

@@ -202,6 +202,7 @@ t.test('a frame too large is not sent, what listeners throw harms nothing', asyn
       up () { throw new Error('up') },
       down () { throw new Error('down') },
       frame () { throw new Error('frame') },
+      copied () { throw new Error('copied') },
       violation () { throw new Error('violation') }
     }
   })

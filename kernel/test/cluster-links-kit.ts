@@ -74,6 +74,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
       up: (peer) => { told.push(`up ${peer.installId}`) },
       down: (installId, reason) => { told.push(`down ${installId} ${reason}`) },
       frame: (from, kind, body) => { told.push(`${kind} ${from} ${JSON.stringify(body)}`) },
+      copied: (address, known) => { told.push(`copied ${address} ${known}`) },
       violation: (from, reason) => { told.push(`violation ${from} ${reason}`) }
     },
     // Tests that misuse a key do so many times.

@@ -1,9 +1,11 @@
 import { connect, createServer } from 'node:net'
 import t from 'tap'
+import { systemClock } from '../api/clock.js'
 import {
   caller, helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown
 } from './cluster-links-kit.js'
 import type { AddressInfo } from 'node:net'
+import type { Test } from 'tap'
 import type { TestNode } from './cluster-links-kit.js'
 
 const A = 'aaaaaaaa-0000-4000-8000-000000000001'
@@ -162,6 +164,23 @@ t.test('the hello', async (t) => {
   t.strictSame(updown(a), [`up ${key.installId}`, `down ${key.installId} bad_hello`])
 })
 
+/** Another process start of a member dials until the outcome is the wanted one: a close reason, or `in`. */
+async function secondStart (
+  t: Test, key: TestNode['key'], node: TestNode, wanted: (outcome: string) => boolean
+): Promise<string> {
+  for (;;) {
+    const { ws } = await rawSocket(t, key, node)
+    const closed = new Promise<string>((resolve) => {
+      ws.on('close', (_, text) => { resolve(text.toString()) })
+    })
+    const taken = until('an outcome', () =>
+      ws.readyState === ws.CLOSED || peerOf(node, key.installId)?.nodeId === 'next').then(() => 'in')
+    ws.send(helloFrame(node, key.installId, { nodeId: 'next' }, 2))
+    const outcome = await Promise.race([closed, taken])
+    if (wanted(outcome)) return outcome
+  }
+}
+
 t.test('a member that starts anew replaces its old link, which is told', async (t) => {
   const key = await tempKey(t)
   const a = await testNode(t, { id: A })
@@ -169,8 +188,9 @@ t.test('a member that starts anew replaces its old link, which is told', async (
   const first = await rawSocket(t, key, a)
   first.ws.send(helloFrame(a, key.installId))
   await linked(a, key.installId)
-  const second = await rawSocket(t, key, a)
-  second.ws.send(helloFrame(a, key.installId, { nodeId: 'next' }))
+  // It is asked whether it still lives, and says nothing.
+  const next = await secondStart(t, key, a, (word) => word !== 'too_soon')
+  t.equal(next, 'in')
   t.equal(await first.code, 4409)
   t.strictSame(a.told, [`up ${key.installId}`, `down ${key.installId} restarted`, `up ${key.installId}`])
   t.equal(peerOf(a, key.installId)?.nodeId, 'next')
@@ -224,9 +244,26 @@ t.test('a removed member is dropped at once', async (t) => {
   t.equal(updown(a).at(-1), `down ${B} not_member`)
   t.equal(peerOf(a, B), undefined)
   await until('told', () => updown(b).at(-1) === `down ${A} not_member`)
-  await until('turned away', () => b.links.dials().some(({ reason }) => reason === 'closed'))
+  await until('it is told why', () => b.links.dials().some(({ reason }) => reason === 'removed'))
   t.strictSame(a.links.dials(), [])
   t.equal(updown(a).length, 2)
+})
+
+t.test('a second process with the key of a linked node stays out', async (t) => {
+  const clock = { ...systemClock, aheadMs: 0, mono: () => performance.now() + clock.aheadMs }
+  const [a, b] = [await testNode(t, { id: A, clock }), await testNode(t, { id: B })]
+  unite([a, b])
+  a.links.start()
+  b.links.start()
+  await linked(a, B)
+  await linked(b, A)
+  t.equal(await secondStart(t, b.key, a, () => true), 'too_soon', 'the first one is asked')
+  t.match(await secondStart(t, b.key, a, (outcome) => outcome !== 'too_soon'), /^copied 127\.0\.0\.1:\d+$/)
+  t.match(a.links.copies.list(),
+    [/^node .* is linked at 127\.0\.0\.1:\d+; another process .* from 127\.0\.0\.1:/])
+  t.strictSame([a.told, b.told], [[`up ${B}`], [`up ${A}`]], 'nothing is told of it')
+  clock.aheadMs = 11 * 60_000
+  t.strictSame(a.links.copies.list(), [])
 })
 
 t.test('close leaves nothing open, twice as well', async (t) => {

@@ -227,3 +227,32 @@ t.test('strangers at the members\' listener keep neither members nor joiners out
   const joined = await join({ key, self, ticket: readJoinToken(token, Date.now()), clock: systemClock })
   t.match(JSON.stringify(joined), key.installId)
 })
+
+t.test('twelve that join at once from one address all do', async (t) => {
+  const joiners = await Promise.all(Array.from({ length: 12 }, () => tempKey(t)))
+  let asked = 0
+  let letAllIn = (): void => {}
+  const allAsked = new Promise<void>((resolve) => { letAllIn = resolve })
+  const a = await testNode(t, {
+    admit: async (member) => {
+      if (++asked === joiners.length) letAllIn()
+      await allAsked
+      const { members, ...rest } = a.members.current()
+      const joinedAt = new Date(0).toISOString()
+      a.members.replace({ ...rest, members: [...members, { ...member, joinedAt }] })
+      return a.members.current()
+    }
+  })
+  unite([a])
+  const { fingerprint } = a.key
+  const invitation = {
+    clusterId: a.members.current().clusterId, seeds: [a.address], fingerprint, ttlSeconds: 60, by: 'operator'
+  }
+  const joined = await Promise.all(joiners.map(async (key) => {
+    const self = { installId: key.installId, fingerprint: key.fingerprint, name: 'c', addresses: [] }
+    const ticket = readJoinToken(a.tokens.create(invitation).token, Date.now())
+    return await join({ key, self, ticket, clock: systemClock }).then(() => 'in', String)
+  }))
+  t.same(joined, joiners.map(() => 'in'))
+  t.equal(asked, joiners.length, 'each of them once')
+})

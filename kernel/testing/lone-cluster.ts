@@ -64,6 +64,8 @@ export function loneCluster (node: NodeInfo, clock: Clock, log: Logger): LoneClu
       peers: () => [],
       dials: () => [],
       links: () => [],
+      copies: () => [],
+      quorum: '1',
       addresses: () => [],
       joinTokens: { list: () => [], revoke: () => false },
       openOutside: async () => {},

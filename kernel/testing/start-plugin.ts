@@ -68,7 +68,7 @@ export interface StartOptions {
   callLimits?: KernelOptions['callLimits']
   /** `api.allowed_origins`. */
   allowedOrigins?: readonly string[]
-  /** Longest time a plugin's `start` may take, ms; 8 s when absent. */
+  /** Longest time a plugin's `start` may take, ms; 30 s when absent. */
   startLimitMs?: number
   /** False: bad events and replies are counted instead of thrown, as in production. */
   strict?: boolean

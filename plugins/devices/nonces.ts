@@ -1,4 +1,5 @@
 import { WINDOW_MS } from '../../kernel/index.js'
+import type { Clock } from '../../kernel/index.js'
 
 /** Signed requests of one device within the window; a device with more of them takes a bearer. */
 export const MOST_NONCES = 4096
@@ -8,6 +9,19 @@ const MOST_IN_ALL = 262_144
 const BUCKET_MS = 10_000
 
 type Buckets = Map<number, Set<string>>
+
+/**
+ * The time by which signatures are judged: the wall clock, which it follows forwards. When that is set back
+ * this goes on at half its speed until both agree, since a time that came again would let replays in.
+ */
+export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
+  let last = { ms: clock.now(), mono: clock.mono() }
+  return () => {
+    const mono = clock.mono()
+    last = { ms: Math.max(clock.now(), last.ms + (mono - last.mono) / 2), mono }
+    return last.ms
+  }
+}
 
 /**
  * Which nonces were seen while their time is within the window. Never one less: a device that sends more than

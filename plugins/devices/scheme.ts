@@ -3,7 +3,7 @@ import {
   CORRECTION, correctionBytes, DEVICE_BEARER, kernelError, publicKeyOf, readCredential, requestText, SIGNED
 } from '../../kernel/index.js'
 import { isDeviceId } from './grants.js'
-import { MOST_NONCES, Nonces } from './nonces.js'
+import { MOST_NONCES, Nonces, windowTime } from './nonces.js'
 import { SESSION_PATH } from './routes.js'
 import type { KeyObject } from 'node:crypto'
 import type {
@@ -50,7 +50,12 @@ export class DeviceScheme implements CallerScheme {
   /** Monotonic times of wrong signatures, by device and address. */
   readonly #wrong = new Map<string, number[]>()
 
-  constructor (options: SchemeOptions) { this.#options = options }
+  readonly #time: () => number
+
+  constructor (options: SchemeOptions) {
+    this.#options = options
+    this.#time = windowTime(options.clock)
+  }
 
   check (arrival: Arrival, credential: string): Proof | undefined {
     return credential.startsWith(DEVICE_BEARER)
@@ -70,7 +75,7 @@ export class DeviceScheme implements CallerScheme {
 
   /** Forgets what can be forgotten; called from time to time. */
   tidy (): void {
-    this.#nonces.forget(this.#options.clock.now())
+    this.#nonces.forget(this.#time())
     const now = this.#options.clock.mono()
     for (const [who, times] of this.#wrong) if (now - times.at(-1)! >= WRONG_MS) this.#wrong.delete(who)
     if (this.#keys.size > MOST_WATCHED) this.#keys.clear()
@@ -94,7 +99,7 @@ export class DeviceScheme implements CallerScheme {
     const { body, device, nonce, ts } = shown
     const grant = this.#standing(device)
     if (grant === undefined) return undefined
-    const now = clock.now()
+    const now = this.#time()
     if (!this.#nonces.inWindow(ts, now)) {
       throw this.#refused(shown, `its time is ${Math.abs(ts - now) / 1000} s from this node's`)
     }
@@ -130,8 +135,8 @@ export class DeviceScheme implements CallerScheme {
 
   /** Says to a device that it knows which id and time it has, so that an honest one tries once more. */
   #refused ({ nonce }: SignedCredential, why: string): SvcError {
-    const { clock, error, identity, nodeId } = this.#options
-    const correction = { nodeId, timeMs: clock.now(), nonce }
+    const { error, identity, nodeId } = this.#options
+    const correction = { nodeId, timeMs: Math.round(this.#time()), nonce }
     const signature = identity.sign(CORRECTION, correctionBytes(correction))
     return error('signature_refused', `The signature of this request is refused: ${why}.`, {
       ...correction,

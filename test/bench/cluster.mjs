@@ -4,7 +4,7 @@ import { main } from './lib/main.mjs'
 
 const status = await main({
   script: 'test/bench/cluster.mjs',
-  names: ['failover', 'join', 'spread', 'traffic', 'sessions', 'simulator', 'load', 'steward'],
+  names: ['failover', 'join', 'spread', 'traffic', 'sessions', 'simulator', 'idle', 'load', 'steward'],
   hint: 'a quick pass',
   load: (name) => import(`./cluster/${name}.mjs`)
 })

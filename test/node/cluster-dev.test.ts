@@ -1,4 +1,5 @@
 import t from 'tap'
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
@@ -41,4 +42,37 @@ t.test('svc dev --nodes 3 --json', async (t) => {
   child.process.kill('SIGINT')
   await child.ended
   await until('the end of its nodes', () => below.every((pid) => !alive(pid)))
+})
+
+t.test('svc dev --nodes 12: all that start at once on one address join', async (t) => {
+  const home = join(folder(t), 'home')
+  const env = { HOME: home, SVC_PLUGINS_PLACEMENT_AUTOPLACE: '[]' }
+  const args = ['dev', '--nodes', '12', '--base-port', '0', '--home', home, '--json']
+  const child = run(process.execPath, [cli, ...args], { env })
+  t.teardown(() => { hardKill(child.pid) })
+  const line = await until('its line', () => {
+    if (child.over()) throw new Error(`svc dev ended early: ${child.stderr()}`)
+    return child.stdout().includes('\n') && child.stdout()
+  }, { seconds: 200 })
+  const { nodes } = JSON.parse(line) as Dev
+  const token = readFileSync(join(nodes[0]!.home, 'operator.token'), 'utf8').trim()
+  const { json } = await ask({ url: nodes[0]!.url, token }, '/cluster/members')
+  const { members } = json as { members: { name: string, live: boolean }[] }
+  t.equal(members.filter(({ live }) => live).length, 12)
+  t.equal(members.length, 12, 'and none is there twice')
+  child.process.kill('SIGINT')
+  await child.ended
+})
+
+const { status } = spawnSync('unshare', ['-n', 'true'])
+const noNetwork = status !== 0 && 'network namespaces need Linux and root'
+
+t.test('svc dev on a machine without IPv4', { skip: noNetwork }, async (t) => {
+  const home = join(folder(t), 'home')
+  const without = 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$0" "$@"'
+  const svcDev = [process.execPath, cli, 'dev', '--home', home]
+  const child = run('unshare', ['-n', 'sh', '-c', without, ...svcDev], { env: { HOME: home } })
+  t.teardown(() => { hardKill(child.pid) })
+  t.equal(await child.ended, 1)
+  t.match(child.stderr(), /no 127\.0\.0\.1 .*ip addr add .*svc up --host ::1/)
 })

@@ -39,6 +39,10 @@ export interface ClusterOptions {
   proxied?: boolean
   /** Each node is a machine of its own. */
   lan?: Lan
+  /** Every start takes what ports the system gives. */
+  anyPort?: boolean
+  /** The main file of another release, for starts that name none. */
+  script?: string
 }
 
 /** The parts of /state that tests look at. */
@@ -73,7 +77,7 @@ export interface Member {
   /** False after `kill`, until it is started again. */
   readonly up: boolean
   /** Starts it with the same home and ports; resolves once it listens. */
-  start (more?: { args?: readonly string[], env?: Record<string, string> }): Promise<void>
+  start (more?: { args?: readonly string[], env?: Record<string, string>, script?: string }): Promise<void>
   /** Its svc.yaml, with some settings of `cluster` replaced. */
   config (more?: Record<string, unknown>): Record<string, unknown>
   /** kill -9 of all of it. */
@@ -136,7 +140,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     name,
     cluster: {
       heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS, election_timeout_ms: ELECTION_MS,
-      discovery: false, port: place.members,
+      discovery: false, ...options.anyPort === true ? {} : { port: place.members },
       ...options.quorum === undefined ? {} : { quorum: options.quorum },
       ...proxy === null ? {} : { advertise: proxy.address },
       ...more
@@ -153,10 +157,11 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     get node () { return running() },
     get up () { return up },
     pid: () => lockHolder(home) ?? node?.pid ?? 0,
-    async start ({ args = [], env = {} } = {}) {
+    async start ({ args = [], env = {}, script = options.script } = {}) {
       const host = place.host === null ? [] : ['--host', place.host]
-      node = await startNode(t, { home, config: config(), ready: false, before: place.before,
-        env: { ...options.env, ...env }, args: ['--port', String(place.api), ...host, ...args] })
+      const port = options.anyPort === true ? '0' : String(place.api)
+      node = await startNode(t, { home, config: config(), ready: false, before: place.before, script,
+        env: { ...options.env, ...env }, args: ['--port', port, ...host, ...args] })
       up = true
     },
     async kill () {

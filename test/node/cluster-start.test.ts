@@ -1,4 +1,7 @@
 import t from 'tap'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
 import { quiet, SILENCE_MS, spread, startCluster } from './cluster-kit.js'
 import { figure, inTime, pick, secondsSince, sleep } from './kit.js'
 
@@ -17,4 +20,23 @@ t.test('T-E09: all start at once', async (t) => {
   }
   const { p50, max } = spread(times)
   figure(t, 'T-E09', t.passing() && inTime(max, 5), { nodes: cluster.members.length, p50, max })
+})
+
+t.test('all start at once, with ports the system gives and nothing but the last addresses', async (t) => {
+  const cluster = await startCluster(t, { config: quiet, anyPort: true })
+  for (const member of cluster.members) await member.kill()
+  await Promise.all(cluster.members.map((m) => m.start()))
+  await cluster.agreed({ seconds: 60 })
+  // One of the old ports is somebody else's by now.
+  const [first, ...rest] = cluster.members
+  await Promise.all(cluster.members.map((m) => m.kill()))
+  const taken = createServer()
+  t.teardown(() => { taken.close() })
+  const { members } = JSON.parse(readFileSync(join(first!.home, 'state/members.json'), 'utf8')) as
+    { members: { name: string, addresses: string[] }[] }
+  const port = Number(members.find(({ name }) => name === first!.name)!.addresses[0]!.split(':').at(-1))
+  await new Promise<void>((resolve) => { taken.listen(port, '127.0.0.1', resolve) })
+  await Promise.all(cluster.members.map((m) => m.start()))
+  await cluster.agreed({ seconds: 60 })
+  t.equal(rest.length, 2)
 })

@@ -13,6 +13,11 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
   t.equal(port.status, 1)
   t.match(port.stderr, new RegExp(`port ${node.port} is in use by .*--port`))
   t.equal(port.stdout, '')
+  const members = await svc(['up', '--json', '--home', fresh(), '--port', '0'],
+    { env: { SVC_CLUSTER_PORT: String(node.port) } })
+  t.equal(members.status, 1)
+  t.match(members.stderr,
+    new RegExp(`port ${node.port} for members is in use by .*cluster\\.port in svc\\.yaml`))
 
   const home = await svc(['up', '--json', '--home', node.home, '--port', '0'])
   t.equal(home.status, 1)

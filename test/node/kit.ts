@@ -141,6 +141,8 @@ export interface NodeOptions {
   ready?: boolean
   /** Put before the command, such as what runs it on another machine. */
   before?: readonly string[]
+  /** The main file of another release. */
+  script?: string | undefined
 }
 
 /** A running node. `pid` does the work; `child` is what was started: the launcher. */
@@ -175,7 +177,7 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   const home = options.home ?? join(folder(t), 'home')
   if (options.config !== undefined) writeConfig(home, options.config)
   const words = [...options.before ?? [], process.execPath,
-    cli, 'up', '--json', '--home', home, '--port', '0', ...options.args ?? []]
+    options.script ?? cli, 'up', '--json', '--home', home, '--port', '0', ...options.args ?? []]
   const child = run(words[0]!, words.slice(1), { env: { HOME: home, ...options.env } })
   t.teardown(() => hardKill(child.pid))
   const line = await until('the line of svc up', () => {

@@ -2,6 +2,7 @@ import t from 'tap'
 import { ask, call, dial, headOf, refusal } from './http.js'
 import { does, TTS } from './engine.js'
 import { faultsConfig, figure, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
+import { quiet } from './cluster-kit.js'
 import { rss, sockets } from './proc.js'
 import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
@@ -197,3 +198,12 @@ async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
   for (const { socket } of raws) if (!silent) socket.resetAndDestroy()
   return raws
 }
+
+t.test('few files are allowed, and as many clients are silent', async (t) => {
+  const before = ['bash', '-c', 'ulimit -n 256 && exec "$0" "$@"']
+  const node = await startNode(t, { config: quiet, ready: false, before })
+  const silent = await Promise.all(Array.from({ length: 256 }, () => dial(node.port)))
+  for (let i = 0; i < 20; i++) t.equal((await ask(node, '/healthz')).status, 200)
+  t.ok(silent.some((one) => one.isClosed()), 'the oldest silent ones made room')
+  t.ok(silent.some((one) => !one.isClosed()))
+})

@@ -229,7 +229,7 @@ t.test('npm pack, and the tarball installed elsewhere', { skip: full ? false : '
     }
     await npm(['pack', '--ignore-scripts', '--pack-destination', where], root)
     writeFileSync(join(where, 'package.json'), '{"private":true}')
-    await npm(['install', './svc-0.1.0.tgz', '--prefer-offline', '--no-audit', '--no-fund'], where)
+    await npm(['install', './svc-0.2.0.tgz', '--prefer-offline', '--no-audit', '--no-fund'], where)
     const home = join(where, 'home')
     const bin = join(where, 'node_modules/.bin/svc')
     const up = run(bin, ['up', '--json', '--home', home, '--port', '0'], { cwd: where })

@@ -18,7 +18,8 @@ export default {
     const parts = await contributed<StatusLines>(await homeManifests(ctx), 'status',
       { state, look: lookOf(ctx.client) })
     const nodes = joinNodes(state, members)
-    const warnings = [...clusterWarnings(state, nodes), ...nodes.flatMap(healthWarnings)]
+    const live = nodes.filter((node) => node.live)
+    const warnings = [...clusterWarnings(state, nodes), ...live.flatMap(healthWarnings)]
     if (ctx.out.json) {
       const { sessionId = null, masterNodeId, cluster } = state
       const whole = { sessionId, masterNodeId, ...cluster }

@@ -82,12 +82,16 @@ async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string):
   return raw.problems.length === 0 && typeof api === 'object' && api !== null ? api : {}
 }
 
-function inUse (ctx: VerbContext, code: string, { host, port }: Address): Error {
+/** `setting`: where the address comes from, if not from --host and --port. */
+function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting?: string): Error {
+  const members = setting === undefined ? '' : 'for members '
   if (code !== 'EADDRINUSE') {
-    return ctx.fail(1, `cannot listen on ${host}:${port}: ${code}; choose another with --host and --port`)
+    const change = setting === undefined ? '--host and --port' : 'cluster.host and cluster.port in svc.yaml'
+    return ctx.fail(1, `cannot listen ${members}on ${host}:${port}: ${code}; choose another with ${change}`)
   }
+  const change = setting === undefined ? '--port' : `${setting} in svc.yaml, or SVC_CLUSTER_PORT=${port + 1}`
   return ctx.fail(1,
-    `port ${port} is in use by ${holderOf(port)}; stop it, or choose another port with --port`)
+    `port ${port} ${members}is in use by ${holderOf(port)}; stop it, or choose another port with ${change}`)
 }
 
 /** Runs the node in this process until it is told to stop; resolves to the exit status. */
@@ -105,8 +109,8 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const node = await boot(ctx, flags, { fds, launcher }).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof SvcError) throw ctx.fail(exitCodeFor(error.status, error.reason), error.message)
     if (error.syscall !== 'listen' || error.code === undefined) throw error
-    const { port = 0, address = '' } = error as { port?: number, address?: string }
-    throw inUse(ctx, error.code, { host: address, port })
+    const { port = 0, address = '', setting } = error as { port?: number, address?: string, setting?: string }
+    throw inUse(ctx, error.code, { host: address, port }, setting)
   })
   process.on('uncaughtException', (error) => { node.failed(error) })
   const restart = new Promise<'restart'>((resolve) => { node.onRestart(() => { resolve('restart') }) })
@@ -116,9 +120,10 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
     throw inUse(ctx, error.code, { host: flags.host ?? '127.0.0.1', port })
   })
   await announce(ctx, node, { url, pid, starts })
-  const reason = await Promise.race([told, restart])
+  const reason = await Promise.race([told, restart, node.refused])
   setTimeout(() => { process.exit(1) }, STOP_LIMIT_MS).unref()
-  await node.stop(reason)
+  await node.stop(typeof reason === 'string' ? reason : reason.reason)
+  if (typeof reason !== 'string') throw ctx.fail(exitCodeFor(reason.status, reason.reason), reason.message)
   return reason === 'restart' ? RESTART_STATUS : reason === 'SIGINT' ? 130 : 0
 }
 

@@ -9,7 +9,7 @@ import {
 } from './master.js'
 import { RULES, readQuorum } from './rules.js'
 import { readMessage } from './protocol.js'
-import { timingWith } from './timing.js'
+import { TICK, timingWith } from './timing.js'
 import type { Waiting } from './elector.js'
 import type {
   Change, CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role,
@@ -124,11 +124,7 @@ export class Election {
   tick (now: number): void {
     const e = this.#e
     this.#step(now)
-    if (now >= e.nextBeat) {
-      if (!e.hardState.storing) e.hardState.retry()
-      e.noteStorage()
-      e.beat(now)
-    }
+    if (now >= e.nextBeat) this.#beat(now)
     tickWaiting(e, now)
     const { phase } = e
     switch (phase.role) {
@@ -138,6 +134,20 @@ export class Election {
       case 'claim': return tally(e, phase, now)
       case 'follower': if (suspects(e, now)) startPreVote(e, now)
     }
+  }
+
+  /** Sends the heartbeat now. One that is asked for in time spares the one of `tick`. */
+  beat (now: number): void {
+    this.#step(now)
+    this.#beat(now)
+    this.#e.nextBeat += TICK
+  }
+
+  #beat (now: number): void {
+    const e = this.#e
+    if (!e.hardState.storing) e.hardState.retry()
+    e.noteStorage()
+    e.beat(now)
   }
 
   /**
@@ -208,6 +218,17 @@ export class Election {
     if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
   }
 
+  /** Notices that time has passed, before somebody asks who is alive. */
+  wake (now: number): void { this.#step(now) }
+
+  get wokeAt (): number { return this.#e.wokeAt }
+
+  /** This node was suspended lately: peers that it misses may only have closed their links. */
+  isWaking (now: number): boolean {
+    const { phase, wokeAt, timing } = this.#e
+    return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence
+  }
+
   get role (): Role { return this.#e.phase.role }
 
   /** The master this node follows; null while there is none. */
@@ -221,6 +242,7 @@ export class Election {
     const gap = now - (e.lastStep ?? now)
     e.lastStep = now
     if (!e.rules.stalled(gap, e.timing)) return
+    e.wokeAt = now
     e.liveness.forgive(now)
     e.heardAt = Math.max(e.heardAt, now - e.timing.sticky)
     if (e.phase.role === 'master') startProbe(e, e.phase, now)

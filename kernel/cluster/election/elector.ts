@@ -119,6 +119,8 @@ export class Elector {
   /** This node does not stand before: it has resigned. */
   standsAgainAt = 0
   lastStep: number | null = null
+  /** Monotonic time of the last resume after a suspension. */
+  wokeAt = -Infinity
   nextBeat = 0
   beats = 0
   rounds = 0

@@ -51,7 +51,7 @@ export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
  * The messages of the election by kind, field by field. Their names are those on the wire: `claim` is a vote
  * request, `promised` the term that a node's hard state has its vote in, `fresh` a last log position.
  */
-const MESSAGES = {
+export const MESSAGES = {
   /** To every connected peer each `timing.heartbeat`; at once when a node becomes or stops being master. */
   heartbeat: record({
     /** Rises by one with every heartbeat of a boot, so that an old one is known when it arrives late. */

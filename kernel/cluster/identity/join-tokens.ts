@@ -29,7 +29,7 @@ const ticketSchema = record({
     type: 'number', minimum: -MAX_INSTANT, maximum: MAX_INSTANT, says: 'must be a time'
   })
 })
-const requestSchema = record({
+export const requestSchema = record({
   token_id: random16,
   proof: matching(/^[A-Za-z0-9_-]{43}$/, '43 base64url characters'),
   member: applicantSchema
@@ -219,6 +219,7 @@ export interface JoinTokensOptions {
   home: string
   /** Wall time, milliseconds since 1970. */
   now: () => number
+  mono?: () => number
   /** Whether what a caller made still counts. */
   stands: (by: string) => boolean
 }
@@ -228,6 +229,8 @@ export class JoinTokens {
   readonly #options: JoinTokensOptions
   readonly #path: string
   #tokens: readonly Stored[]
+  /** Monotonic times at which tokens of this start end: a wall clock that is set back prolongs none. */
+  readonly #ends = new Map<string, number>()
 
   /** Throws HomeError when their file is broken or can be read by others. */
   constructor (options: JoinTokensOptions) {
@@ -255,6 +258,7 @@ export class JoinTokens {
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isOutside)
+    this.#ends.set(id, this.#mono() + ttlSeconds * 1000)
     this.#save([...this.#tokens, { id, key, fingerprint, exp, usedBy: null, by, authorities, outside }])
     return { token, expires: new Date(exp).toISOString() }
   }
@@ -273,31 +277,48 @@ export class JoinTokens {
   }
 
   /**
-   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. `reopen`
-   * opens it again: for a joiner that could not be let in after all. Throws SvcError join_refused with
-   * details.why: unknown | expired | used | wrong_proof.
+   * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. The key that
+   * used it may ask again until it expires, since its first answer may be lost. `reopen` opens it again: for a
+   * joiner that could not be let in after all. Throws SvcError join_refused with details.why:
+   * unknown | expired | used | wrong_proof.
    */
   redeem (request: Redemption): Maker & { reopen: () => void } {
     const found = this.#tokens.find((token) => token.id === request.tokenId)
     if (found === undefined) throw refused('unknown')
+    const { by, authorities } = found
+    if (this.#isUsedBy(found, request.joinerFingerprint)) return { by, authorities, reopen: () => {} }
     if (found.usedBy !== null) throw refused('used')
     if (!this.#isOpen(found)) throw refused('expired')
     if (!proves(found, request)) throw refused('wrong_proof')
     const used = { ...found, usedBy: request.joinerFingerprint }
     this.#save(this.#tokens.map((token) => token === found ? used : token))
     const reopen = (): void => { this.#save([...this.#tokens.filter(({ id }) => id !== found.id), found]) }
-    return { by: found.by, authorities: found.authorities, reopen }
+    return { by, authorities, reopen }
   }
 
   /** How many are open. */
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
+  /** Whether a key may ask to join: a token is open, or it has used one that has not expired yet. */
+  letsIn (fingerprint: string): boolean {
+    return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
+  }
+
   /** One that is open names an address which other machines reach. */
   get awaitsOthers (): boolean { return this.#tokens.some((token) => token.outside && this.#isOpen(token)) }
 
-  #isOpen ({ usedBy, exp, by }: Stored): boolean {
-    return usedBy === null && exp > this.#options.now() && this.#options.stands(by)
+  #isOpen (token: Stored): boolean { return token.usedBy === null && this.#isValid(token) }
+
+  #isUsedBy (token: Stored, fingerprint: string): boolean {
+    return token.usedBy === fingerprint && this.#isValid(token)
   }
+
+  #isValid ({ id, exp, by }: Stored): boolean {
+    const { now, stands } = this.#options
+    return exp > now() && (this.#ends.get(id) ?? Infinity) > this.#mono() && stands(by)
+  }
+
+  #mono (): number { return (this.#options.mono ?? this.#options.now)() }
 
   /** Takes the keys out of ended tokens, and forgets the oldest of them. */
   #save (next: readonly Stored[]): void {
@@ -307,5 +328,6 @@ export class JoinTokens {
       .map((token) => this.#isOpen(token) ? token : { ...token, key: null })
     writeVersioned(this.#path, FORMAT, { tokens })
     this.#tokens = tokens
+    for (const id of this.#ends.keys()) if (!tokens.some((token) => token.id === id)) this.#ends.delete(id)
   }
 }

@@ -137,7 +137,7 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
     const { message } = error as Error
     throw kernelError('unreachable', `${seed} gave no answer (${message}): the token was used, or its time ` +
       'is over there, or the connection broke; make a new one with `svc join-token` and join again', {
-      seeds: [{ seed, code: 'no_answer', message }],
+      seeds: [{ seed, code: NO_ANSWER, message }],
       remedy: 'The token may be used up: make a new one with `svc join-token` and join again.'
     })
   } finally {
@@ -156,12 +156,13 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
 export async function join (options: JoinOptions): Promise<MemberList> {
   const { clock, patienceMs = ELECTION_MS } = options
   const deadline = clock.mono() + patienceMs
+  let repeats = BROKEN_REPEATS
   for (;;) {
     try {
       return await joinOnce(options)
     } catch (error) {
-      const waiting = WAITING.has((error as SvcError).reason)
-      if (!waiting || clock.mono() >= deadline) throw error
+      const again = WAITING.has((error as SvcError).reason) || (brokeOff(error as SvcError) && repeats-- > 0)
+      if (!again || clock.mono() >= deadline) throw error
       await delay(clock, AGAIN_MS)
     }
   }
@@ -173,7 +174,13 @@ export async function join (options: JoinOptions): Promise<MemberList> {
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
+/** Retries after a connection that broke before the answer: the same key may show its token again. */
+const BROKEN_REPEATS = 2
+const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
+
+const brokeOff = ({ details }: SvcError): boolean =>
+  (details['seeds'] as Failure[] | undefined)?.some(({ code }) => code === NO_ANSWER) === true
 
 async function joinOnce (options: JoinOptions): Promise<MemberList> {
   const { key, ticket, clock } = options
@@ -203,6 +210,8 @@ export interface JoinRouteOptions {
   mayAdmit?: () => void
   /** After token and proof of POST /join were found right: adds the member, answers the membership. */
   admit: (member: Applicant, maker: Maker) => Promise<MemberList>
+  /** Called once the token of a connection was found right. */
+  tokenShown?: (socket: TLSSocket) => void
   /** What keeps a record of changes, while there is something. */
   audit?: (() => Audit | undefined) | undefined
 }
@@ -231,7 +240,9 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   const { token_id: tokenId, proof, member } = readJoinRequest(body)
   const fingerprint = peerFingerprint(socket)
   if (fingerprint === undefined || members.isRemoved(fingerprint)) {
-    throw kernelError('join_refused', 'This key was removed from the cluster.', { why: 'removed' })
+    throw kernelError('join_refused', 'This node was removed from the cluster, and its key is refused for ' +
+      'good. Move its home aside (mv HOME HOME.removed) and start it again with a new token of ' +
+      '`svc join-token`: it joins as a new node.', { why: 'removed' })
   }
   if (member.fingerprint !== fingerprint) {
     throw kernelError('invalid_request', 'member.fingerprint is not the key of this connection.',
@@ -242,11 +253,14 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
     throw kernelError('join_refused', `The install id ${member.installId} belongs to another member; ` +
       'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
   }
+  // A joiner that has lost its answer asks again.
+  if (members.byFingerprint(fingerprint)?.installId === member.installId) return members.current()
   // Before the token is used up for nothing.
   options.mayAdmit?.()
   const { by, authorities, reopen } = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
   })
+  options.tokenShown?.(socket)
   const change = changeOf(member.installId, socket, { member, token: tokenId, by })
   try {
     return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))

@@ -1,23 +1,23 @@
-import type { Logger } from '../../api/plugin.js'
 import type { Channel } from '../../api/services.js'
+import type { DroppedMessages } from './dropped.js'
 
 interface Envelope { readonly channel: string, readonly message: unknown }
 
 export interface ChannelsOptions {
   send: (to: string, body: Envelope) => boolean
   broadcast: (body: Envelope) => number
-  log: Logger
+  dropped: Pick<DroppedMessages, 'add'>
 }
 
 /** Named channels over the links: messages between the same plugin on all nodes. */
 export class Channels {
   readonly #options: ChannelsOptions
-  readonly #receivers = new Map<string, (from: string, message: never) => void>()
+  readonly #receivers = new Map<string, (from: string, message: never) => unknown>()
 
   constructor (options: ChannelsOptions) { this.#options = options }
 
-  /** Throws when the name is taken. */
-  open<T> (channel: string, receive: (from: string, message: T) => void): Channel<T> {
+  /** Throws when the name is taken. `receive` returns false, or throws, for a message of an unknown shape. */
+  open<T> (channel: string, receive: (from: string, message: T) => unknown): Channel<T> {
     if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
     this.#receivers.set(channel, receive)
     return {
@@ -32,9 +32,10 @@ export class Channels {
     const { channel, message } = (body ?? {}) as Partial<Envelope>
     if (typeof channel !== 'string') return false
     try {
-      this.#receivers.get(channel)?.(from, message as never)
+      const taken = this.#receivers.get(channel)?.(from, message as never)
+      if (taken === false) this.#options.dropped.add(from, channel)
     } catch (err) {
-      this.#options.log.error({ err, channel, from }, 'a channel\'s receiver failed')
+      this.#options.dropped.add(from, channel, err)
     }
     return true
   }

@@ -202,7 +202,8 @@ const words: Readonly<Record<string, string>> = {
 /**
  * Why a dial failed, as one word: `refused`, `timeout`, `wrong_key`, `name_not_found`, `no_route`, `closed`
  * (the other end hung up: it does not know this node's key, or is no member's listener), `self` (the address
- * is this node's own), a close code's word, or the code as the system gave it.
+ * is this node's own), `removed` (this node is no member any more), a close code's word, or the code as the
+ * system gave it.
  */
 export function dialReason (error: unknown): string {
   const code = (error as { code?: unknown } | null)?.code
@@ -212,6 +213,8 @@ export function dialReason (error: unknown): string {
 
 /** Path of links on the members' listener. */
 export const CLUSTER_PATH = '/cluster'
+/** Answer to the upgrade of a key that was removed from the cluster. */
+export const REMOVED_STATUS = 410
 /** Host header of requests between members, whose connections are judged by their keys and not by names. */
 export const MEMBERS_HOST = 'svc-members'
 
@@ -285,7 +288,9 @@ export function upgrade<T> (
       resolve(opened(ws))
     }
     // A peer that does not know this node's key closes only now: in TLS 1.3 the client finishes first.
-    const onError = (): void => { fail(new Error('closed')) }
+    const onError = ({ message }: Error): void => {
+      fail(new Error(message.endsWith(` ${REMOVED_STATUS}`) ? 'removed' : 'closed'))
+    }
     ws.on('open', onOpen).on('error', onError)
     signal.addEventListener('abort', onAbort, { once: true })
     if (signal.aborted) onAbort()

@@ -1,6 +1,6 @@
 import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
 import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
-import { flag, name, orNull, read, record, schemaOf, shaped } from '../wire.js'
+import { count, flag, name, orNull, read, record, schemaOf, shaped } from '../wire.js'
 import type { Of } from '../wire.js'
 
 /** Why a link is closed: codes of the WebSocket close frame (RFC 6455 7.4.2 leaves 4000 to 4999 to us). */
@@ -31,6 +31,8 @@ export const closeCodes = {
   /** It broke the protocol, and its back-off is not over. */
   too_soon: 4412,
   too_large: 4413,
+  /** Another process with the same key is linked already, and answers. */
+  copied: 4414,
   /** More waits than may. */
   slow_reader: 4429,
   /** The other end sends documents and channels beyond its credit. */
@@ -53,6 +55,12 @@ export function closeWord (code: number): string {
 }
 
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
+
+/**
+ * Version of the messages between nodes, which a hello names; 1 is release 0.1.0, whose hello names none. It
+ * rises with any change of a declared shape, and nodes of the version before stay full members.
+ */
+export const PROTOCOL = 2
 
 /** Version of the frames: varUint version, varUint kind, one value in lib0's `any` encoding. */
 export const WIRE_VERSION = 1
@@ -135,8 +143,13 @@ const helloSchema = record({
   apiUrl: orNull(text),
   /** Its own members' listener as advertised, host:port. */
   address: orNull(text)
+}, {
+  /** PROTOCOL of the sender. */
+  protocol: count,
+  /** Its `cluster.quorum`. */
+  quorum: text
 })
-const greetingSchema = record({
+export const greetingSchema = record({
   hello: helloSchema,
   /** Counts this process's links; tells which of two is the later one. */
   serial: schemaOf<number>({

@@ -1,6 +1,7 @@
 import { WebSocket } from 'ws'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import { Budget } from './limits.js'
+import type { Duplex } from 'node:stream'
 import type { RawData } from 'ws'
 import type { Clock } from '../../api/clock.js'
 import type { LinkReport } from '../../api/services.js'
@@ -8,7 +9,10 @@ import type { CloseWord, FrameKind, Greeting, Hello, WireKind } from './frames.j
 import type { LinkLimits } from './limits.js'
 
 /** A member that a link is up to; as it was when it was asked for. */
-export interface Peer extends LinkReport, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
+export interface Peer extends
+  Omit<LinkReport, 'dropped'>, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
+  /** Its `cluster.quorum`; undefined where it does not say. */
+  readonly quorum: string | undefined
   /** The other end, ip:port. */
   readonly address: string
   /** This node dialled. */
@@ -33,12 +37,14 @@ export interface LinkHooks {
   /** The other end's hello; returns why it is refused. */
   greeted (link: Link, greeting: Greeting): CloseWord | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /** Called once; nothing is sent or received after it. `word`: of `closeCodes`, or `lost`, or `closed`. */
-  closed (link: Link, word: string, mine: boolean): void
+  /** Called once, last. `word`: of `closeCodes`, or `lost`, or `closed`; `detail`: the rest of the reason. */
+  closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
 export interface LinkOptions {
   ws: WebSocket
+  /** The connection under it. */
+  socket: Duplex
   serial: number
   /** Whose key the connection has proven. */
   installId: string
@@ -59,9 +65,15 @@ const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
  * After a network cut, TCP retransmits with growing pauses and stays silent long after the cut has healed. A
- * new connection works at once, so a link is closed after so many pings without any frame.
+ * new connection works at once, so a link is closed after so many ticks without any frame.
  */
-const MAX_UNANSWERED = 3
+const MAX_SILENT_TICKS = 3
+/** The round trip is measured with every so many ticks, and after each silent one. */
+const PING_EVERY = 5
+/** Longest delay of a lazy frame, ms: one write of three frames takes a third of the CPU of three writes. */
+const LAZY_MS = 25
+/** Characters of a close frame's reason; it has room for 123 bytes. */
+const MAX_REASON = 40
 
 /** What WebSockets of links are opened with; a little more than a frame may come, so that we refuse it. */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
@@ -87,6 +99,8 @@ export class Link {
   /** Resolves when the other end's hello was accepted; rejects with the reason when it closed before. */
   readonly greeted: Promise<void>
   rttMs: number | null = null
+  /** Monotonic time of the newest answer to a ping. */
+  answeredAt = -Infinity
   bytesIn = 0
   bytesOut = 0
   framesIn = 0
@@ -98,8 +112,12 @@ export class Link {
   /** open: takes frames; fading: replaced by another link, frames under way still count; ended: none does. */
   #state: 'open' | 'fading' | 'ended' = 'open'
   #pinged: number | undefined
-  /** Pings since the newest frame came. */
-  #unanswered = 0
+  #ticks = 0
+  /** Ticks since the newest frame came. */
+  #silentTicks = 0
+  /** Frames that wait for others to share their write, and the timer that ends their wait. */
+  #lazy: Uint8Array[] = []
+  #flushes: (() => void) | undefined
   #stop: () => void
   #accept!: () => void
   #fail!: (error: Error) => void
@@ -129,7 +147,7 @@ export class Link {
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
     // Errors are followed by a close.
     ws.on('error', () => {})
-    ws.on('close', (code) => { this.#lost(code) })
+    ws.on('close', (code, reason) => { this.#lost(code, reason.toString()) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
     this.greeted = new Promise((resolve, reject) => { [this.#accept, this.#fail] = [resolve, reject] })
     // Nobody waits for a link that the other end opened.
@@ -148,16 +166,19 @@ export class Link {
 
   /** Only after the hello. */
   describe (): Peer {
-    const { nodeId, name, version, apiUrl } = this.greeting!.hello
+    const { nodeId, name, version, apiUrl, quorum } = this.greeting!.hello
     const { installId, address, outgoing, rttMs, bytesIn, bytesOut, framesIn, framesOut, buffered } = this
     return {
-      installId, nodeId, name, version, apiUrl, address, outgoing, rttMs,
+      installId, nodeId, name, version, apiUrl, quorum, address, outgoing, rttMs,
       bytesIn, bytesOut, framesIn, framesOut, buffered
     }
   }
 
-  /** Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. */
-  send (kind: WireKind, frame: Uint8Array): boolean {
+  /**
+   * Sends an encoded frame; false when too much is queued. A socket that takes nothing ends the link. A lazy
+   * frame goes with the next one, at the latest after LAZY_MS.
+   */
+  send (kind: WireKind, frame: Uint8Array, lazy = false): boolean {
     const { limits } = this.#options
     if (!this.open || frame.byteLength > limits.frameBytes) return false
     if (BULK.has(kind)) return this.#enqueue(frame, limits.bulkBufferedBytes / (kind === 'channel' ? 2 : 1))
@@ -165,8 +186,14 @@ export class Link {
       this.end('slow_reader')
       return false
     }
-    this.#write(frame)
+    if (lazy) this.#wait(frame)
+    else this.#write(frame)
     return true
+  }
+
+  #wait (frame: Uint8Array): void {
+    this.#lazy.push(frame)
+    this.#flushes ??= this.#options.clock.after(LAZY_MS, () => { this.#write() })
   }
 
   #enqueue (frame: Uint8Array, most: number): boolean {
@@ -186,25 +213,29 @@ export class Link {
     }
   }
 
-  /** Measures the round trip; ends a link on which nothing arrived since the last MAX_UNANSWERED pings. */
+  /** Ends a link that was silent for MAX_SILENT_TICKS; pings one that is silent, others every PING_EVERY. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
-    if (this.#unanswered >= MAX_UNANSWERED) {
+    if (this.#silentTicks >= MAX_SILENT_TICKS) {
       this.end('stalled')
       return
     }
-    const now = this.#options.clock.mono()
-    if (!this.send('ping', encodeFrame('ping', now))) return
-    this.#pinged = now
-    this.#unanswered++
+    const silent = this.#silentTicks++ > 0
+    if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
   }
 
-  /** Closes it; the other end gets the code of that word if it reads. */
-  end (word: CloseWord): void {
+  /** An answer to it, or to a later one, sets `answeredAt`. */
+  ping (): void {
+    const now = this.#options.clock.mono()
+    if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now
+  }
+
+  /** Closes it; the other end gets the code of that word, and the detail, if it reads. */
+  end (word: CloseWord, detail = ''): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#close(word)
-    this.#closed(word, true)
+    this.#close(word, detail)
+    this.#closed(word, true, detail)
   }
 
   /** Closes it in favour of a better link: frames under way are still delivered, and nothing is reported. */
@@ -214,10 +245,11 @@ export class Link {
     this.#close('duplicate')
   }
 
-  #close (word: CloseWord): void {
+  #close (word: CloseWord, detail = ''): void {
     const { clock, limits } = this.#options
     this.#stop()
-    this.#ws.close(closeCodes[word], word)
+    if (this.#lazy.length > 0) this.#write()
+    this.#ws.close(closeCodes[word], `${word} ${detail}`.trim().slice(0, MAX_REASON))
     const cut = clock.after(limits.closeMs, () => { this.#ws.terminate() })
     this.#ws.once('close', cut)
   }
@@ -230,22 +262,31 @@ export class Link {
     this.#queued = 0
   }
 
-  #lost (code: number): void {
+  #lost (code: number, text: string): void {
     if (this.#state === 'ended') return
     this.#quit()
-    this.#closed(closeWord(code), false)
+    const word = closeWord(code)
+    this.#closed(word, false, text.startsWith(`${word} `) ? text.slice(word.length + 1) : '')
   }
 
-  #closed (reason: string, mine: boolean): void {
-    this.#options.hooks.closed(this, reason, mine)
+  #closed (reason: string, mine: boolean, detail: string): void {
+    this.#options.hooks.closed(this, reason, mine, detail)
     this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
-  #write (frame: Uint8Array): void {
-    this.bytesOut += frame.byteLength
-    this.framesOut++
-    // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
-    this.#ws.send(frame, { binary: true }, () => {})
+  /** Writes what waits, and a frame, together. */
+  #write (...frames: Uint8Array[]): void {
+    const { socket } = this.#options
+    this.#flushes?.()
+    this.#flushes = undefined
+    socket.cork()
+    for (const frame of [...this.#lazy.splice(0), ...frames]) {
+      this.bytesOut += frame.byteLength
+      this.framesOut++
+      // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
+      this.#ws.send(frame, { binary: true }, () => {})
+    }
+    socket.uncork()
   }
 
   #receive (data: RawData, binary: boolean): void {
@@ -253,7 +294,7 @@ export class Link {
     const bytes = data as Buffer
     this.bytesIn += bytes.byteLength
     this.framesIn++
-    this.#unanswered = 0
+    this.#silentTicks = 0
     try {
       if (!binary) throw new FrameError('text_frame', 'a text frame')
       if (bytes.byteLength > this.#options.limits.frameBytes) {
@@ -297,7 +338,8 @@ export class Link {
 
   #answered (stamp: unknown): void {
     if (stamp !== this.#pinged || this.#pinged === undefined) return
-    this.rttMs = this.#options.clock.mono() - this.#pinged
+    this.answeredAt = this.#options.clock.mono()
+    this.rttMs = this.answeredAt - this.#pinged
     this.#pinged = undefined
   }
 

@@ -1,5 +1,6 @@
 import { backoffMs } from '../../api/backoff.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
+import { Copies } from './copies.js'
 import { Dialler, connectMember, upgrade } from './dialler.js'
 import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
 import { defaultLimits } from './limits.js'
@@ -12,7 +13,7 @@ import type { Member } from '../members/member.js'
 import type { Target } from './dialler.js'
 import type { CloseWord, FrameKind, Greeting, Hello } from './frames.js'
 import type { LinkLimits } from './limits.js'
-import type { LinkHooks, Peer, Rival } from './link.js'
+import type { LinkHooks, LinkOptions, Peer, Rival } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
 
 export interface LinkEvents {
@@ -21,6 +22,8 @@ export interface LinkEvents {
   /** The last link to a member is gone. */
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
+  /** The other end, at `address`, says that a process at `known` has this node's key and is linked. */
+  copied (address: string, known: string): void
   /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
   violation (installId: string, reason: string): void
 }
@@ -47,6 +50,7 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
  * order, `close` at the end.
  */
 export class Links {
+  readonly copies: Copies
   /** Members that some link is open to, or that `events.up` told of. */
   readonly #members = new Map<string, Known>()
   readonly #dialler: Dialler
@@ -58,12 +62,14 @@ export class Links {
   readonly #barred = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
+  #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
   #stop: (() => void)[] = []
   #closed = false
 
   constructor (options: LinksOptions) {
     const { key, members, clock, random } = options
     this.#options = options
+    this.copies = new Copies(options)
     const limits = this.#limits = { ...defaultLimits, ...options.limits }
     const self = key.installId
     this.#dialler = new Dialler({
@@ -98,7 +104,7 @@ export class Links {
           return
         }
         const address = formatAddress(socket.remoteAddress ?? '', socket.remotePort ?? 0)
-        this.#adopt(ws, member, { outgoing: false, address })
+        this.#adopt(ws, member, { socket, outgoing: false, address })
       }
     })
     return await (await this.#listener).listen(at)
@@ -110,11 +116,11 @@ export class Links {
   /**
    * False: no link, the frame is larger than the limit, or too much waits already. Documents and channels
    * wait for the other end's credit, all else passes them; more than the socket may hold closes the link
-   * (4429).
+   * (4429). `lazy`: see Link.send.
    */
-  send (to: string, kind: FrameKind, body: unknown): boolean {
+  send (to: string, kind: FrameKind, body: unknown, lazy = false): boolean {
     const link = this.#outlet(to)
-    return link !== undefined && link.send(kind, this.#encode(kind, body))
+    return link !== undefined && link.send(kind, this.#encode(kind, body), lazy)
   }
 
   /** Encodes once; the number of peers it went to. */
@@ -159,8 +165,12 @@ export class Links {
     await (await this.#listener)?.close()
   }
 
+  /** The same body for one peer after the other is encoded once. */
   #encode (kind: FrameKind, body: unknown): Uint8Array {
+    const last = this.#encoded
+    if (last !== undefined && last.body === body && last.kind === kind) return last.frame
     const frame = encodeFrame(kind, body)
+    this.#encoded = { kind, body, frame }
     if (frame.byteLength > this.#limits.frameBytes) {
       const { byteLength: bytes } = frame
       this.#options.log.error({ kind, bytes, limit: this.#limits.frameBytes }, 'a frame is too large to send')
@@ -186,14 +196,14 @@ export class Links {
       return installId
     }
     await upgrade(socket, options, signal, async (ws) => {
-      const link = this.#adopt(ws, member, { outgoing: true, address: target.address })
+      const link = this.#adopt(ws, member, { socket, outgoing: true, address: target.address })
       if (!link.open) throw new Error('not_member')
       await link.greeted
     })
     return installId
   }
 
-  #adopt (ws: WebSocket, member: Member, from: { outgoing: boolean, address: string }): Link {
+  #adopt (ws: WebSocket, member: Member, from: Pick<LinkOptions, 'socket' | 'outgoing' | 'address'>): Link {
     const { hello, clock } = this.#options
     const { installId, fingerprint } = member
     const serial = ++this.#serial
@@ -222,8 +232,9 @@ export class Links {
           log.error({ err: error, kind, from: link.installId }, 'a frame could not be handled')
         }
       },
-      closed: (link, word, mine) => {
+      closed: (link, word, mine, detail) => {
         const { installId: peer, address } = link
+        if (word === 'copied' && !mine) events.copied(address, detail)
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
         if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
         this.#linkClosed(link, word)
@@ -238,6 +249,8 @@ export class Links {
     if (hello.clusterId !== members.current().clusterId) return 'other_cluster'
     const state = this.#known(link.installId)
     const { current } = state
+    const refused = current === undefined ? undefined : this.copies.refused(link, current)
+    if (refused !== undefined || !link.open) return refused
     if (current !== undefined && !replaces(link.rival, current.rival, key.installId, link.installId)) {
       link.fade()
       return undefined

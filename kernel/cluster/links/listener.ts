@@ -3,7 +3,7 @@ import { createServer } from 'node:https'
 import websocket from '@fastify/websocket'
 import { fastify } from 'fastify'
 import { peerFingerprint, serverTls } from '../identity/tls.js'
-import { CLUSTER_PATH } from './dialler.js'
+import { CLUSTER_PATH, REMOVED_STATUS } from './dialler.js'
 import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
 import { socketOptions } from './link.js'
 import { Door } from '../../http/door.js'
@@ -42,6 +42,7 @@ export interface Listener {
 
 const linkSockets = new WeakSet<object>()
 
+const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
 const API_PREFIX = '/api/'
 const HEADERS_MS = 5000
 const KEEP_ALIVE_MS = 15_000
@@ -69,11 +70,14 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   })
   // The plugin listens for upgrades here; those of the API go another way.
   await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
-  addRoutes(app, options)
-  await app.ready()
   const https = server!
-  const sockets = guard(isOwnServer(https), options)
-  https.on('upgrade', (request, socket, head) => { routeUpgrade(upgrades, request, socket, head) })
+  const { sockets, proven } = guard(isOwnServer(https), options)
+  addRoutes(app, { ...options, tokenShown: proven })
+  await app.ready()
+  https.on('upgrade', (request, socket: TLSSocket, head) => {
+    if (options.members.isRemoved(peerFingerprint(socket) ?? '')) socket.end(REMOVED_RESPONSE)
+    else routeUpgrade(upgrades, request, socket, head)
+  })
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
   https.on('clientError', (_error, socket) => { socket.destroy() })
   return {
@@ -127,17 +131,23 @@ function bind (
 }
 
 /** Compares keys the moment a connection is secure, before Node's HTTP parser reads from it. */
-function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string | undefined> {
+function guard (
+  server: Server, options: ListenerOptions
+): { sockets: Map<TLSSocket, string | undefined>, proven: (socket: TLSSocket) => void } {
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()
   // Members and strangers may have the same address, so no address is free of the limit.
   const door = new Door({ inAll: limits.connections, perNetwork: limits.requestSockets })
-  const joining = new Door({ inAll: limits.strangers, perNetwork: Math.ceil(limits.strangers / 4) })
+  // Every open token may bring a node, and all of them from one address.
+  const joining = new Door({
+    get inAll () { return Math.max(limits.strangers, joinTokens.pending) },
+    get perNetwork () { return Math.max(Math.ceil(limits.strangers / 4), joinTokens.pending) }
+  })
   server.on('connection', (socket) => { door.enter(socket as Socket) })
   const letJoin = (socket: TLSSocket, fingerprint: string | undefined): boolean => {
     if (fingerprint === undefined || fingerprint === key.fingerprint) return false
-    if (members.isRemoved(fingerprint)) return false
-    if (joinTokens.pending === 0) return false
+    // A removed node gets an answer, else it could not know why its links are closed.
+    if (!members.isRemoved(fingerprint) && !joinTokens.letsIn(fingerprint)) return false
     joining.enter(socket)
     socket.once('close', clock.after(limits.strangerMs, () => { socket.destroy() }))
     return true
@@ -156,7 +166,7 @@ function guard (server: Server, options: ListenerOptions): Map<TLSSocket, string
       socket.destroy()
     }
   })
-  return sockets
+  return { sockets, proven: (socket) => { for (const limit of [door, joining]) limit.prove(socket) } }
 }
 
 function addRoutes (app: FastifyInstance, options: ListenerOptions): void {

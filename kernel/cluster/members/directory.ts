@@ -1,3 +1,4 @@
+import type { Clock } from '../../api/clock.js'
 import type { NodeView } from '../../api/services.js'
 import type { Status } from '../election/core.js'
 import type { MemberRecord } from './member.js'
@@ -16,8 +17,9 @@ export interface DirectoryOptions {
   /** Members by install id, this node included. */
   members: () => readonly MemberRecord[]
   status: () => Pick<Status, 'liveNodes' | 'leader'>
-  /** Wall time, ms. */
-  now: () => number
+  clock: Pick<Clock, 'now' | 'mono'>
+  /** Monotonic time at which this node resumed after a suspension. */
+  wokeAt: () => number
 }
 
 /** What is remembered of a node after its link closed; `address`: the other end of that link. */
@@ -26,7 +28,8 @@ type MetNode = LinkedNode & { readonly address?: string }
 /** The members of the cluster, and which of them are reachable. */
 export class Directory {
   readonly #options: DirectoryOptions
-  readonly #seen = new Map<string, number>()
+  /** The last sign of life of each node: wall time to show, monotonic time to count. */
+  readonly #seen = new Map<string, { at: number, mono: number }>()
   /** What a node that is gone said last. */
   readonly #last = new Map<string, MetNode>()
 
@@ -36,7 +39,10 @@ export class Directory {
   constructor (options: DirectoryOptions) { this.#options = options }
 
   /** Anything was heard of a node. */
-  heard (installId: string): void { this.#seen.set(installId, this.#options.now()) }
+  heard (installId: string): void {
+    const { clock } = this.#options
+    this.#seen.set(installId, { at: clock.now(), mono: clock.mono() })
+  }
 
   /** Remembers who is at the other end of a link. */
   met (node: MetNode): void {
@@ -61,7 +67,14 @@ export class Directory {
 
   /** Wall time of the last sign of life, ms; undefined when there was none since this node started. */
   seenAt (installId: string): number | undefined {
-    return installId === this.#options.self().installId ? this.#options.now() : this.#seen.get(installId)
+    const { clock, self } = this.#options
+    return installId === self().installId ? clock.now() : this.#seen.get(installId)?.at
+  }
+
+  /** Silence of a node, ms, since this node resumed after a suspension. */
+  silentMs (installId: string): number {
+    const seen = this.#seen.get(installId)?.mono ?? -Infinity
+    return this.#options.clock.mono() - Math.max(seen, this.#options.wokeAt())
   }
 
   /** This node first, then the others by name. */

@@ -45,7 +45,7 @@ export const memberRecordSchema = record({
 }, { admitted: admissionSchema })
 /** A key that was a member's and never is again. */
 export const removedSchema = record({ installId: identifier, fingerprint, at: instant })
-const listSchema = record({
+export const listSchema = record({
   clusterId: identifier,
   members: listOf(memberSchema, { maxItems: MAX_MEMBERS }),
   removed: listOf(removedSchema, { maxItems: MAX_REMOVED })

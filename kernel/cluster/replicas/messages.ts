@@ -22,7 +22,7 @@ const place = {
   /** Number of the owner's last change. */
   seq: count
 }
-const MESSAGES = {
+export const MESSAGES = {
   /** "This is how far my document is." */
   announce: record({ kind: only('announce'), ...place }),
   /** "Send me what I lack." `sync` is a y-protocols sync step 1; it counts when boot and gen still fit. */

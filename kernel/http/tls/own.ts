@@ -55,7 +55,9 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
       const names = [...new Set(options.names().map((name) =>
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
-      const fits = shown !== undefined && shown.identity.until - now > RENEW_MS &&
+      const left = (shown?.identity.until ?? 0) - now
+      // A clock that was ahead made one that is not valid yet: more than its whole life is left.
+      const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
       const authority = openAuthority(options, path, names)

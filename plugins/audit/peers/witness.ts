@@ -29,7 +29,7 @@ export class Witness {
     this.#options = options
     this.#path = join(options.folder, 'heads.json')
     this.#heads = new Heads(this.#read())
-    this.#channel = cluster.channel<Head>('audit.heads', (from, message) => { this.#hear(from, message) })
+    this.#channel = cluster.channel<Head>('audit.heads', (from, message) => this.#hear(from, message))
     for (const { installId } of cluster.nodes()) this.#check(installId)
   }
 
@@ -56,9 +56,9 @@ export class Witness {
     if (this.#toKeep) this.#keep()
   }
 
-  #hear (from: string, message: unknown): void {
+  #hear (from: string, message: unknown): false | undefined {
     const head = readHead(message)
-    if (head === null) return
+    if (head === null) return false
     const news = this.#heads.hear(from, head)
     if (news === 'known') return
     this.#toKeep = true

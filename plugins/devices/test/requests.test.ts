@@ -89,6 +89,33 @@ t.test('nonces are refused rather than forgotten, whatever the clock does', (t) 
   t.end()
 })
 
+t.test('a clock that was ahead and is set right locks no device out, and lets no replay in', async (t) => {
+  const rig = await running(t)
+  const right = rig.clock.now
+  const device = await pair(rig)
+  const signer = signerOf({ ...rig, clock: { ...rig.clock, now: right } }, device)
+  const ask = async (): Promise<{ status: number, sent: Sent }> => {
+    const sent = await sign(signer, '/who')
+    const { status, details } = await send(rig, sent)
+    if (status !== 401 || !await signer.correct(details)) return { status, sent }
+    const again = await sign(signer, '/who')
+    return { status: (await send(rig, again)).status, sent: again }
+  }
+  rig.clock.now = () => right() + 3_600_000
+  const early = await ask()
+  t.equal(early.status, 200)
+  await rig.clock.advance(200_000)
+  t.equal((await ask()).status, 200)
+  rig.clock.now = right
+  t.equal((await ask()).status, 200, 'at once')
+  for (let hour = 1; hour <= 3; hour++) {
+    t.match(await send(rig, early.sent), { status: 401, reason: 'signature_refused' }, `a replay ${hour}`)
+    await rig.clock.advance(3_600_000 - 200_000)
+    t.equal((await ask()).status, 200)
+  }
+  t.equal((await send(rig, await sign(signerOf(rig, device), '/who'))).status, 200, 'by the right time')
+})
+
 const headersOf = async (signer: RequestSigner, path: string): Promise<{ authorization: string }> =>
   ({ authorization: await signer.authorization('GET', path, undefined) })
 

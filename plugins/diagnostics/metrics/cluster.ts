@@ -54,5 +54,8 @@ const TABLE: readonly Row<ClusterMetricsParts>[] = [
     (parts) => perLink(parts, ({ framesIn, framesOut }) => ({ in: framesIn, out: framesOut })),
     ['direction']),
   counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
-    (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction'])
+    (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction']),
+  counter('svc_cluster_messages_dropped_total', 'Messages of other nodes of no shape that this node knows.',
+    ({ inspection }) => inspection.links()
+      .map(({ dropped, installId }) => ({ value: dropped, source: installId })))
 ]

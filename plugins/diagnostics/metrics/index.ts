@@ -1,9 +1,11 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { monitorLoop } from '../../../kernel/index.js'
 import { clusterMetrics } from './cluster.js'
 import { Meters } from './meters.js'
 import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
+import type { LoopMonitor } from '../../../kernel/index.js'
 import type { ClusterMetricsParts } from './cluster.js'
 import type { RequestMetricsParts } from './requests.js'
 import type { RunnerMetricsParts } from './runners.js'
@@ -23,7 +25,8 @@ export interface Metrics {
 /** Begins to count. What others count is read when the metrics are asked for. */
 export function startMetrics (parts: MetricsParts): Metrics {
   const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
+  const loop = loopMetrics(registry)
   new Gauge({
     name: 'svc_build_info', help: 'Always 1; the version is in the label.', labelNames: ['version'],
     registers: [registry]
@@ -38,6 +41,27 @@ export function startMetrics (parts: MetricsParts): Metrics {
       await meters.sample()
       return await registry.metrics()
     },
-    stop: () => { meters.stop() }
+    stop: () => {
+      meters.stop()
+      loop.stop()
+    }
   }
+}
+
+/** The longest a timer may be. */
+const NEVER_MS = 2 ** 31 - 1
+
+/** Fills the usual metrics of the event loop: their own histogram would wake an idle node every 10 ms. */
+function loopMetrics (registry: Registry): LoopMonitor {
+  const loop = monitorLoop()
+  const gauge = (name: string): Gauge & { collect (): void } =>
+    registry.getSingleMetric(`nodejs_eventloop_lag_${name}seconds`) as Gauge & { collect (): void }
+  const lag = gauge('')
+  const { collect } = lag
+  lag.collect = () => {
+    collect()
+    for (const [name, ms] of Object.entries(loop.read())) gauge(`${name}_`).set(ms / 1000)
+    loop.reset()
+  }
+  return loop
 }

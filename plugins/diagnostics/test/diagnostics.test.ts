@@ -92,7 +92,8 @@ t.test('work under way shows in the data plane', (t) => {
   const busy = runnerReport({
     inProgressTasks: ['t1', 't2'], waitingTasks: 3, chunks: { received: 5, dropped: 1, buffered: 4 }
   })
-  const link = { installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 7 }
+  const link = { installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 7,
+    dropped: 0 }
   t.match(dataPlane({
     inspection: { openStreams: () => 2, openCommands: () => 3, links: () => [link, link] },
     runners: [busy, runner],

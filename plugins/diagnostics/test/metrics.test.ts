@@ -29,7 +29,8 @@ function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) 
   const log = { nextSeq: 11 }
   const inspection = {
     openStreams: () => 1, openCommands: () => 2,
-    links: () => [{ installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 5 }],
+    links: () => [{ installId: 'b', framesIn: 1, framesOut: 2, bytesIn: 30, bytesOut: 40, buffered: 5,
+      dropped: 6 }],
     plugins: () => [], warnings: () => [], url: () => null, dials: () => [],
     config: () => ({ file: '', entries: [] })
   }
@@ -155,6 +156,7 @@ t.test('what goes on is counted, and counters only rise', async (t) => {
     ['svc_cluster_nodes', { state: 'live' }, 1], ['svc_cluster_nodes', { state: 'gone' }, 1],
     ['svc_cluster_is_master', {}, 1],
     ['svc_cluster_link_bytes_total', { direction: 'out' }, 40], ['svc_cluster_link_buffered_bytes', {}, 5],
+    ['svc_cluster_messages_dropped_total', {}, 6],
     ['svc_runners', { model: 'svc/voice-en', status: 'RunnerReady' }, 1],
     ['svc_runner_restarts_total', {}, 1], ['svc_runner_queue_seconds_total', {}, 2.5],
     ['svc_runner_queue_length', {}, 3], ['svc_runner_slots', {}, 2], ['svc_runner_slots_used', {}, 1],

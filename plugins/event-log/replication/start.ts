@@ -45,7 +45,9 @@ export function startReplication (
 ): { replication: Replication, stop: () => void } {
   const { log, store, tap, cluster, session, clock, nodeId } = options
   const channel = cluster.channel<Outgoing>('event-log', (from, message) => {
+    const { garbled } = replication
     push({ type: 'message', from, message })
+    return replication.garbled === garbled
   })
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
   const world: World = {

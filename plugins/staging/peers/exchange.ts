@@ -52,9 +52,8 @@ export class Exchange {
     this.#ctx = ctx
     this.#access = access
     const { clock, deps: { cluster } } = ctx
-    this.#channel = cluster.channel('staging.chunks', (from, message) => {
-      this.#holdings.receive(from, message)
-    })
+    this.#channel = cluster.channel('staging.chunks', (from, message) =>
+      this.#holdings.receive(from, message))
     this.#holdings = new Holdings({ channel: this.#channel, clock })
     this.#stops.push(cluster.onPeers(({ installId, up }) => {
       if (up) this.#holdings.peerUp(installId)

@@ -24,7 +24,7 @@ export class ProgressGossip {
     this.#ctx = ctx
     this.#jobs = jobs
     const { clock, deps: { cluster } } = ctx
-    this.#channel = cluster.channel('staging.downloads', (from, message) => { this.#receive(from, message) })
+    this.#channel = cluster.channel('staging.downloads', (from, message) => this.#receive(from, message))
     this.#stops = [
       clock.every(TELL_MS, () => { this.#tell() }),
       cluster.onPeers(({ installId, up }) => {
@@ -77,8 +77,10 @@ export class ProgressGossip {
     this.#channel.broadcast(this.#own().slice(-MOST))
   }
 
-  #receive (from: string, message: unknown): void {
-    if (problemOf(message) === null) this.#others.set(from, message as DownloadView[])
+  #receive (from: string, message: unknown): boolean {
+    const fits = problemOf(message) === null
+    if (fits) this.#others.set(from, message as DownloadView[])
+    return fits
   }
 }
 
@@ -93,7 +95,7 @@ const view = (more: object = {}, required: string[] = []) => ({
 })
 
 /** What is wrong with a message of another node; null when it is a list of transfers. */
-const problemOf = schemaChecker({
+export const problemOf = schemaChecker({
   type: 'array', maxItems: MOST,
   items: {
     type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: false,

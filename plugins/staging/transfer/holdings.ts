@@ -54,16 +54,17 @@ export class Holdings {
     }
   }
 
-  /** A message of another node. Anything that is none is ignored. */
-  receive (from: string, unknown: unknown): void {
-    if (problemOf(unknown) !== null) return
+  /** A message of another node. Returns false for one of an unknown shape. */
+  receive (from: string, unknown: unknown): boolean {
+    if (problemOf(unknown) !== null) return false
     const message = unknown as HoldingsMessage
     if (message.t !== 'ask') {
       for (const swarm of this.#followed.get(message.m) ?? []) this.#learn(swarm, from, message)
-      return
+      return true
     }
     const have = this.#state(message.m)
     if (have !== undefined) this.#channel.send(from, have)
+    return true
   }
 
   /** A node can be reached: it is asked what it has. */
@@ -142,7 +143,7 @@ const kind = (t: string, properties: object = {}) =>
   ({ required: Object.keys(properties), properties: { t: { const: t }, ...properties } })
 
 /** What is wrong with a message of another node; null when it is one. */
-const problemOf = schemaChecker({
+export const problemOf = schemaChecker({
   type: 'object', required: ['t', 'm'], properties: { m: { type: 'string', pattern: '^[0-9a-f]{64}$' } },
   anyOf: [
     kind('ask'), kind('end'), kind('take', { i: chunk }),

@@ -63,7 +63,7 @@ export class TaskGossip {
   constructor (parts: TaskGossipParts) {
     this.#parts = parts
     const { cluster } = parts
-    this.#channel = cluster.channel('runners.tasks', (from, message) => { this.#receive(from, message) })
+    this.#channel = cluster.channel('runners.tasks', (from, message) => this.#receive(from, message))
     this.#stopListening = cluster.onPeers(({ installId, up }) => {
       const open = [...this.#received.get(installId)?.tasks.values() ?? []]
         .filter(({ task: { status } }) => !hasEnded(status))
@@ -150,9 +150,11 @@ export class TaskGossip {
     return more || gone.length > MESSAGE_TASKS_MAX
   }
 
-  #receive (from: string, message: unknown): void {
+  #receive (from: string, message: unknown): boolean {
     if ((message as Question | null)?.whole === 'please') this.#sendAll(from)
     else if (isGossip(message)) this.#take(from, message)
+    else return false
+    return true
   }
 
   #take (from: string, { whole, loads, tasks, ended, given = {} }: GossipMessage): void {
@@ -210,7 +212,7 @@ function isTask (value: unknown): value is Task {
     Object.keys(task).length === TEXTS.length + 1
 }
 
-function isGossip (value: unknown): value is GossipMessage {
+export function isGossip (value: unknown): value is GossipMessage {
   if (typeof value !== 'object' || value === null) return false
   const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof GossipMessage, unknown>>
   const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>

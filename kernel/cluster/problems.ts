@@ -1,0 +1,25 @@
+import type { KernelOptions } from '../plugins/assembly.js'
+
+export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key and ' +
+  'state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+
+/** Problems between this node and the others, by health code. */
+export function clusterProblems (
+  { node, cluster, network }: Pick<KernelOptions, 'node' | 'cluster' | 'network'>
+): Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null> {
+  const peers = network.peers().map((peer) =>
+    ({ ...peer, kinds: [...cluster.dropped.of(peer.installId).keys()] }))
+  const strange = peers.find(({ version, kinds }) => version !== node.version || kinds.length > 0)
+  // Release 0.1.0 does not say it.
+  const other = peers.find(({ quorum }) => quorum !== undefined && quorum !== network.quorum)
+  const removedBy = network.dials().find(({ reason }) => reason === 'removed')
+  const copies = network.copies()
+  return {
+    version_mismatch: strange === undefined ? null
+      : `${node.version} here, ${strange.version} on ${strange.name}.` +
+        (strange.kinds.length === 0 ? '' : ` Not understood: ${strange.kinds.join(', ')}.`),
+    quorum_mismatch: other === undefined ? null : `${network.quorum} here, ${other.quorum} on ${other.name}.`,
+    node_removed: removedBy === undefined ? null : `The member at ${removedBy.address} says so.`,
+    node_copied: copies.length === 0 ? null : copies.join(' ')
+  }
+}
