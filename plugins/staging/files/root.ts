@@ -25,8 +25,8 @@ const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
-/** What a sweep may take: transfers unchanged for `olderThanMs` whose models are not in `live`. */
-export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
+/** What a sweep may take: transfers unchanged for `olderThanMs` whose models are not in `live` by then. */
+export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
@@ -359,9 +359,14 @@ export class ModelRoot {
   }
 }
 
-/** Whether svc made a folder for a transfer; one with nothing in it may be taken too. */
+/** Whether svc made a folder for a transfer; one with nothing in it may be taken too, one that is gone not. */
 async function isTransfer (folder: string): Promise<boolean> {
-  const entries = await readdir(folder, { withFileTypes: true })
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
+    // Published or discarded since it was listed.
+    if (errnoOf(error) === 'ENOENT') return null
+    throw error
+  })
+  if (entries === null) return false
   return entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry))
 }
 

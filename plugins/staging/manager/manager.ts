@@ -243,7 +243,7 @@ export class ModelManager {
   }
 
   async #sweep (root: ModelRoot): Promise<void> {
-    const live = new Set(this.stager.active())
+    const live = { has: (modelId: string) => this.stager.active().includes(modelId) }
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
       this.ctx.log.warn({ err }, 'what earlier transfers left could not be removed')
     })

@@ -240,9 +240,9 @@ export class Evictor {
   async #purgePending (wanted: string | undefined, removed: string[]): Promise<number> {
     const { root, active } = this.#options
     let freedBytes = 0
-    const moving = new Set(active())
     for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-      if (moving.has(modelId)) continue
+      // Asked anew for each: a transfer may have begun since the folder was listed.
+      if ([...active()].includes(modelId)) continue
       await root.discard(modelId)
       freedBytes += sizeBytes
       if (!removed.includes(modelId)) removed.push(modelId)

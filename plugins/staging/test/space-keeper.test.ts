@@ -235,6 +235,24 @@ t.test('the purge', async (t) => {
   t.same(await rig.evictor.purge(), none)
 })
 
+t.test('a transfer that begins while a purge looks at the disk keeps its folder', async (t) => {
+  const discarded: string[] = []
+  const leased = new Set<string>()
+  const { evictor } = spaceRig(t, (root) => ({
+    active: () => leased,
+    root: {
+      ...instead(root, {}).root!,
+      pending: async () => {
+        leased.add('o/late')
+        return [{ modelId: 'o/late', directory: '', sizeBytes: 1, mtimeMs: 0 }]
+      },
+      discard: async (modelId) => { discarded.push(modelId) }
+    }
+  }))
+  t.same(await evictor.purge(), { removed: [], skippedInUse: ['o/late'], freedBytes: 0, error: null })
+  t.same(discarded, [])
+})
+
 t.test('the preview of a purge says what the purge then does, and removes nothing', async (t) => {
   const rig = spaceRig(t)
   put(rig, 'a:1@5 b:2@1 old:3@90 base:1@1 draft:1@2 moving:1@1')
