@@ -1,4 +1,4 @@
-import { add, card, copies, list, modelsShort, one, removeCustom } from './routes-models.js'
+import { add, card, copies, list, modelsShort, one, removeCustom, rest } from './routes-models.js'
 import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
@@ -342,6 +342,6 @@ const file = {
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
   storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
-  stage, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, card,
+  stage, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>

@@ -25,7 +25,7 @@ const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
-/** What a sweep may take: transfers unchanged for `olderThanMs` whose models are not in `live` by then. */
+/** A sweep removes transfers unchanged for `olderThanMs`; `live` is asked just before each removal. */
 export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
 /**
@@ -359,7 +359,7 @@ export class ModelRoot {
   }
 }
 
-/** Whether svc made a folder for a transfer; one with nothing in it may be taken too, one that is gone not. */
+/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
 async function isTransfer (folder: string): Promise<boolean> {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
     // Published or discarded since it was listed.

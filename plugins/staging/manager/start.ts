@@ -88,7 +88,8 @@ function routesOf (manager: ModelManager) {
     stage: on(stage), purge: on(purge), remove: on(remove),
     manifest: on(manifestHandler), file: on(file), models: on(models), model: on(model),
     modelsShort: on(modelsShort),
-    copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
+    copies: on(copies), rest: on(({ lists }) => lists.answer()), card: on(card), add: on(add),
+    removeCustom: on(removeCustom)
   }
 }
 

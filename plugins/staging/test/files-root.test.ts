@@ -312,7 +312,7 @@ t.test('a folder that is published or removed while it is looked at is no failur
     for (const id of ids) write(await root.begin(id), { a: 'x' })
     let over = false
     const changes = (async () => {
-      // From the end: a look has listed those before it comes to them.
+      // The last first: they have been listed, and are read after all others.
       for (const id of ids.toReversed()) {
         if (round % 2 === 0) await root.discard(id)
         else await root.publish(id, recordOf(id, { a: 'x' }))
