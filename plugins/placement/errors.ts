@@ -31,6 +31,8 @@ export const errors = {
     remedy: 'Try again shortly; `svc nodes` shows which node tells nothing of its memory.',
     retryAfterSeconds: 2
   },
+  readings_disabled: refused('A node publishes no readings of its memory.',
+    'Start it without SVC_TELEMETRY_DISABLE=1, or place the model by a request to that node itself.'),
   not_waiting: {
     status: 409,
     retryable: false,

@@ -149,7 +149,7 @@ export class Planning {
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
-    throw unlinked(result, view) ?? refusalError(result)
+    throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
 
   /** True for a refusal that may be gone in a moment. */
@@ -184,10 +184,22 @@ function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
   if (!byLinks || nodes.length < 2) return undefined
   const told = new Set(edges.map(({ from }) => from))
-  const silent = nodes.filter(({ nodeId, participation }) => participation === 'full' && !told.has(nodeId))
-  if (silent.length === 0) return undefined
-  const pendingNodes = silent.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
-  const names = silent.slice(0, 4).map(({ name }) => name).join(', ')
+  const untold = nodes.filter(({ nodeId, participation, silent }) =>
+    participation === 'full' && silent !== true && !told.has(nodeId))
+  if (untold.length === 0) return undefined
+  const pendingNodes = untold.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
+  const names = untold.slice(0, 4).map(({ name }) => name).join(', ')
   return refuse('info_pending', `Waiting for ${names} to tell of the connections to other nodes.`,
     { pendingNodes })
+}
+
+/** Instead of `info_pending` for nodes that will not publish the missing readings. */
+function readingsDisabled (
+  { reason, pendingNodes = [], details: { modelId } }: Refusal, { nodes }: ClusterView
+): SvcError | undefined {
+  const pending = nodes.filter(({ nodeId }) => pendingNodes.includes(nodeId))
+  if (reason !== 'info_pending' || pending.some(({ silent }) => silent !== true)) return undefined
+  const names = pending.slice(0, 4).map(({ name }) => name).join(', ')
+  return refuse('readings_disabled', `The memory of ${names} is not known here, since SVC_TELEMETRY_DISABLE=1 ` +
+    `is set there, and no other node can run ${String(modelId)}.`)
 }

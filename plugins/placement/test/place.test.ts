@@ -267,6 +267,28 @@ t.test('where a node has told nothing, it is waited for 15 s', async (t) => {
   t.equal((await pending).status, 200, 'what fits without that node does not wait')
 })
 
+t.test('a node that publishes no readings is refused at once, by the name of the variable', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 4, n2: 64, n3: 64 } })
+  const silence = (name: string): void => {
+    delete rig.state.nodeMemory[`id-${name}`]
+    rig.state.topology.connections[`id-${name}`] = {}
+    rig.state.nodeResources[`id-${name}`] = { backends: ['cpu'], participation: 'full', readings: false }
+  }
+  const place = async (): ReturnType<typeof rig.ask> =>
+    await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', min_nodes: 1 })
+  silence('n2')
+  t.match(await place(), { status: 200, body: { message: /is placed on n3/ } }, 'another one that fits is taken')
+  rig.state.instances = {}
+  silence('n3')
+  t.match(await place(), { status: 400, body: { error: {
+    reason: 'readings_disabled', retryable: false, message: /n2, n3.*SVC_TELEMETRY_DISABLE=1/,
+    details: { remedy: /without SVC_TELEMETRY_DISABLE/ }
+  } } })
+  const small = await rig.ask('POST', '/place_instance',
+    { model_id: 'acme/chat', excluded_nodes: ['n2', 'n3'] })
+  t.match([small.status, small.body.error?.reason], [400, 'insufficient_memory'], 'no wait for its links')
+})
+
 t.test('connections that were not told yet are waited for too', async (t) => {
   const rig = await startPlacement(t, {
     nodes: { n1: 64, n2: 64 }, cards: [card('acme/wide', { engine: 'wide' })]
