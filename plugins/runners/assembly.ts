@@ -151,6 +151,7 @@ function openFleet (
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: deps.machine,
+      traits: (engine) => deps.bundle.engine(engine)?.decl ?? {},
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)
