@@ -39,7 +39,8 @@ t.test('a group out of its files', (t) => {
   ): void => {
     t.same(parseCgroup(version, { limit, usage, stat }), expected, `version ${version}, ${limit.trim()}`)
   }
-  check(2, ['1000\n', '300\n', 'anon 5\ninactive_file 70\nactive_file 9\nslab_reclaimable 4\nworkingset_x 1\n'],
+  check(2,
+    ['1000\n', '300\n', 'anon 5\ninactive_file 70\nactive_file 9\nslab_reclaimable 4\nworkingset_x 1\n'],
     { max: 1000, current: 300, reclaimable: 83 })
   check(2, ['max\n', '300\n', ''], { max: null, current: 300, reclaimable: 0 })
   check(2, ['', '', ''], { max: null, current: 0, reclaimable: 0 })
@@ -78,13 +79,11 @@ t.test('memory of a Linux machine in groups', async (t) => {
   const stat = { '/sys/fs/cgroup/a/memory.stat': `inactive_file ${GIB}\nactive_file ${2 * GIB}` }
   await check('page cache can be given back, what was read twice too',
     { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 4), ...stat }, { total: 4, available: 3 })
-  const arc = (size: number): object => ({ '/proc/spl/kstat/zfs/arcstats': 'name type data\n' +
+  const arc = (size: number): Record<string, string> => ({ '/proc/spl/kstat/zfs/arcstats': 'name type data\n' +
     `c_min                           4    ${GIB}\nsize                            4    ${size * GIB}\n` })
-  await check('the cache of ZFS can be given back down to its minimum', { ...arc(5) } as Record<string, string>,
-    { total: 16, available: 14 })
-  await check('one below its minimum gives nothing', { ...arc(0.5) } as Record<string, string>,
-    { total: 16, available: 10 })
-  await check('and no more than there is', { ...arc(12) } as Record<string, string>, { total: 16, available: 16 })
+  await check('the cache of ZFS can be given back down to its minimum', arc(5), { total: 16, available: 14 })
+  await check('one below its minimum gives nothing', arc(0.5), { total: 16, available: 10 })
+  await check('and no more than there is', arc(12), { total: 16, available: 16 })
 })
 
 t.test('memory of other systems', (t) => {

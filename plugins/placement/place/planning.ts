@@ -200,6 +200,6 @@ function readingsDisabled (
   const pending = nodes.filter(({ nodeId }) => pendingNodes.includes(nodeId))
   if (reason !== 'info_pending' || pending.some(({ silent }) => silent !== true)) return undefined
   const names = pending.slice(0, 4).map(({ name }) => name).join(', ')
-  return refuse('readings_disabled', `The memory of ${names} is not known here, since SVC_TELEMETRY_DISABLE=1 ` +
-    `is set there, and no other node can run ${String(modelId)}.`)
+  return refuse('readings_disabled', `The memory of ${names} is not known here, since ` +
+    `SVC_TELEMETRY_DISABLE=1 is set there, and no other node can run ${String(modelId)}.`)
 }

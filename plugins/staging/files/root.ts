@@ -35,6 +35,8 @@ export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<stri
  */
 export class ModelRoot {
   readonly root: string
+  /** The setting that names the folder. */
+  readonly setting: string
   /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
   usable = true
   readonly #clock: Clock
@@ -43,8 +45,11 @@ export class ModelRoot {
   readonly #busy = new Set<string>()
 
   /** The clock says what is old; the root need not exist yet. */
-  constructor ({ root, clock }: { root: string, clock: Clock }) {
+  constructor (
+    { root, clock, setting = 'node_cache_path' }: { root: string, clock: Clock, setting?: string | undefined }
+  ) {
     this.root = resolve(root)
+    this.setting = setting
     this.#clock = clock
   }
 

@@ -104,9 +104,10 @@ export class ModelManager {
     this.clock = clock
     this.startedMs = clock.now()
     this.cluster = cluster
-    const root = (path: string): ModelRoot => new ModelRoot({ root: path, clock })
+    const root = (path: string, setting?: string): ModelRoot => new ModelRoot({ root: path, clock, setting })
     this.roots = {
-      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')), cache: root(cachePath)
+      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')),
+      cache: root(cachePath, 'model_store.hub.cache_path')
     }
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
@@ -292,13 +293,17 @@ export class ModelManager {
   }
 
   async #openStore (path: string): Promise<Store> {
-    const { local, room, hub, derive, ctx: { clock, log }, options: { random } } = this
+    const { local, room, hub, derive, ctx, options: { random } } = this
+    const { clock, emit, log, node: { nodeId } } = ctx
     const { fromNode } = this.exchange
     const store = new Store({
-      root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
-      fromNode, nearby: this.options.nearby,
+      root: new ModelRoot({ root: path, clock, setting: 'model_store.store_path' }),
+      random, clock, log, hub, room, local, derive, fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
-      onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
+      onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
+      onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {
+        emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage })
+      }
     })
     await store.open()
     return store

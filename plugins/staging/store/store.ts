@@ -205,6 +205,7 @@ export class Store {
       if (failure !== null) {
         const { reason, message } = failure
         log.warn({ modelId, reason, error: message, source }, 'a download failed')
+        this.#options.onFailed?.(job, failure)
       }
       await this.#keep(job, job.stopped ?? 'failed', failure).catch((cause: unknown) => {
         log.error({ modelId, error: String(cause) }, 'the state of a download cannot be written')

@@ -158,7 +158,8 @@ t.test('more than a list takes is a warning of the node', async (t) => {
   const untold = lists.publish(models({ storeModels: long }))
   t.ok(untold > 0 && untold < 100, `${untold} models`)
   t.ok(JSON.stringify(lists.answer()).length <= 16 * 1024 * 1024 + 1024, 'the others accept what is sent')
-  const voices = Array.from({ length: 500 }, (_, n) => ({ id: `${'v'.repeat(180)}${n}`, name: 'x', language: 'en' }))
+  const voices = Array.from({ length: 500 }, (_, n) =>
+    ({ id: `${'v'.repeat(180)}${n}`, name: 'x', language: 'en' }))
   const rig = await startNode(t, { store: storeOf(scratch(t), 180, { voices }) })
   await until(() => codes(rig).length > 0)
   t.same(codes(rig), ['models_not_published'])
