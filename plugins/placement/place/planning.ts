@@ -7,6 +7,7 @@ import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { Keeping } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
+import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -132,12 +133,50 @@ export class Planning {
       try {
         const now = facts.now()
         await this.card(ask.modelId)
-        return this.look(ask, now)
+        this.checkSource(ask.modelId)
+        return await this.#withRoom(ask, now)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
       await delay(clock, LOOK_MS, signal)
     }
+  }
+
+  /** Throws `no_source` for a model of which there is only a card. A store that is away may have it. */
+  checkSource (modelId: string): void {
+    const { models, bundle } = this.ctx.deps
+    if (models === undefined || bundle.model(modelId) !== undefined) return
+    if (models.copies(modelId).length > 0 || models.silentStore() !== undefined) return
+    throw refuse('no_source', `No node has the files of ${modelId}, of which there is only a card. ` +
+      `Bring them first: \`svc pull ${modelId}\`.`, { param: 'model_id' })
+  }
+
+  /** Throws `insufficient_disk` where copies of the model do not fit on the disk of one of these nodes. */
+  async checkRoom (modelId: string, nodeIds: readonly string[]): Promise<void> {
+    const full = await this.ctx.deps.models?.withoutRoom(modelId, nodeIds) ?? []
+    if (full.length > 0) throw this.#noRoom(modelId, full)
+  }
+
+  /** A plan on nodes whose disks have room; `full`: those that were found to have none. */
+  async #withRoom (ask: Ask, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
+    const { modelId } = ask
+    let outcome: Outcome
+    try {
+      outcome = this.look({ ...ask, excluded: [...ask.excluded, ...full.map(({ nodeId }) => nodeId)] }, now)
+    } catch (error) {
+      throw full.length === 0 || this.#passing(error) ? error : this.#noRoom(modelId, full)
+    }
+    const { plan: { instanceMeta, ranks } } = outcome
+    // A donor needs none of the files.
+    const holders = instanceMeta === 'LlamaRpc' ? ranks.slice(0, 1) : ranks
+    const more = await this.ctx.deps.models?.withoutRoom(modelId, holders.map(({ nodeId }) => nodeId)) ?? []
+    return more.length === 0 ? outcome : await this.#withRoom(ask, now, [...full, ...more])
+  }
+
+  #noRoom (modelId: string, full: readonly NodeProblem[]): SvcError {
+    const sums = full.map(({ nodeId, message }) => `${this.nameOf(nodeId)}: ${message}`).join(' ')
+    return refuse('insufficient_disk', `The files of ${modelId} do not fit on the disk. ${sums}`,
+      { nodes: full })
   }
 
   /** Plans a placement from these facts, without waiting. Throws as `plan` does. */

@@ -267,7 +267,8 @@ export function judgeBy (chains: ReadChains): Judge {
     const chain = await chains()
     return (modelId) => {
       const { broken } = chain(modelId, null)
-      return { available: broken === null, brokenLink: broken?.link ?? null, remedy: broken?.remedy ?? null }
+      const { link: brokenLink = null, remedy = null, comes: wanted = true } = broken ?? {}
+      return { available: broken === null, brokenLink, remedy, wanted }
     }
   }
 }

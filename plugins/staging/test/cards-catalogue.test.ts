@@ -62,9 +62,9 @@ t.test('an entry of the model list', (t) => {
     audio: null, installed: true, ready: false, virtual: false, available: null, broken_link: null,
     remedy: null
   })
-  const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.' }
+  const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.', wanted: false }
   t.match(modelListEntry(card('acme/x'), { ...presence, judgement }),
-    { available: false, broken_link: 'placement', remedy: 'Place it.' })
+    { available: false, broken_link: 'placement', remedy: 'Place it.', wanted: false })
   const tools = (words: string): unknown =>
     modelListEntry(card('a/b', { support: { tools: words } }), presence).resolved_capabilities.tools
   t.equal(tools('given to the chat template'), true)

@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { GIB, instead, MINUTE, spaceRig, until } from './space-kit.js'
+import { NoSafeFit } from '../space/plans.js'
 import type { SpaceRig } from './space-kit.js'
 
 /** Puts models written as `name:GiB@minutes ago`. */
@@ -182,6 +183,16 @@ t.test('a transfer that adds nothing does not even look', async (t) => {
   const rig = spaceRig(t, () => ({ volume: async () => await Promise.reject(new Error('not asked')) }))
   t.same(await rig.evictor.makeRoom(0, 'o/new'), { evicted: [] })
   await t.rejects(rig.evictor.makeRoom(1, 'o/new'), { message: 'not asked' })
+})
+
+t.test('room that is only asked for evicts nothing', async (t) => {
+  const rig = spaceRig(t)
+  put(rig, 'a:2@10 b:1@20')
+  rig.volume.freeBytes = 10 * GIB
+  await rig.evictor.requireRoom(3 * GIB, 'o/new')
+  await t.rejects(rig.evictor.requireRoom(3 * GIB + 1, 'o/new'), NoSafeFit)
+  await t.rejects(rig.evictor.requireRoom(2 * GIB, 'o/a'), NoSafeFit, 'what is kept gives none')
+  t.equal(rig.there(), 'a b')
 })
 
 t.test('what refuses to go is left, and others make the room', async (t) => {

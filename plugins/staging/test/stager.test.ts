@@ -271,7 +271,8 @@ t.test('room: one transfer at a time on a disk; an abort leaves the queue', asyn
   open()
   await Promise.all([first, third])
   t.same(order, ['a', 'c'])
-  await t.rejects(new Room(2 ** 60).check({ root: folder, setting: 'x' }, 1), { reason: 'no_safe_fit', message: /GiB.*\(x in svc/ })
+  await t.rejects(new Room(2 ** 60).check({ root: folder, setting: 'x' }, 1),
+    { reason: 'no_safe_fit', message: /GiB.*\(x in svc/ })
   await room.check({ root: folder, setting: 'x' }, 1)
   await new Room(2 ** 60).check({ root: folder, setting: 'x' }, 0)
   writeFileSync(join(folder, 'f'), Buffer.alloc(10_000, 1))
