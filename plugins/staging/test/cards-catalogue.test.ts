@@ -64,7 +64,7 @@ t.test('an entry of the model list', (t) => {
   })
   const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.', wanted: false }
   t.match(modelListEntry(card('acme/x'), { ...presence, judgement }),
-    { available: false, broken_link: 'placement', remedy: 'Place it.', wanted: false })
+    { available: false, broken_link: 'placement', remedy: 'Place it.' })
   const tools = (words: string): unknown =>
     modelListEntry(card('a/b', { support: { tools: words } }), presence).resolved_capabilities.tools
   t.equal(tools('given to the chat template'), true)
