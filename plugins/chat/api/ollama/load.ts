@@ -24,16 +24,24 @@ interface LoadFields {
   options?: { num_ctx?: number | null } | Record<string, unknown> | null
 }
 
+/** The tasks of models that /api/chat and /api/generate load. */
+export const TEXT_TASKS = ['chat', 'completions'] as const
+
 /**
  * Loads the model of a request unless it is there; the milliseconds that took. One that the caller may not
- * place is left as it is.
+ * place is left as it is. Throws `invalid_request` for a model that does none of these tasks.
  */
-export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: LoadFields): Promise<number> {
+export async function loadFor (
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
+): Promise<number> {
   const startedMs = parts.clock.mono()
   const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
   const seconds = keptSeconds(wanted.keep_alive)
   if (card === undefined) return 0
+  if (!tasks.some((task) => card.tasks.includes(task))) {
+    throw refused('model', `is ${modelId}, which does ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
+  }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
   if (isReady(parts, modelId) || parts.models?.isVirtual(modelId) === true) return 0
@@ -47,12 +55,12 @@ export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: L
 
 /** Answers a request that has nothing to be answered: the model is loaded, or unloaded. */
 export async function loadOnly (
-  parts: ApiParts, request: RouteRequest, wanted: LoadFields, nothing: object
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
   const { card: { modelId } } = find(parts, wanted.model)
   const unload = keptSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
-  else await loadFor(parts, request, wanted)
+  else await loadFor(parts, request, wanted, tasks)
   const created_at = new Date(parts.clock.now()).toISOString()
   const { model } = request.body as { model: string }
   return { model, created_at, ...nothing, done: true, done_reason: unload ? 'unload' : 'load' }
