@@ -36,7 +36,7 @@ export type RunnerStatus =
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
   | { RunnerReady: Record<never, never> } | { RunnerRunning: Record<never, never> }
   | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
-  | { RunnerFailed: { errorMessage: string, errorCode?: string } }
+  | { RunnerFailed: { errorMessage: string, errorCode?: string, nextTryAt?: string } }
 
 /** One line of a runner's recent past. */
 export interface FlightEntry { at: string, what: string }

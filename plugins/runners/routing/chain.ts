@@ -196,9 +196,11 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   }
   const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
+    const { nextTryAt } = runner !== null && 'RunnerFailed' in runner ? runner.RunnerFailed : {}
+    const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
     return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
-      `Mend the cause (\`svc logs --model ${modelId}\` has it), then \`svc stop ${failure.instanceId}\` ` +
+      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then \`svc stop ${failure.instanceId}\` ` +
       `and \`svc place ${modelId}\`.`)
   }
   if (runner !== null && 'RunnerFailed' in runner) {

@@ -117,7 +117,13 @@ t.test('a runner that is given up is recorded and can be asked for again', async
   const nodeId = (await rig.state())['localNodeId'] as unknown as string
   first.giveUp('out of memory')
   const state = await rig.state()
-  t.same(state['runners'], { [runnerId]: { RunnerFailed: { errorMessage: 'out of memory' } } })
+  t.same(state['runners'], {
+    [runnerId]: {
+      RunnerFailed: {
+        errorMessage: 'out of memory', errorCode: 'runner_failed', nextTryAt: '2026-01-01T00:01:00.000Z'
+      }
+    }
+  })
   t.match(state['instanceFailures'], [
     {
       instanceId,
@@ -137,6 +143,11 @@ t.test('a runner that is given up is recorded and can be asked for again', async
     instanceId,
     errorCode: 'runner_failed'
   })
+  await rig.clock.advance(60_000)
+  const retried = await rig.runner(VOICE)
+  t.not(retried, first)
+  retried.giveUp('out of memory')
+  t.equal(((await rig.state())['instanceFailures'] as unknown as unknown[]).length, 1, 'the newest of each')
   const again = await ensure(rig, VOICE)
   t.not(again.instanceId, instanceId)
   const second = await rig.runner(VOICE)
