@@ -131,7 +131,7 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `except` is an instance that is not to serve it: it was lost with the first try.
+ * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was lost with the first try.
  */
 export interface RouteQuery {
   modelId: string
@@ -140,6 +140,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: string
+  pinned?: boolean
   trace?: Trace | undefined
 }
 
