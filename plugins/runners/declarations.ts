@@ -169,7 +169,8 @@ export const events = {
     nodeIds: strings
   }),
   InstanceDeleted: {
-    ...durableEvent('An instance was removed; `session_lost`: the side of a cut that placed it gave way.', {}),
+    ...durableEvent(
+      'An instance was removed. Reason `session_lost`: the side of a cut that placed it gave way.', {}),
     payload: exactly({ instanceId: text, modelId: text }, { reason: text })
   },
   InstanceUnloaded: durableEvent('An instance is removed because nobody used it for as long as its ttl.', {

@@ -46,7 +46,8 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   check(on('h', 'n4'), 'g')
   t.strictSame(['e', 'f', 'g'].map((id) => bodyOf(held.get(id)!).modelDigest), [undefined, 'd1', 'd2'],
     'each runs the content that it was placed with')
-  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'instancesGone', 'remove', 'settle', 'tasksFailed'])
+  t.strictSame(Object.keys(commands).sort(),
+    ['create', 'drain', 'instancesGone', 'remove', 'settle', 'tasksFailed'])
   t.end()
 })
 

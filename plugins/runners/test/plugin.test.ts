@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CommandService, MachineService } from '../../../kernel/index.js'
+import { CommandService, MachineService, TrafficService } from '../../../kernel/index.js'
 import type { Gpu } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
@@ -314,4 +314,15 @@ t.test('cancelling by command id', async (t) => {
 t.test('cancelling needs the invoke authority', async (t) => {
   const rig = await startRunners(t, { allow: ['read'] })
   t.equal((await rig.inject({ method: 'POST', url: '/v1/cancel/x' })).statusCode, 401)
+})
+
+t.test('a task that was lost with the node that took its call has its event, once', async (t) => {
+  const rig = await startRunners(t)
+  const { ended } = rig.service(TrafficService) as unknown as { ended (outcome: object): void }
+  const call = { kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T' }
+  const others = [{ kind: 'completed', reason: null }, { reason: 'no_instance' }, { taskId: null }]
+  for (const over of [{}, {}, { reason: 'unreachable', taskId: 'U' }, ...others]) ended({ ...call, ...over })
+  const told = rig.events.filter(({ kind }) => kind === 'TaskFailed').map(({ payload }) => payload)
+  t.match(told, [{ taskId: 'T', commandId: 'C', errorType: 'instance_lost' }, { taskId: 'U' }])
+  t.equal(told.length, 2)
 })
