@@ -131,7 +131,8 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was lost with the first try.
+ * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was
+ * lost with the first try.
  */
 export interface RouteQuery {
   modelId: string

@@ -200,8 +200,8 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
     return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
-      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then \`svc stop ${failure.instanceId}\` ` +
-      `and \`svc place ${modelId}\`.`)
+      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
+      `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`)
   }
   if (runner !== null && 'RunnerFailed' in runner) {
     return bad(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',

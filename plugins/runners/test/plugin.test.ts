@@ -319,7 +319,9 @@ t.test('cancelling needs the invoke authority', async (t) => {
 t.test('a task that was lost with the node that took its call has its event, once', async (t) => {
   const rig = await startRunners(t)
   const { ended } = rig.service(TrafficService) as unknown as { ended (outcome: object): void }
-  const call = { kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T' }
+  const call = {
+    kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T'
+  }
   const others = [{ kind: 'completed', reason: null }, { reason: 'no_instance' }, { taskId: null }]
   for (const over of [{}, {}, { reason: 'unreachable', taskId: 'U' }, ...others]) ended({ ...call, ...over })
   const told = rig.events.filter(({ kind }) => kind === 'TaskFailed').map(({ payload }) => payload)

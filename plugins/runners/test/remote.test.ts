@@ -341,8 +341,9 @@ t.test('a call that names this node is served here or refused', async (t) => {
   t.same(runner.opened, [])
   t.match(await run(false), { error: null, chunks: [{}, {}] })
   const both = await pair(t, { own: { load: 9 } })
-  t.match((await hear(runTask(both.asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned: true })))
-    .error, { reason: 'no_instance' }, 'its own runner, which has no process, and no other one')
+  const alone = await hear(
+    runTask(both.asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned: true }))
+  t.match(alone.error, { reason: 'no_instance' }, 'its own runner, which has no process, and no other one')
   t.same(both.runner.opened, [])
 })
 

@@ -96,7 +96,7 @@ export const instancesOf = ({ instances }: ApiParts, modelId: string) =>
 
 /** Whether a ready runner serves the model. */
 export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
-  ['chat', 'completions', 'embeddings'].some((task) =>
+  LANGUAGE.some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
 /** Places the model, or waits for the instance that there is. */
@@ -153,9 +153,10 @@ export function keptSeconds (keep: string | number | null | undefined): number |
 }
 
 function durationOf (text: string): number {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g)]
-  const whole = parts.map(([part]) => part).join('')
-  if (parts.length === 0 || text.replace(/^[+-]/, '') !== whole) {
+  const plain = text.replace(/^[+-]/, '')
+  // Sticky: each part begins where the one before ended.
+  const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
+  if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
     throw refused('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
   }
   const seconds = parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0)
