@@ -81,7 +81,7 @@ t.test('memory of a Linux machine in groups', async (t) => {
     { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 4), ...stat }, { total: 4, available: 3 })
   const arc = (size: number): Record<string, string> => ({
     '/proc/spl/kstat/zfs/arcstats': 'name type data\n' +
-    `c_min                           4    ${GIB}\nsize                            4    ${size * GIB}\n`
+      `c_min                           4    ${GIB}\nsize                            4    ${size * GIB}\n`
   })
   await check('the cache of ZFS can be given back, but for its minimum', arc(5), { total: 16, available: 14 })
   await check('one below its minimum gives nothing', arc(0.5), { total: 16, available: 10 })

@@ -96,7 +96,7 @@ export const instancesOf = ({ instances }: ApiParts, modelId: string) =>
 
 /** Whether a ready runner serves the model. */
 export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
-  LANGUAGE.some((task) =>
+  [...TEXT_TASKS, 'embeddings'].some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
 /** Places the model, or waits for the instance that there is. */
