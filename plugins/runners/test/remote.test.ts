@@ -329,24 +329,6 @@ t.test('what is lost here is tried again at another node', async (t) => {
   t.same(ends.sort(), ['Complete', 'Failed'])
 })
 
-t.test('a call that names this node is served here or refused', async (t) => {
-  const { asker, runner } = await pair(t)
-  const { call } = retrying()
-  const run = async (pinned: boolean): ReturnType<typeof hear> => await hear(
-    runTask(asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned, retry: false }))
-  t.match((await run(true)).error, {
-    reason: 'no_instance', status: 404, message: /named does not serve it, but \S+/,
-    details: { brokenLink: 'placement', remedy: /target_node, --node/ }
-  })
-  t.same(runner.opened, [])
-  t.match(await run(false), { error: null, chunks: [{}, {}] })
-  const both = await pair(t, { own: { load: 9 } })
-  const alone = await hear(
-    runTask(both.asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned: true }))
-  t.match(alone.error, { reason: 'no_instance' }, 'its own runner, which has no process, and no other one')
-  t.same(both.runner.opened, [])
-})
-
 t.test('what was refused before it began is tried elsewhere, asked for or not', async (t) => {
   const { asker, runner } = await pair(t, { own: { load: 0 } })
   const { call, headers } = retrying()

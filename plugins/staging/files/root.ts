@@ -45,11 +45,9 @@ export class ModelRoot {
   readonly #busy = new Set<string>()
 
   /** The clock says what is old; the root need not exist yet. */
-  constructor (
-    { root, clock, setting = 'node_cache_path' }: { root: string, clock: Clock, setting?: string | undefined }
-  ) {
+  constructor ({ root, clock, setting }: { root: string, clock: Clock, setting?: string | undefined }) {
     this.root = resolve(root)
-    this.setting = setting
+    this.setting = setting ?? 'node_cache_path'
     this.#clock = clock
   }
 
@@ -366,13 +364,10 @@ export class ModelRoot {
 
 /** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
 async function isTransfer (folder: string): Promise<boolean> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
-    // Published or discarded since it was listed.
-    if (errnoOf(error) === 'ENOENT') return null
-    throw error
-  })
-  if (entries === null) return false
-  return entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry))
+  // It may have been published or discarded since it was listed.
+  const entries = await readdir(folder, { withFileTypes: true })
+    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
+  return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
 }
 
 async function removeAll (folder: string): Promise<void> {

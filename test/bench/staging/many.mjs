@@ -67,7 +67,7 @@ export default {
       ],
       notes: [
         'the other node has staged the last model, too',
-        `models of a card and ${FILE_BYTES} bytes; CPU of the store's node until it and one other node show ` +
+        `models of a card and ${FILE_BYTES} bytes; CPU of the store's node until it and another node show ` +
           'all of them in GET /v1/models',
         `a store of one model costs ${figure(idle.taken)} s and ${figure(idle.again)} s, which is taken off`
       ],
