@@ -257,6 +257,8 @@ export interface CapabilityCall<C = unknown> {
    * answer is no stream, or not one byte of it was sent before the first chunk.
    */
   readonly retry: boolean
+  /** The caller named this node: another one must not do the work. */
+  readonly pinned?: boolean
   /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
   readonly input: AsyncIterable<C>
   /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */

@@ -274,6 +274,8 @@ export interface NodeResources {
   readonly backends: readonly string[]
   /** Only `full` nodes run models. */
   readonly participation: 'full' | 'management'
+  /** False where the node publishes no readings, memory among them. */
+  readonly readings?: false
   readonly [key: string]: unknown
 }
 

@@ -18,6 +18,8 @@ export interface CallOutcome {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   seconds: number
+  /** The task that its handler named; null when it named none. */
+  taskId: string | null
   /** How long it waited for a place; null when it got none. */
   queuedSeconds: number | null
 }

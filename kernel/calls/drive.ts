@@ -110,6 +110,7 @@ function handlerView (call: Call): CapabilityCall {
     caller: call.origin.caller,
     signal: call.signal,
     retry: call.retry,
+    pinned: call.origin.pinned === true,
     input: checkedInput(call),
     setHeader: (name, value) => { call.setHeader(name, value) },
     trace: call.trace

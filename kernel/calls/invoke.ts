@@ -169,7 +169,9 @@ export class Invoker {
       : await remote.capability(node, request, origin.signal)
     const accepted = accept(capability)
     const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
-    return await this.#opened({ callId: request.call_id ?? null, capability, origin, timeoutMs },
+    const pinned = node === null && (request.target_node ?? null) !== null
+    const fields = { callId: request.call_id ?? null, capability, origin: { ...origin, pinned }, timeoutMs }
+    return await this.#opened(fields,
       async (call) => await work(call, accepted))
   }
 
@@ -274,7 +276,8 @@ export class Invoker {
 
   #report (call: Call, kind: CallOutcome['kind'], error: SvcError | null): void {
     const reason = error?.reason ?? null
-    call.trace?.end({ kind, reason, taskId: call.headers['x-svc-task-id'] ?? null })
+    const taskId = call.headers['x-svc-task-id'] ?? null
+    call.trace?.end({ kind, reason, taskId })
     const outcome: CallOutcome = {
       callId: call.callId,
       commandId: call.commandId,
@@ -283,6 +286,7 @@ export class Invoker {
       callerId: call.origin.caller.id,
       kind,
       reason,
+      taskId,
       seconds: (this.#options.clock.mono() - call.startedMs) / 1000,
       queuedSeconds: call.queuedMs === null ? null : call.queuedMs / 1000
     }

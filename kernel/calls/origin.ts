@@ -19,6 +19,8 @@ export interface Origin {
   readonly retry?: boolean
   /** Another node passed the call on: it is served here or nowhere. */
   readonly viaMember?: boolean
+  /** The caller named this node: see `CapabilityCall`. */
+  readonly pinned?: boolean
   /** Chunks from the client. */
   readonly input?: AsyncIterable<unknown>
   /** Monotonic milliseconds of its arrival, and the W3C header it came with: for its trace. */

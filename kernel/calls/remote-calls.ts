@@ -89,7 +89,7 @@ export class RemoteCalls {
     const { cluster, clock } = this.#options
     const hop = call.trace?.hop('network', node, { node: node.name })
     try {
-      const question = this.#question('/v1/capabilities/call', 'application/json', request, input, call, hop)
+      const question = this.#question(node, 'application/json', request, input, call, hop)
       const { text, headers } = await askNode(question, { cluster, clock, node })
       passHeaders(headers, call)
       const answer = parsed(text)
@@ -105,7 +105,7 @@ export class RemoteCalls {
   ): AsyncGenerator<CapabilityChunk<unknown>> {
     const { cluster, clock } = this.#options
     const hop = call.trace?.hop('network', node, { node: node.name })
-    const question = this.#question('/v1/capabilities/stream', FRAMES_TYPE, request, input, call, hop)
+    const question = this.#question(node, FRAMES_TYPE, request, input, call, hop)
     let open: RemoteRequest | undefined
     let whole = false
     try {
@@ -129,13 +129,14 @@ export class RemoteCalls {
   }
 
   #question (
-    path: string, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
+    node: NodeView, accept: string, request: CallRequest, input: unknown, call: CapabilityCall,
     hop: Hop | undefined
   ): Question {
+    const pinned = (request.target_node ?? null) !== null
     const seconds = request.timeout_seconds ?? this.#options.limits.timeoutSeconds
     return {
       method: 'POST',
-      path,
+      path: `/v1/capabilities/${accept === FRAMES_TYPE ? 'stream' : 'call'}`,
       headers: {
         accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
         ...traceHeaders(hop)
@@ -147,7 +148,8 @@ export class RemoteCalls {
         version: request.version,
         descriptor_revision: request.descriptor_revision,
         timeout_seconds: seconds,
-        payload: input
+        payload: input,
+        ...pinned ? { target_node: node.installId } : {}
       },
       caller: call.caller,
       signal: call.signal,

@@ -104,6 +104,8 @@ export class Gossip {
   readonly #waiting = new Map<string, { readonly value: unknown, readonly bytes: number }>()
   /** The newest readings of every peer. */
   readonly #peers = new Map<string, Map<string, Heard>>()
+  /** Keys that callers offer: their readings replace those of the sample, which lack what plugins add. */
+  readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
   readonly #counts = {
     maxQueueDepth: 0, readingsOffered: 0, readingsCoalesced: 0, readingsDropped: 0, readingsPublished: 0,
@@ -137,6 +139,11 @@ export class Gossip {
   offer (key: string, value: unknown): void {
     const wrong = checkKey(key)
     if (wrong !== null) throw new RangeError(`"${key}" is no key of a reading: it ${wrong}`)
+    this.#offered.add(key)
+    this.#queue(key, value)
+  }
+
+  #queue (key: string, value: unknown): void {
     if (!this.#options.enabled || this.#closed) return
     const bytes = readingBytes(value)
     this.#counts.readingsOffered++
@@ -204,7 +211,9 @@ export class Gossip {
   async #sample (): Promise<void> {
     this.#sampling = true
     try {
-      for (const [key, value] of Object.entries(await this.#options.sample())) this.offer(key, value)
+      for (const [key, value] of Object.entries(await this.#options.sample())) {
+        if (!this.#offered.has(key)) this.#queue(key, value)
+      }
     } catch (err) {
       this.#warnOnce('sample', { err }, 'this machine could not be sampled; its readings are missing')
     } finally {

@@ -3,8 +3,11 @@ import type { MachineIo } from './io.js'
 
 type ReadText = MachineIo['read']
 
-/** A control group's memory in bytes; `max` null means no limit. */
-export interface CgroupMemory { max: number | null, current: number, inactiveFile: number }
+/**
+ * A control group's memory in bytes; `max` null means no limit. `reclaimable`: page cache, also what was read
+ * twice (active_file), and kernel caches.
+ */
+export interface CgroupMemory { max: number | null, current: number, reclaimable: number }
 
 /** Bytes. */
 export interface MemoryReading { total: number, available: number, swapTotal: number, swapFree: number }
@@ -18,13 +21,13 @@ export function parseMeminfo (content: string): Record<string, number> {
 
 /**
  * Total and available memory as a container sees them: MemAvailable, cut by the cgroup's limit less what
- * the group uses beyond its reclaimable page cache. Pure.
+ * the group uses beyond what the kernel can reclaim. Pure.
  */
 export function cutByCgroup (
   total: number, available: number, cgroup: CgroupMemory
 ): { total: number, available: number } {
   if (cgroup.max === null || cgroup.max >= total) return { total, available }
-  const free = cgroup.max - Math.max(0, cgroup.current - cgroup.inactiveFile)
+  const free = cgroup.max - Math.max(0, cgroup.current - cgroup.reclaimable)
   return { total: cgroup.max, available: Math.max(0, Math.min(available, free)) }
 }
 
@@ -57,12 +60,13 @@ const NO_LIMIT_BYTES = 2 ** 60
 export function parseCgroup (
   version: 1 | 2, files: { limit: string, usage: string, stat: string }
 ): CgroupMemory {
-  const cache = version === 2 ? /^inactive_file (\d+)$/m : /^total_inactive_file (\d+)$/m
+  const caches = version === 2 ? /^(?:(?:in)?active_file|slab_reclaimable) (\d+)$/gm
+    : /^total_(?:in)?active_file (\d+)$/gm
   const limit = /^\d+$/.test(files.limit.trim()) ? Number(files.limit) : Infinity
   return {
     max: limit < NO_LIMIT_BYTES ? limit : null,
     current: Number(files.usage.trim()) || 0,
-    inactiveFile: Number(cache.exec(files.stat)?.[1] ?? 0)
+    reclaimable: [...files.stat.matchAll(caches)].reduce((sum, [, bytes]) => sum + Number(bytes), 0)
   }
 }
 
@@ -73,7 +77,7 @@ const FILES = {
 
 async function readCgroup (version: 1 | 2, folder: string, read: ReadText): Promise<CgroupMemory> {
   const limit = await read(`${folder}/${FILES[version].limit}`)
-  const none = { max: null, current: 0, inactiveFile: 0 }
+  const none = { max: null, current: 0, reclaimable: 0 }
   if (parseCgroup(version, { limit, usage: '', stat: '' }).max === null) return none
   const [usage, stat] =
     await Promise.all([read(`${folder}/${FILES[version].usage}`), read(`${folder}/memory.stat`)])
@@ -91,9 +95,18 @@ export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
   const layouts = cgroupFolders(await read('/proc/self/cgroup'))
   const groups = await Promise.all(layouts.flatMap(({ version, folders }) =>
     folders.map((folder) => readCgroup(version, folder, read))))
-  const whole = { total: info['MemTotal'] ?? os.totalmem(), available: info['MemAvailable'] ?? os.freemem() }
+  const total = info['MemTotal'] ?? os.totalmem()
+  const free = (info['MemAvailable'] ?? os.freemem()) + arcBytes(await read('/proc/spl/kstat/zfs/arcstats'))
+  const whole = { total, available: Math.min(total, free) }
   const seen = groups.reduce((rest, group) => cutByCgroup(rest.total, rest.available, group), whole)
   return { ...seen, swapTotal: info['SwapTotal'] ?? 0, swapFree: info['SwapFree'] ?? 0 }
+}
+
+/** What the cache of ZFS gives back when others need it; MemAvailable does not count it. Pure. */
+function arcBytes (stats: string): number {
+  const [size = 0, least = 0] = ['size', 'c_min'].map((name) =>
+    Number(new RegExp(`^${name} +\\d+ +(\\d+)$`, 'm').exec(stats)?.[1] ?? 0))
+  return Math.max(0, size - least)
 }
 
 /** Memory as `mem()` of systeminformation reports it, for systems without /proc. Throws on other shapes. */

@@ -43,6 +43,11 @@ const conflicts = {
     meaning: 'The home cannot be written; what is decided is lost at a restart.',
     remediation: 'Check free space and permissions of the home directory.'
   },
+  readings_disabled: {
+    severity: 'warn',
+    meaning: 'This node publishes no readings, so other nodes place no models on it.',
+    remediation: 'Start it without SVC_TELEMETRY_DISABLE=1 if it is to run models that other nodes place.'
+  },
   unreachable: {
     severity: 'warn',
     meaning: 'The node gives no sign of life.',

@@ -89,6 +89,9 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     }
     await showRoutes(table)
     kernel.bus.open()
+    if (!options.gossip.counters().enabled) {
+      kernel.health.raise('readings_disabled', 'SVC_TELEMETRY_DISABLE=1 is set.')
+    }
     switches.changed.tell(options.changed)
     const quiet = kernel.state.publish()
     return {

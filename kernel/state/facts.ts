@@ -156,8 +156,10 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   const { nodeId } = view
   const { options } = kernel
   const health = kernel.health.snapshot()
-  const resources: NodeResources =
-    { backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons }
+  const resources: NodeResources = {
+    backends: ['cpu'], participation: 'full', capabilityConflicts: health.reasons,
+    ...options.gossip.counters().enabled ? {} : { readings: false }
+  }
   const base = {
     tasks: {},
     nodeSystem: { [nodeId]: vitals?.system ?? null },

@@ -58,8 +58,10 @@ t.test('a unary call', async (t) => {
   t.same([seen[0]!.caller.id, [...seen[0]!.caller.authorities].sort()],
     ['ann', ['cluster:write', 'invoke', 'read']])
   const { payload, target_node: target, call_id: callId, timeout_seconds: seconds } = callsOf(nodes)[0]!.body
-  t.same([payload, target, callId, seconds], [{ n: 4 }, undefined, seen[0]!.commandId, 30])
-  t.match(nodes.here.outcomes, [{ callId: 'mine', kind: 'completed', commandId: seen[0]!.commandId }])
+  t.same([payload, target, callId, seconds], [{ n: 4 }, OTHER.installId, seen[0]!.commandId, 30])
+  t.equal(seen[0]!.pinned, true, 'the node that was named knows that it was')
+  t.match(nodes.here.outcomes,
+    [{ callId: 'mine', kind: 'completed', commandId: seen[0]!.commandId, taskId: 'task-7' }])
   t.match(nodes.there.outcomes, [{ kind: 'completed', commandId: seen[0]!.commandId }])
   t.equal(nodes.here.capabilities.invoker.calls.size, 0)
 

@@ -33,6 +33,8 @@ export interface RigOptions {
   allow?: readonly string[]
   network?: Partial<Network>
   plugins?: KernelOptions['plugins']
+  /** Whether a node publishes no readings. */
+  silent? (node: CoreNode): boolean
   /** What a node's kernel gets of its own, such as plugins with their settings; asked at each start. */
   own? (node: CoreNode): Partial<KernelOptions>
 }
@@ -75,7 +77,7 @@ export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions =
   const start = async (node: CoreNode): Promise<NodeRig> => {
     const own = options.own?.(node) ?? {}
     const gossip = new Gossip({
-      clock: c.clock, log, enabled: true, sample: (own.machine ?? machine).vitals,
+      clock: c.clock, log, enabled: options.silent?.(node) !== true, sample: (own.machine ?? machine).vitals,
       publish (body) {
         const peers = node.peers()
         for (const { installId } of peers) {

@@ -40,6 +40,39 @@ t.test('the same /state wherever one asks', async (t) => {
   }
 })
 
+t.test('what a plugin adds to a reading is shown by every node, and stays', async (t) => {
+  const plugin = definePlugin({
+    name: 'adds', version: '1.0.0', kernel: '^1.0.0', summary: 'Adds.', state: { nodeSystem: 'More.' }
+  }, (ctx) => ({
+    state: {
+      nodeSystem: (_caller: unknown, base: unknown) => {
+        const nodes = base as Record<string, object>
+        return { ...nodes, [ctx.node.nodeId]: { ...nodes[ctx.node.nodeId], added: 1 } }
+      }
+    }
+  }))
+  const { c, rigs } = await start(t, 2, { plugins: [plugin] })
+  for (let round = 0; round < 8; round++) {
+    await c.run(700)
+    for (const rig of rigs) {
+      const system = dig<Record<string, { added?: number }>>(await rig.get('/state'), 'nodeSystem')
+      t.strictSame(Object.values(system).map(({ added }) => added), [1, 1])
+    }
+  }
+})
+
+t.test('a node that publishes no readings says so at every node', async (t) => {
+  const { rigs } = await start(t, 2, { silent: (node) => node.name === 'n2' })
+  for (const rig of rigs) {
+    const id = rigs[1]!.node.node.nodeId
+    t.match((await healthOf(rig, rigs[1]!)).reasons, [{
+      code: 'readings_disabled', severity: 'warn', remediation: /SVC_TELEMETRY_DISABLE/
+    }])
+    t.match(dig(await rig.get('/state'), 'nodeResources', id), { readings: false })
+    t.strictSame((await healthOf(rig, rigs[0]!)).reasons, [])
+  }
+})
+
 t.test('a node that is gone is shown as unreachable after a while', async (t) => {
   const { c, rigs } = await start(t, 3)
   const [seen, , gone] = rigs as [NodeRig, NodeRig, NodeRig]

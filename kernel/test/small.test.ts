@@ -11,14 +11,14 @@ import type { Caller } from '../api/plugin.js'
 
 t.test('memory as a container sees it', (t) => {
   const rows: [string, Parameters<typeof cutByCgroup>, { total: number, available: number }][] = [
-    ['no limit', [100, 50, { max: null, current: 10, inactiveFile: 0 }], { total: 100, available: 50 }],
-    ['a limit above the machine', [100, 50, { max: 200, current: 10, inactiveFile: 0 }],
+    ['no limit', [100, 50, { max: null, current: 10, reclaimable: 0 }], { total: 100, available: 50 }],
+    ['a limit above the machine', [100, 50, { max: 200, current: 10, reclaimable: 0 }],
       { total: 100, available: 50 }],
-    ['a limit that bites', [100, 50, { max: 40, current: 30, inactiveFile: 0 }],
+    ['a limit that bites', [100, 50, { max: 40, current: 30, reclaimable: 0 }],
       { total: 40, available: 10 }],
-    ['page cache can be given back', [100, 50, { max: 40, current: 30, inactiveFile: 20 }],
+    ['page cache can be given back', [100, 50, { max: 40, current: 30, reclaimable: 20 }],
       { total: 40, available: 30 }],
-    ['over the limit', [100, 50, { max: 40, current: 45, inactiveFile: 0 }], { total: 40, available: 0 }]
+    ['over the limit', [100, 50, { max: 40, current: 45, reclaimable: 0 }], { total: 40, available: 0 }]
   ]
   for (const [title, input, expect] of rows) t.same(cutByCgroup(...input), expect, title)
   t.match(parseMeminfo('MemTotal:  16 kB\nMemAvailable:   8 kB\nHugePages_Total: 0\n'),

@@ -39,14 +39,15 @@ t.test('a group out of its files', (t) => {
   ): void => {
     t.same(parseCgroup(version, { limit, usage, stat }), expected, `version ${version}, ${limit.trim()}`)
   }
-  check(2, ['1000\n', '300\n', 'anon 5\ninactive_file 70\nactive_file 9\n'],
-    { max: 1000, current: 300, inactiveFile: 70 })
-  check(2, ['max\n', '300\n', ''], { max: null, current: 300, inactiveFile: 0 })
-  check(2, ['', '', ''], { max: null, current: 0, inactiveFile: 0 })
-  check(1, ['1000\n', '300\n', 'inactive_file 1\ntotal_inactive_file 70\n'],
-    { max: 1000, current: 300, inactiveFile: 70 })
-  check(1, ['9223372036854771712\n', '300\n', ''], { max: null, current: 300, inactiveFile: 0 })
-  check(1, ['0\n', '0\n', ''], { max: 0, current: 0, inactiveFile: 0 })
+  check(2,
+    ['1000\n', '300\n', 'anon 5\ninactive_file 70\nactive_file 9\nslab_reclaimable 4\nworkingset_x 1\n'],
+    { max: 1000, current: 300, reclaimable: 83 })
+  check(2, ['max\n', '300\n', ''], { max: null, current: 300, reclaimable: 0 })
+  check(2, ['', '', ''], { max: null, current: 0, reclaimable: 0 })
+  check(1, ['1000\n', '300\n', 'inactive_file 1\ntotal_inactive_file 70\ntotal_active_file 5\n'],
+    { max: 1000, current: 300, reclaimable: 75 })
+  check(1, ['9223372036854771712\n', '300\n', ''], { max: null, current: 300, reclaimable: 0 })
+  check(1, ['0\n', '0\n', ''], { max: 0, current: 0, reclaimable: 0 })
   t.end()
 })
 
@@ -75,9 +76,16 @@ t.test('memory of a Linux machine in groups', async (t) => {
     { '/proc/self/cgroup': '0::/host/x', ...v2('', 2, 1) }, { total: 2, available: 1 })
   await check('version 1 beside an empty version 2',
     { '/proc/self/cgroup': '4:memory:/d\n0::/', ...v1('/d', 3, 1) }, { total: 3, available: 2 })
-  const stat = { '/sys/fs/cgroup/a/memory.stat': `inactive_file ${GIB}` }
-  await check('page cache can be given back',
-    { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 4), ...stat }, { total: 4, available: 1 })
+  const stat = { '/sys/fs/cgroup/a/memory.stat': `inactive_file ${GIB}\nactive_file ${2 * GIB}` }
+  await check('page cache can be given back, what was read twice too',
+    { '/proc/self/cgroup': '0::/a', ...v2('/a', 4, 4), ...stat }, { total: 4, available: 3 })
+  const arc = (size: number): Record<string, string> => ({
+    '/proc/spl/kstat/zfs/arcstats': 'name type data\n' +
+      `c_min                           4    ${GIB}\nsize                            4    ${size * GIB}\n`
+  })
+  await check('the cache of ZFS can be given back, but for its minimum', arc(5), { total: 16, available: 14 })
+  await check('one below its minimum gives nothing', arc(0.5), { total: 16, available: 10 })
+  await check('and no more than there is', arc(12), { total: 16, available: 16 })
 })
 
 t.test('memory of other systems', (t) => {

@@ -31,6 +31,16 @@ export const errors = {
     remedy: 'Try again shortly; `svc nodes` shows which node tells nothing of its memory.',
     retryAfterSeconds: 2
   },
+  no_source: refused('No node has the files of the model.',
+    '`svc pull MODEL` brings them; `svc ls` shows which models are there.'),
+  insufficient_disk: {
+    status: 507,
+    retryable: false,
+    message: 'No node that could run the model has room for its files.',
+    remedy: 'Free space on a node, or `svc purge` what is not in use there; `svc doctor` shows its disks.'
+  },
+  readings_disabled: refused('A node publishes no readings of its memory.',
+    'Start it without SVC_TELEMETRY_DISABLE=1, or place the model by a request to that node itself.'),
   not_waiting: {
     status: 409,
     retryable: false,

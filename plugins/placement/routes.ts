@@ -36,7 +36,8 @@ const excluded = {
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
 /** Why nothing can be placed. */
-const refusals = ['model_unknown', ...REFUSALS] as const
+const refusals =
+  ['model_unknown', 'no_source', 'insufficient_disk', 'readings_disabled', ...REFUSALS] as const
 const waiting = ['not_ready_yet', 'instance_failed', 'instance_lost'] as const
 const commanding = ['no_master', 'no_quorum', 'session_changed'] as const
 

@@ -28,6 +28,8 @@ export interface KeptInstance {
   /** False for an instance that somebody else placed: nothing of it is kept or replaced. */
   readonly own: boolean
   readonly state: 'waiting' | 'downloading' | 'starting' | 'ready' | 'failed'
+  /** Why it failed, or found no place when it was tried last. */
+  readonly problem?: string | undefined
 }
 
 /** What the cluster keeps placed for plugins. */

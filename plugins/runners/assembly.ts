@@ -118,14 +118,24 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
 }
 
 function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
-  const { clock, log, deps: { session, cluster } } = ctx
-  return new Losses({
+  const { clock, log, deps: { session, cluster, traffic } } = ctx
+  const losses = new Losses({
     clock, log, session, cluster,
     placed: (instanceId) => instances.get(instanceId) !== undefined,
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
     tell: (failure) => { ctx.emit('TaskFailed', failure) }
   })
+  // Another node may have taken the call, and died before it told anybody of its task.
+  ctx.effect('lost calls', traffic.onCall(({ kind, reason, taskId, commandId, capability }) => {
+    if (kind !== 'failed' || taskId === null || !LOSSES.includes(reason)) return
+    const errorMessage = `The task of ${capability} was lost.`
+    losses.report({ taskId, commandId, errorType: 'instance_lost', errorMessage })
+  }))
+  return losses
 }
+
+/** Reasons of a call whose node is gone. */
+const LOSSES: readonly unknown[] = ['instance_lost', 'unreachable']
 
 /** Writes down why an instance failed here, and tells everybody. */
 function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instances['recordFailure'] {
@@ -153,6 +163,7 @@ function openFleet (
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: deps.machine,
+      traits: (engine) => deps.bundle.engine(engine)?.decl ?? {},
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)

@@ -168,7 +168,11 @@ export const events = {
     modelId: text,
     nodeIds: strings
   }),
-  InstanceDeleted: durableEvent('An instance was removed.', { instanceId: text, modelId: text }),
+  InstanceDeleted: {
+    ...durableEvent(
+      'An instance was removed. Reason `session_lost`: the side of a cut that placed it gave way.', {}),
+    payload: exactly({ instanceId: text, modelId: text }, { reason: text })
+  },
   InstanceUnloaded: durableEvent('An instance is removed because nobody used it for as long as its ttl.', {
     instanceId: text,
     modelId: text,

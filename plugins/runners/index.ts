@@ -6,6 +6,7 @@ import type { Assembly, MachineParts, RunnersContext } from './assembly.js'
 import { donorHandler } from './donors/donor.js'
 import { commandHandlers } from './instances/commands.js'
 import { createAnnouncer } from './instances/document.js'
+import type { Announcer } from './instances/document.js'
 import { runnersFolder } from './instances/launch.js'
 import { nodeResources } from './machine/detection.js'
 import { memoryView } from './machine/memory.js'
@@ -35,13 +36,14 @@ export function createRunners (machine: MachineParts): Plugin {
     const announce = createAnnouncer({
       section: sections.instances, session, log, settled: assembly.settled,
       created: (event) => { ctx.emit('InstanceCreated', event) },
-      deleted: (event) => { ctx.emit('InstanceDeleted', event) }
+      deleted: (event) => { ctx.emit('InstanceDeleted', event) },
+      report: async (instances) => await ctx.command('instancesGone', { instances })
     })
     sections.instances.observe(() => {
       void assembly.reconcile()
-      void announce()
+      void announce.look()
     })
-    ctx.effect('announcing', session.onChange(() => { void announce() }))
+    ctx.effect('announcing', session.onChange(() => { void announce.look() }))
     ctx.effect('callers', ctx.deps.callers.distrust(({ connection = {} }) => ofRunner(connection)))
     ctx.readiness('runners', assembly.readiness)
     if (models !== undefined) {
@@ -51,7 +53,7 @@ export function createRunners (machine: MachineParts): Plugin {
     const checks = new Set<(entering: Entering) => void>()
     const check = (entering: Entering): void => { for (const one of checks) one(entering) }
     return {
-      commands: decisions(ctx, assembly, check) as never,
+      commands: decisions(ctx, assembly, announce, check) as never,
       routes: {
         cancel: cancelHandler({ commands, cluster, clock }),
         availability: availabilityHandler(routing.chains),
@@ -81,7 +83,7 @@ export function createRunners (machine: MachineParts): Plugin {
 /** What the master does when a node asks for it. */
 function decisions (
   { clock, deps: { cluster, models, session } }: RunnersContext, { sections, losses }: Assembly,
-  check: (entering: Entering) => void
+  announce: Announcer, check: (entering: Entering) => void
 ): object {
   return {
     ...commandHandlers({
@@ -94,6 +96,10 @@ function decisions (
     settle: () => ({ sessionId: session.sessionId }),
     tasksFailed ({ failures }: { failures: TaskFailure[] }) {
       losses.take(failures)
+      return {}
+    },
+    instancesGone ({ instances }: { instances: { instanceId: string, modelId: string }[] }) {
+      announce.gone(instances)
       return {}
     }
   }

@@ -1,6 +1,6 @@
 import {
   BundleService, CallerService, ClusterService, CommandService, LogRingService, MachineService,
-  SessionService, StateService, TracerService
+  SessionService, StateService, TracerService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
@@ -21,7 +21,8 @@ export const manifest = {
   consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
     bundle: BundleService, callers: CallerService, commands: CommandService, session: SessionService,
-    cluster: ClusterService, machine: MachineService, tracers: TracerService, logs: LogRingService
+    cluster: ClusterService, machine: MachineService, tracers: TracerService, logs: LogRingService,
+    traffic: TrafficService
   },
   provides: {
     runners: RunnersService, instances: InstanceService, work: RunnerWorkService

@@ -36,7 +36,7 @@ export type RunnerStatus =
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
   | { RunnerReady: Record<never, never> } | { RunnerRunning: Record<never, never> }
   | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
-  | { RunnerFailed: { errorMessage: string, errorCode?: string } }
+  | { RunnerFailed: { errorMessage: string, errorCode?: string, nextTryAt?: string } }
 
 /** One line of a runner's recent past. */
 export interface FlightEntry { at: string, what: string }
@@ -131,7 +131,8 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `except` is an instance that is not to serve it: it was lost with the first try.
+ * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was
+ * lost with the first try.
  */
 export interface RouteQuery {
   modelId: string
@@ -140,6 +141,7 @@ export interface RouteQuery {
   caller: Caller
   signal?: AbortSignal
   except?: string
+  pinned?: boolean
   trace?: Trace | undefined
 }
 

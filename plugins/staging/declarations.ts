@@ -49,6 +49,11 @@ export const conflicts = {
     meaning: 'The last transfer of a model to this node failed.',
     remediation: 'Make room or mend what it names, then `svc stage MODEL --node NODE`: that clears this.'
   },
+  models_not_published: {
+    severity: 'warn',
+    meaning: 'This node has more models than the other nodes can be shown.',
+    remediation: 'Remove models that are not needed: `svc ls`, then `svc rm MODEL` or `svc purge`.'
+  },
   second_store: {
     severity: 'warn',
     meaning: 'Another node has a store, too: a cluster uses one, so models of the other are not found.',
@@ -117,6 +122,15 @@ export const sections = {
         digest: text, revision: text, totalBytes: bytes, source: text, downloadedAt: text,
         bundled: { type: 'boolean' }, choice: { type: 'object' }, card
       }
+    }
+  },
+  modelLists: {
+    writer: 'node',
+    summary: '`rest`: how many models of the node its document has no room for, and the version of their ' +
+      'list, which GET /models/rest answers.',
+    value: {
+      type: 'object', additionalProperties: false, required: ['version', 'count'],
+      properties: { version: bytes, count: bytes }
     }
   },
   stores: {

@@ -54,6 +54,7 @@ export type StagingContext = Omit<Context<typeof manifest>, 'sections'> & {
     readonly storeModels: Section<StoreEntryFact>
     readonly homeCards: Section<ModelCard>
     readonly customCards: Section<ModelCard>
+    readonly modelLists: Section<{ version: number, count: number }>
     readonly stores: Section<{ since: string }>
     readonly storeHosts: Section<{ since: string }>
   }

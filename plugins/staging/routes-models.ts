@@ -57,6 +57,12 @@ export const copies = {
   reply: object({ copies: objects })
 } as const satisfies RouteDecl
 
+export const rest = {
+  method: 'GET', url: '/models/rest', members: true, authority: 'read',
+  summary: 'The models of this node that its document has no room for, for other nodes.',
+  reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
+} as const satisfies RouteDecl
+
 export const card = {
   method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
   summary: 'The card of a model, where it comes from and where its copies are.',

@@ -1,4 +1,4 @@
-import { add, card, copies, list, modelsShort, one, removeCustom } from './routes-models.js'
+import { add, card, copies, list, modelsShort, one, removeCustom, rest } from './routes-models.js'
 import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
@@ -246,6 +246,15 @@ const stage = {
   errors: ['node_not_found', 'model_not_found', ...storeErrors]
 } as const satisfies RouteDecl
 
+const room = {
+  method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
+  summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
+  params: modelParam,
+  reply: {
+    type: 'object', additionalProperties: false, required: ['problem'], properties: { problem: nullable }
+  }
+} as const satisfies RouteDecl
+
 const purgeResult = {
   type: 'array',
   items: {
@@ -342,6 +351,6 @@ const file = {
 /** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
   storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
-  stage, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, card,
+  stage, room, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>

@@ -26,7 +26,13 @@ export interface LocatedModel {
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
 /** Whether a model can be asked, and else the first thing that is missing and what mends it. */
-export interface Judgement { available: boolean, brokenLink: string | null, remedy: string | null }
+export interface Judgement {
+  available: boolean
+  brokenLink: string | null
+  remedy: string | null
+  /** It is placed, or waits for a place. */
+  wanted: boolean
+}
 
 /** A further name by which clients ask a model. `madeMs`: ms since 1970; null: as old as the model. */
 export interface OtherName { id: string, root: string, madeMs: number | null }
@@ -44,6 +50,9 @@ export interface MemoryFit {
   /** The program that no node has which could run it, as `svc engine add` names it. */
   engineMissing: string | null
 }
+
+/** What stands in a node's way. */
+export interface NodeProblem { nodeId: string, message: string }
 
 /** Looks at the memory as it is now; null where that is not known. */
 export type MemoryPlanner = (format: 'gguf' | 'onnx', totalBytes: number) => MemoryFit | null
@@ -83,6 +92,8 @@ export interface Models {
   copies (modelId: string): readonly ModelCopy[]
   /** The same of all models at once, by model id. */
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
+  /** Of these nodes, the ones on whose disks copies of the model do not fit, with the sums. */
+  withoutRoom (modelId: string, nodeIds: readonly string[]): Promise<readonly NodeProblem[]>
   /** Has the list of models tell which of them can be asked. Returns what ends that. */
   judge (judge: Judge): () => void
   /** Has plans of downloads tell whether the model would fit into memory. Returns what ends that. */

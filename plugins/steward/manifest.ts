@@ -55,6 +55,13 @@ export const manifest = {
         '`svc config set steward.enabled false`, and restart: then it goes by itself.'
     }
   },
+  conflicts: {
+    steward_model_missing: {
+      severity: 'warn',
+      meaning: 'The model that is to word the answers of the steward has no place, or failed.',
+      remediation: 'Bring it with `svc pull MODEL`, or choose another one: `svc config set steward.model`.'
+    }
+  },
   sections: {
     signsOfLife: {
       writer: 'node',

@@ -16,11 +16,12 @@ export const routes = {
     summary: 'Whether the steward answers questions, and the model that words its answers.',
     reply: {
       type: 'object', additionalProperties: false,
-      required: ['enabled', 'present', 'ready', 'steward_model', 'instance_id', 'state'],
+      required: ['enabled', 'present', 'ready', 'steward_model', 'instance_id', 'state', 'reason'],
       properties: {
         enabled: { type: 'boolean' }, present: { type: 'boolean' }, ready: { type: 'boolean' },
         steward_model: { type: ['string', 'null'] }, instance_id: { type: ['string', 'null'] },
-        state: { enum: ['disabled', 'downloading', 'starting', 'ready', 'degraded'] }
+        state: { enum: ['disabled', 'downloading', 'starting', 'ready', 'degraded'] },
+        reason: { type: ['string', 'null'], description: 'Why the model has no place, or failed.' }
       }
     }
   },

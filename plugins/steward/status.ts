@@ -26,7 +26,7 @@ export function stateOf ({ enabled, model, kept, failed }: StatusFacts): Steward
   if (!enabled) return 'disabled'
   if (kept === null) return model === null || model === AUTO ? 'ready' : 'starting'
   if (kept.state === 'downloading') return 'downloading'
-  if (kept.state === 'failed') return 'degraded'
+  if (kept.state === 'failed' || kept.problem !== undefined) return 'degraded'
   if (kept.state !== 'ready') return 'starting'
   return failed > 0 ? 'degraded' : 'ready'
 }
@@ -42,6 +42,7 @@ export function statusOf (facts: StatusFacts): StatusBody {
     ready: state === 'ready' || state === 'degraded',
     steward_model: enabled ? chosen : null,
     instance_id: enabled ? kept?.instanceId ?? null : null,
-    state
+    state,
+    reason: enabled ? kept?.problem ?? null : null
   }
 }

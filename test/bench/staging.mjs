@@ -4,7 +4,7 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/staging.mjs',
-  names: ['copy', 'cold', 'cut', 'loop', 'small'],
+  names: ['copy', 'cold', 'cut', 'loop', 'small', 'many'],
   hint: 'smaller models and fewer rounds',
   load: (name) => import(`./staging/${name}.mjs`)
 })

@@ -51,7 +51,8 @@ export interface Kit {
 
 /** Starts the plugin. Without `open` the engine says "Hello there.". */
 export async function startChat (
-  t: TestContext, { open = saying('Hello', ' there.'), ...options }: StartOptions & { open?: Open } = {}
+  t: TestContext, { open = saying('Hello', ' there.'), cards = [], ...options }:
+  StartOptions & { open?: Open, cards?: ModelCard[] } = {}
 ): Promise<Kit> {
   const asked: Asked = { tasks: [], models: [], excepted: [], aborted: 0 }
   let tries = 0
@@ -68,7 +69,7 @@ export async function startChat (
       signal.addEventListener('abort', () => { asked.aborted++ })
       return open(task, signal, route.instanceId)
     },
-    card: (modelId) => modelId === MODEL ? card : undefined,
+    card: (modelId) => [card, ...cards].find((one) => one.modelId === modelId),
     models: (task) => card.tasks.includes(task) ? [{ card, ready: true }] : []
   })
   const rig = await startPlugin(t, plugin, { clock: systemClock, fakes: [runners], ...options })

@@ -2,12 +2,11 @@
 import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
-import { systemClock } from '../../../kernel/api/clock.js'
-import { keptSeconds, loadFor } from '../api/ollama/load.js'
+import { keptSeconds } from '../api/ollama/load.js'
 import { otherNames } from '../api/made.js'
 import { canonical, fetched } from '../api/ollama/names.js'
-import { failure, MODEL, namesField, startChat } from './api-kit.js'
-import type { RouteRequest } from '../../../kernel/index.js'
+import { card, failure, MODEL, namesField, startChat } from './api-kit.js'
+import type { ModelCard } from '../../../kernel/index.js'
 import type { ApiParts } from '../api/answer.js'
 
 t.test('how long a model is to stay', (t) => {
@@ -38,16 +37,6 @@ t.test('names', (t) => {
   t.same(fetched('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
   for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => fetched(name), 'model')
   t.end()
-})
-
-t.test('a model for something else is not waited for', async (t) => {
-  const parts = {
-    aliases: {}, clock: systemClock, made: () => undefined, models: undefined, instances: {},
-    runners: { card: (modelId: string) => ({ modelId, tasks: ['tts'] }), models: () => [] }
-  } as unknown as ApiParts
-  const request = { caller: { authorities: new Set(['cluster:write']) } } as unknown as RouteRequest
-  await t.rejects(loadFor(parts, request, { model: 'acme/voice' }),
-    { status: 400, param: 'model', message: 'model acme/voice is for tts, not for language' })
 })
 
 t.test('the names that a node tells of', (t) => {
@@ -116,6 +105,35 @@ t.test('models that are made of others', async (t) => {
   for (const [body, error] of refused) {
     t.match(await failure(ollama.create(body as never)), { status_code: Number, error })
   }
+})
+
+t.test('a model of another task is refused before it is loaded, with what it does', async (t) => {
+  const [voice, encoder] = [['acme/voice', 'tts'], ['acme/encoder', 'embeddings']].map(([modelId, task]) =>
+    ({ ...card, modelId, tasks: [task] }) as ModelCard)
+  const { rig, post } = await startChat(t, { cards: [voice!, encoder!] })
+  const messages = [{ role: 'user', content: 'Hi' }]
+  const rows: [string, object, RegExp][] = [
+    ['chat', { model: 'acme/voice' }, /^model .*acme\/voice.* tts/],
+    ['chat', { model: 'acme/voice', messages: [] }, /acme\/voice.* tts/],
+    ['chat', { model: 'acme/voice:latest', messages }, /acme\/voice.* tts/],
+    ['generate', { model: 'acme/encoder' }, /acme\/encoder.* embeddings/],
+    ['generate', { model: 'acme/voice', prompt: 'Hi' }, /acme\/voice.* tts/],
+    ['embed', { model: MODEL }, /acme\/writer.* chat or completions/],
+    ['embed', { model: MODEL, input: 'x' }, /acme\/writer.* chat or completions/],
+    ['embeddings', { model: MODEL }, /acme\/writer.* chat or completions/],
+    ['embeddings', { model: MODEL, input: 'x' }, /^input .*prompt/],
+    ['embeddings', { model: 'acme/encoder', input: ['x'] }, /^input .*prompt/],
+    ['embed', { model: 'acme/encoder', prompt: 'x' }, /^prompt .*input/]
+  ]
+  for (const [route, body, message] of rows) {
+    const answer = await post(`/ollama/api/${route}`, body)
+    t.equal(answer.statusCode, 400, `${route} ${JSON.stringify(body)}: ${answer.body}`)
+    t.match(answer.json<{ error: string }>().error, message)
+  }
+  const unloads = await post('/ollama/api/generate', { model: 'acme/encoder', keep_alive: 0 })
+  t.match(unloads.json(), { done_reason: 'unload' }, 'what another program has loaded may go')
+  t.match((await post('/ollama/api/embeddings', { model: 'acme/encoder' })).json(), { embedding: [] })
+  await rig.stop()
 })
 
 t.test('a port of its own that is taken raises a conflict', async (t) => {

@@ -55,10 +55,11 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
       section: section(core), session: core.session, log: quiet,
       settled: async () => { await core.commands.run('test.settle', {}) },
       created: (event) => { tell(name, 'InstanceCreated', { ...event }) },
-      deleted: (event) => { tell(name, 'InstanceDeleted', event) }
+      deleted: (event) => { tell(name, 'InstanceDeleted', event) },
+      report: async () => {}
     })
-    section(core).observe(() => { void announce() })
-    core.session.onChange(() => { void announce() })
+    section(core).observe(() => { void announce.look() })
+    core.session.onChange(() => { void announce.look() })
     core.commands.handle('test.settle', () => null)
     core.commands.handle('test.create', (args) => handlers.create(args as never))
     core.commands.handle('test.remove', (args) => handlers.remove(args as never))

@@ -289,6 +289,7 @@ function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbErr
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
   // These two have an exit status of their own; the others would count as a wrong use of the verb.
   const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'
-  const refused = !known && REFUSALS.some((reason) => reason === api.reason)
+  const others = ['no_source', 'readings_disabled']
+  const refused = !known && [...REFUSALS, ...others].some((reason) => reason === api.reason)
   return refused ? ctx.fail(1, error.message) : error
 }

@@ -119,8 +119,12 @@ function memoryOf (state: SeenState, ranks: readonly Rank[], key: keyof RunnerMe
   return told.length === 0 ? null : told.reduce((sum, bytes) => sum + bytes, 0)
 }
 
-function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil }: PsRow): string {
-  if (kind === 'failed') return `failed: ${error!}`
+function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil, nodes }: PsRow): string {
+  if (kind === 'failed') {
+    const next = nodes.flatMap(({ runnerId }) =>
+      (state.runners[runnerId]?.['RunnerFailed'] as { nextTryAt?: string } | undefined)?.nextTryAt ?? [])
+    return [`failed: ${error!}`, ...next.slice(0, 1).map((at) => `next try at ${at}`)].join('; ')
+  }
   if (kind === 'waiting') return `WAITING: ${error!}`
   if (kind === 'draining') return `draining until ${drainUntil!}`
   const progress = progressOf(state, instanceId)

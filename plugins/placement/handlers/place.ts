@@ -64,6 +64,9 @@ export async function create (
   }
   const instance = completed(given, card, facts.nodes)
   checkFits(instance, card, planning.view(facts, modelId))
+  planning.checkSource(modelId)
+  // A donor needs none of the files.
+  await planning.checkRoom(modelId, nodesOf(given).slice(0, 'LlamaRpcInstance' in given ? 1 : Infinity))
   const entered = await enter(planning, instance, request.caller, false)
   const names = nodesOf(given).map((id) => planning.nameOf(id)).join(', ')
   return answerOf(`${modelId} is placed on ${names}${entered.isNew ? '' : ' already'}.`, card, entered)

@@ -29,12 +29,19 @@ function keptOf (facts: Facts, systemRole: string, models: readonly string[]): K
   const own = all.find((one) => roleOf(one) === systemRole)
   const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
   if (own === undefined && waits !== undefined) {
-    return { instanceId: waits.instanceId, modelId: waits.modelId, own: true, state: 'waiting' }
+    const { instanceId, modelId, reason, message } = waits
+    // An entry that was not tried yet has the role as its reason.
+    const problem = reason === systemRole ? {} : { problem: message }
+    return { instanceId, modelId, own: true, state: 'waiting', ...problem }
   }
   const found = own ?? models.flatMap((modelId) => all.filter((one) => modelOf(one) === modelId))[0]
   if (found === undefined) return null
-  const state = stateOf(progressOf(facts, idOf(found)))
-  return { instanceId: idOf(found), modelId: modelOf(found), own: own !== undefined, state }
+  const progress = progressOf(facts, idOf(found))
+  const problem = progress.kind === 'failed' ? { problem: progress.message } : {}
+  return {
+    instanceId: idOf(found), modelId: modelOf(found), own: own !== undefined, state: stateOf(progress),
+    ...problem
+  }
 }
 
 const COPYING = ['DownloadPending', 'DownloadOngoing']

@@ -7,6 +7,7 @@ import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { Keeping } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
+import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -132,12 +133,50 @@ export class Planning {
       try {
         const now = facts.now()
         await this.card(ask.modelId)
-        return this.look(ask, now)
+        this.checkSource(ask.modelId)
+        return await this.#withRoom(ask, now)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
       await delay(clock, LOOK_MS, signal)
     }
+  }
+
+  /** Throws `no_source` for a model of which there is only a card. A store that is away may have it. */
+  checkSource (modelId: string): void {
+    const { models, bundle } = this.ctx.deps
+    if (models === undefined || bundle.model(modelId) !== undefined) return
+    if (models.copies(modelId).length > 0 || models.silentStore() !== undefined) return
+    throw refuse('no_source', `No node has the files of ${modelId}, of which there is only a card. ` +
+      `Bring them first: \`svc pull ${modelId}\`.`, { param: 'model_id' })
+  }
+
+  /** Throws `insufficient_disk` where copies of the model do not fit on the disk of one of these nodes. */
+  async checkRoom (modelId: string, nodeIds: readonly string[]): Promise<void> {
+    const full = await this.ctx.deps.models?.withoutRoom(modelId, nodeIds) ?? []
+    if (full.length > 0) throw this.#noRoom(modelId, full)
+  }
+
+  /** A plan on nodes whose disks have room; `full`: those that were found to have none. */
+  async #withRoom (ask: Ask, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
+    const { modelId } = ask
+    let outcome: Outcome
+    try {
+      outcome = this.look({ ...ask, excluded: [...ask.excluded, ...full.map(({ nodeId }) => nodeId)] }, now)
+    } catch (error) {
+      throw full.length === 0 || this.#passing(error) ? error : this.#noRoom(modelId, full)
+    }
+    const { plan: { instanceMeta, ranks } } = outcome
+    // A donor needs none of the files.
+    const holders = instanceMeta === 'LlamaRpc' ? ranks.slice(0, 1) : ranks
+    const more = await this.ctx.deps.models?.withoutRoom(modelId, holders.map(({ nodeId }) => nodeId)) ?? []
+    return more.length === 0 ? outcome : await this.#withRoom(ask, now, [...full, ...more])
+  }
+
+  #noRoom (modelId: string, full: readonly NodeProblem[]): SvcError {
+    const sums = full.map(({ nodeId, message }) => `${this.nameOf(nodeId)}: ${message}`).join(' ')
+    return refuse('insufficient_disk', `The files of ${modelId} do not fit on the disk. ${sums}`,
+      { nodes: full })
   }
 
   /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
@@ -149,7 +188,7 @@ export class Planning {
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
-    throw unlinked(result, view) ?? refusalError(result)
+    throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
 
   /** True for a refusal that may be gone in a moment. */
@@ -184,10 +223,22 @@ function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
   if (!byLinks || nodes.length < 2) return undefined
   const told = new Set(edges.map(({ from }) => from))
-  const silent = nodes.filter(({ nodeId, participation }) => participation === 'full' && !told.has(nodeId))
-  if (silent.length === 0) return undefined
-  const pendingNodes = silent.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
-  const names = silent.slice(0, 4).map(({ name }) => name).join(', ')
+  const untold = nodes.filter(({ nodeId, participation, silent }) =>
+    participation === 'full' && silent !== true && !told.has(nodeId))
+  if (untold.length === 0) return undefined
+  const pendingNodes = untold.map(({ nodeId, name }) => ({ nodeId, name, missing: ['connections'] }))
+  const names = untold.slice(0, 4).map(({ name }) => name).join(', ')
   return refuse('info_pending', `Waiting for ${names} to tell of the connections to other nodes.`,
     { pendingNodes })
+}
+
+/** Instead of `info_pending` for nodes that will not publish the missing readings. */
+function readingsDisabled (
+  { reason, pendingNodes = [], details: { modelId } }: Refusal, { nodes }: ClusterView
+): SvcError | undefined {
+  const pending = nodes.filter(({ nodeId }) => pendingNodes.includes(nodeId))
+  if (reason !== 'info_pending' || pending.some(({ silent }) => silent !== true)) return undefined
+  const names = pending.slice(0, 4).map(({ name }) => name).join(', ')
+  return refuse('readings_disabled', `The memory of ${names} is not known here, since ` +
+    `SVC_TELEMETRY_DISABLE=1 is set there, and no other node can run ${String(modelId)}.`)
 }

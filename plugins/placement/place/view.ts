@@ -75,6 +75,7 @@ function factsOf (
     backends: resources === null ? null : backendsOf(resources.backends, engines),
     lacks: programsLacking(resources?.['engines']),
     participation: resources?.participation ?? null,
+    silent: resources?.readings === false,
     lends: resources?.['rpcForEveryUser'] !== false
   }
 }

@@ -38,6 +38,8 @@ export interface NodeFacts {
   participation: 'full' | 'management' | null
   /** False where its operator does not let it share a model with others as LlamaRpc. */
   lends: boolean
+  /** It publishes no readings: there is no use in waiting for them. */
+  silent?: boolean
   /** An operator drains it: nothing is placed there. */
   drained?: boolean
 }

@@ -1,7 +1,7 @@
 /** Nodes in one process on one manual clock, with the real kernel, runners and placement on each. */
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import type { BundledModel, JsonSchema, ModelCard } from '../../../kernel/index.js'
-import { BundleService, LogRingService } from '../../../kernel/index.js'
+import type { BundledModel, JsonSchema, ModelCard, Plugin } from '../../../kernel/index.js'
+import { BundleService, definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
 import { createLogRing } from '../../../kernel/observe/log-ring.js'
 import { coreCluster } from '../../../kernel/test/cluster-core-kit.js'
 import { kernelsOn, machine as sameMachine } from '../../../kernel/test/cluster-core-rig.js'
@@ -35,6 +35,8 @@ export interface TestCluster extends CoreCluster {
   free: Map<string, number>
   /** Every runner made so far, with the name of its node. */
   runners: { node: string, runner: FakeRunner }[]
+  /** The durable events, with the names of the nodes that emitted them. */
+  events: { node: string, kind: string, payload: Record<string, unknown> }[]
   /** Asks a node, and lets time go on until it has answered. */
   ask (rig: NodeRig, method: string, url: string, payload?: object): Promise<{ status: number, body: Body }>
   /** Places a model and waits until it is ready: its id and the rig of its node. */
@@ -64,15 +66,30 @@ export async function startCluster (t: Owner, options: ClusterOptions = {}): Pro
   const core = await coreCluster(t, { nodes, quorum })
   const free = new Map<string, number>()
   const runners: TestCluster['runners'] = []
-  const own = (node: CoreNode): Partial<KernelOptions> => ownParts(options, core, node, free, runners)
+  const events: TestCluster['events'] = []
+  const own = (node: CoreNode): Partial<KernelOptions> => {
+    const { plugins = [], ...parts } = ownParts(options, core, node, free, runners)
+    return { ...parts, plugins: [...plugins, listener(node.name, events)] }
+  }
   const rigs = await kernelsOn(t, core, { own })
-  const cluster = Object.assign(core, { rigs, free, runners }, doings(core, rigs)) as TestCluster
+  const cluster = Object.assign(core, { rigs, free, runners, events }, doings(core, rigs)) as TestCluster
   await cluster.eventually('all to know of all memory', async () => {
     const states = await Promise.all(rigs.map(async (rig) => await rig.get('/state')))
     return states.every((state) =>
       Object.keys((state as { nodeMemory: object }).nodeMemory).length === nodes)
   })
   return cluster
+}
+
+/** A plugin that keeps the durable events of a node. */
+function listener (node: string, events: TestCluster['events']): Plugin {
+  return definePlugin({
+    name: 'listener', version: '1.0.0', kernel: '^1.0.0', summary: 'Listens.',
+    consumes: { tap: EventTapService }
+  }, ({ deps: { tap } }) => {
+    tap.onDurable(({ kind, payload }) => { events.push({ node, kind, payload }) })
+    return {}
+  })
 }
 
 function ownParts (
@@ -132,7 +149,7 @@ function withDefaults (schema: JsonSchema, settings: Record<string, unknown>): R
 }
 
 function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof CoreCluster | 'rigs' | 'free' |
-  'runners'> {
+  'runners' | 'events'> {
   const rigOf = (ring: RingInstance): NodeRig => {
     const [nodeId] = Object.keys(ring.shardAssignments.nodeToRunner)
     const found = rigs.find(({ node }) => node.running && node.node.nodeId === nodeId)

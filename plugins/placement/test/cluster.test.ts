@@ -191,6 +191,26 @@ t.test('all nodes plan for the same memory at once: the master gives it to one o
   t.strictSame(answers.map(({ statusCode }) => statusCode).sort(), [200, 400, 400])
 })
 
+t.test('what a side had placed that loses its session has an end in the log, with the reason', async (t) => {
+  const c = await startCluster(t, { quorum: 1 })
+  const { master, others } = await roles(c)
+  const kept = await placeOn(c, others[0]!)
+  const ended = (): TestCluster['events'] => c.events.filter(({ kind }) => kind === 'InstanceDeleted')
+  c.cut([master.node], others.map(({ node }) => node))
+  await c.run(30_000)
+  t.ok(master.node.core.session.isMaster, 'it decides alone')
+  const { id } = await c.place(master, MODEL)
+  c.events.length = 0
+  await c.ask(others[0]!, 'DELETE', `/instance/${kept}`)
+  await c.run(1000)
+  c.heal()
+  await c.agreed()
+  await c.run(10_000)
+  t.strictSame(ended().map(({ payload }) => payload), [
+    { instanceId: kept, modelId: MODEL }, { instanceId: id, modelId: MODEL, reason: 'session_lost' }
+  ])
+})
+
 t.test('a model that is placed by itself comes back on its own, until an operator stops it', async (t) => {
   const c = await startCluster(t, { config: { autoplace: [MODEL] } })
   const first = await moved(c, c.rigs[0]!, '')

@@ -88,6 +88,10 @@ export interface Options {
   silentStore?: string
   /** The card of a model that ships with a plugin cannot be read. */
   brokenCard?: boolean
+  /** Models whose files no node has. */
+  sourceless?: string[]
+  /** Names of the nodes on whose disks no model fits. */
+  full?: string[]
   /** The plugin's slice of svc.yaml. */
   config?: Record<string, unknown>
 }
@@ -261,7 +265,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
 
 function modelFakes (
   { state }: Made, cards: ModelCard[], staged: Record<string, Record<string, number>>,
-  { brokenCard, silentStore }: Options
+  { brokenCard, silentStore, sourceless = [], full = [] }: Options
 ): ReturnType<typeof fake>[] {
   const engines = Object.entries(ENGINES).map(([name, decl]) =>
     ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
@@ -273,6 +277,10 @@ function modelFakes (
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),
     silentStore: () => silentStore === undefined ? undefined : nodeView(silentStore, { live: false }),
+    copies: (modelId) => sourceless.includes(modelId) ? []
+      : [{ nodeId: 'id-n1', nodeName: 'n1', kind: 'store', live: true }],
+    withoutRoom: async (_modelId, nodeIds) => full.map((name) => `id-${name}`)
+      .flatMap((nodeId) => nodeIds.includes(nodeId) ? [{ nodeId, message: '9 GiB are missing.' }] : []),
     stagedBytes: (modelId) => new Map(Object.entries(staged[modelId] ?? {})),
     memory: () => () => {}
   }

@@ -101,7 +101,13 @@ t.test('force is told to the event log', async (t) => {
 
 const GPU_ONLY = card('acme/gpu', { engine: 'gpu', backends: ['cuda'] })
 const WIDE = card('acme/wide', { engine: 'wide', supportsTensor: true, heads: 7 })
-const refusals: [string, Options, object, { details: object, message: RegExp }][] = [
+const refusals: [string, Options, object, { details: object, message: RegExp }, number?][] = [
+  ['no_source', { sourceless: ['acme/chat'] }, {},
+    { message: /No node has the files of acme\/chat/, details: { remedy: /svc pull/ } }],
+  ['insufficient_disk', { nodes: { n1: 64, n2: 64, n3: 4 }, full: ['n1', 'n2'] }, {}, {
+    message: /n1: 9 GiB are missing\. n2: 9 GiB are missing\./,
+    details: { nodes: [{ nodeId: 'id-n1' }, { nodeId: 'id-n2' }], remedy: /svc purge/ }
+  }, 507],
   ['insufficient_memory', { nodes: { n1: 20 } }, {}, {
     message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB x 1\.30 .*\), has 10\.00 GiB\. .* if you free 3\.26/,
     details: {
@@ -133,7 +139,7 @@ const refusals: [string, Options, object, { details: object, message: RegExp }][
     details: { remedy: /svc run acme\/oracle/ }
   }]
 ]
-for (const [reason, options, ask, expected] of refusals) {
+for (const [reason, options, ask, expected, expectedStatus = 400] of refusals) {
   t.test(`refused before any command: ${reason}`, async (t) => {
     const rig = await startPlacement(t, { ...options, cards: [card('acme/chat'), GPU_ONLY, WIDE] })
     for (const url of ['/place_instance', '/instance/placement']) {
@@ -141,13 +147,27 @@ for (const [reason, options, ask, expected] of refusals) {
       const { status, body } = url === '/place_instance'
         ? await rig.ask('POST', url, whole)
         : await rig.ask('GET', `${url}?${queryOf(whole)}`)
-      t.equal(status, 400, url)
+      t.equal(status, expectedStatus, url)
       t.match(body.error, { reason, retryable: false, ...expected })
       t.equal(body['detail'], body.error!.message)
     }
     t.strictSame(rig.placed, [])
   })
 }
+
+t.test('a node without room on its disk is passed over, and is no place for a given instance', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 64, n2: 64 }, full: ['n1'] })
+  const { status, body } = await rig.ask('POST', '/place_instance', { model_id: 'acme/chat' })
+  t.match([status, body['message']], [200, /is placed on n2/])
+  const { instance } = rig.placed[0]!
+  const { placement: _, ...ring } = bodyOf(instance)
+  rig.state.instances = {}
+  const there = structuredClone({ RingInstance: ring })
+  there.RingInstance.shardAssignments.nodeToRunner =
+    { 'id-n1': Object.values(ring.shardAssignments.nodeToRunner)[0]! }
+  const given = await rig.ask('POST', '/instance', { instance: there })
+  t.match([given.status, given.body.error?.reason], [507, 'insufficient_disk'])
+})
 
 t.test('a model that only a store may know, which is away', async (t) => {
   const rig = await startPlacement(t, { silentStore: 'attic' })
@@ -265,6 +285,28 @@ t.test('where a node has told nothing, it is waited for 15 s', async (t) => {
   nodeMemory['id-n1'] = { ramTotal: { inBytes: 64 * GIB }, ramAvailable: { inBytes: 32 * GIB } }
   pending = asked()
   t.equal((await pending).status, 200, 'what fits without that node does not wait')
+})
+
+t.test('a node that publishes no readings is refused at once, by the name of the variable', async (t) => {
+  const rig = await startPlacement(t, { nodes: { n1: 4, n2: 64, n3: 64 } })
+  const silence = (name: string): void => {
+    delete rig.state.nodeMemory[`id-${name}`]
+    rig.state.topology.connections[`id-${name}`] = {}
+    rig.state.nodeResources[`id-${name}`] = { backends: ['cpu'], participation: 'full', readings: false }
+  }
+  const place = async (): ReturnType<typeof rig.ask> =>
+    await rig.ask('POST', '/place_instance', { model_id: 'acme/chat', min_nodes: 1 })
+  silence('n2')
+  t.match(await place(), { status: 200, body: { message: /is placed on n3/ } }, 'another one that fits')
+  rig.state.instances = {}
+  silence('n3')
+  t.match(await place(), { status: 400, body: { error: {
+    reason: 'readings_disabled', retryable: false, message: /n2, n3.*SVC_TELEMETRY_DISABLE=1/,
+    details: { remedy: /without SVC_TELEMETRY_DISABLE/ }
+  } } })
+  const small = await rig.ask('POST', '/place_instance',
+    { model_id: 'acme/chat', excluded_nodes: ['n2', 'n3'] })
+  t.match([small.status, small.body.error?.reason], [400, 'insufficient_memory'], 'no wait for its links')
 })
 
 t.test('connections that were not told yet are waited for too', async (t) => {

@@ -147,7 +147,9 @@ t.test('where a choice is left, what somebody stopped is not brought back', asyn
 
 t.test('the next master goes on, and what waits is told', async (t) => {
   const { rig, service } = await start(t, ['acme/none'])
-  t.match(service.kept('helper'), { own: true, modelId: 'acme/none', state: 'waiting' })
+  t.match(service.kept('helper'), {
+    own: true, modelId: 'acme/none', state: 'waiting', problem: /acme\/none/
+  }, 'with what stands in its way')
   rig.session.isMaster = false
   rig.views[1] = nodeView('n2', { live: false })
   await rig.clock.advance(3000)

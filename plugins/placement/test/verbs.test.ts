@@ -197,6 +197,8 @@ t.test('svc ps', async (t) => {
   t.match((await node.run(['ps'])).out,
     /waits since 2026-01-01T00:00:00.000Z: the rank on id-n2 is not ready +- /,
     'and nothing is said of tries')
+  runnersAre(state, C, { RunnerFailed: { errorMessage: 'gone', nextTryAt: since } })
+  t.match((await node.run(['ps'])).out, /failed: gone; next try at 2026-01-01T00:00:00.000Z /)
   const failed = { modelId: 'a/a', attemptId: 'x', errorMessage: 'lost' }
   state.downloads = { 'id-n1': [{ DownloadFailed: failed }] }
   t.match((await node.run(['ps'])).out, new RegExp('waits since 2026-01-01T00:00:00.000Z: n2 is lost. ' +

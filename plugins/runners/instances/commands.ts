@@ -20,6 +20,11 @@ export const commands = {
     args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload, maxItems: AT_ONCE } }),
     result: { type: 'object', additionalProperties: false }
   },
+  instancesGone: {
+    summary: 'Emits the end of instances that were lost with the session of another master.',
+    args: exactly({ instances: { type: 'array', items: exactly({ instanceId: text, modelId: text }) } }),
+    result: { type: 'object', additionalProperties: false }
+  },
   create: {
     summary: 'Places an instance; the one that is there already counts.',
     args: exactly({ instance: sections.instances.value }, { force: { type: 'boolean' } }),

@@ -87,6 +87,7 @@ export function placedCard ([ring]: readonly RingInstance[]): ModelCard | undefi
 export const isDraining = ({ drainUntil }: RingInstance): boolean => drainUntil !== undefined
 
 interface Created { instanceId: string, modelId: string, nodeIds: string[] }
+type Deleted = Omit<Created, 'nodeIds'> & { reason?: string }
 
 interface AnnouncerParts {
   section: Section<Instance>
@@ -95,22 +96,39 @@ interface AnnouncerParts {
   /** Resolves when what the section holds is acknowledged. */
   settled (): Promise<void>
   created (event: Created): void
-  deleted (event: Omit<Created, 'nodeIds'>): void
+  deleted (event: Deleted): void
+  /** Has the master call `gone` with instances whose events this node has emitted. */
+  report (instances: Deleted[]): Promise<unknown>
 }
+
+/** An announcer. */
+export interface Announcer {
+  /** Call it after each change of the section or the session. */
+  look (): Promise<void>
+  /** On the master: emits the end of those it has never had, which were lost with their session. */
+  gone (instances: readonly Deleted[]): void
+}
+
+/** Number of removed instances that an announcer remembers. */
+const REMOVED_MAX = 4096
 
 /**
  * Emits the events of instances that were created and deleted. Only the master does, once for each, and only
- * after the cluster has acknowledged the change: an entry that is lost with its master gets no event. Call
- * the result after each change of the section or the session.
+ * after the cluster has acknowledged the change: an entry that is lost with its master gets no event. With
+ * quorum 1 the cluster drops acknowledged entries of the side that gives way; the master of that side reports
+ * them, so that each `created` has its end.
  */
-export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
+export function createAnnouncer (parts: AnnouncerParts): Announcer {
   const { section, session, settled, created, deleted } = parts
   const look = (): Map<string, Created> => new Map([...section.entries()].map(({ key, value }) => {
     const { shardAssignments: { modelId, nodeToRunner } } = bodyOf(value)
     return [key, { instanceId: key, modelId, nodeIds: Object.keys(nodeToRunner) }]
   }))
   const known = look()
-  return async () => {
+  /** Ids that this node announced, and ids of instances that are gone. */
+  const own = new Set<string>()
+  const removed = new Set<string>()
+  const announce = async (): Promise<void> => {
     const { sessionId } = session
     const seen = look()
     if (session.isMaster) {
@@ -126,12 +144,33 @@ export function createAnnouncer (parts: AnnouncerParts): () => Promise<void> {
     for (const [id, event] of seen) {
       if (!now.has(id) || known.has(id)) continue
       known.set(id, event)
-      if (session.isMaster) created(event)
+      if (!session.isMaster) continue
+      created(event)
+      own.add(id)
     }
-    for (const [id, { modelId }] of [...known]) {
-      if (now.has(id) || seen.has(id)) continue
-      known.delete(id)
-      if (session.isMaster) deleted({ instanceId: id, modelId })
+    const ended: Deleted[] = []
+    for (const [instanceId, { modelId }] of [...known]) {
+      if (now.has(instanceId) || seen.has(instanceId)) continue
+      known.delete(instanceId)
+      removed.add(instanceId)
+      if (session.isMaster) deleted({ instanceId, modelId })
+      else if (own.has(instanceId)) ended.push({ instanceId, modelId })
+      own.delete(instanceId)
+    }
+    for (const id of [...removed].slice(0, -REMOVED_MAX)) removed.delete(id)
+    if (ended.length === 0) return
+    await parts.report(ended).catch((err: unknown) => {
+      parts.log.warn({ err, instances: ended }, 'the end of instances cannot be reported')
+    })
+  }
+  return {
+    look: announce,
+    gone (instances) {
+      for (const { instanceId, modelId } of instances) {
+        if (known.has(instanceId) || removed.has(instanceId)) continue
+        removed.add(instanceId)
+        deleted({ instanceId, modelId, reason: 'session_lost' })
+      }
     }
   }
 }

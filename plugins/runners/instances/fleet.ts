@@ -12,6 +12,8 @@ import type { RunnerStatuses } from './statuses.js'
 const MESSAGE_CHARS_MAX = 500
 /** Pauses between attempts to get a model's files, ms. */
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
+/** Pauses before a runner that was given up is started again, ms. */
+const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
 /** Failures that would be the same on any other node, so that moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
@@ -28,8 +30,10 @@ export interface Member {
   card: ModelCard | null
   /** It is a donor: it serves no tasks itself, but gives memory and compute to the runner of another node. */
   readonly lends: boolean
-  /** It has used up its attempts to start. */
+  /** It has used up its attempts to start, and waits for the next round of them. */
   gaveUp: boolean
+  /** How often it was given up. */
+  rounds: number
 }
 
 export interface RunnerFailure {
@@ -70,7 +74,7 @@ export class Fleet {
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
     const lends = this.#parts.lends(assignment)
-    const member = { assignment, supervisor: null, card: null, lends, gaveUp: false }
+    const member = { assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0 }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)
@@ -80,9 +84,14 @@ export class Fleet {
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
-    this.#endLaunch(runnerId)
     this.#parts.log.warn({ ...member.assignment, reason: message }, 'a runner is started anew')
-    this.#set(member, waitsForRank(this.#parts.clock, message))
+    await this.#relaunch(member, waitsForRank(this.#parts.clock, message))
+  }
+
+  async #relaunch (member: Member, status: RunnerStatus): Promise<void> {
+    const { runnerId } = member.assignment
+    this.#endLaunch(runnerId)
+    this.#set(member, status)
     await this.#end(member)
     if (this.#members.get(runnerId) !== member || this.#launches.has(runnerId)) return
     member.supervisor = null
@@ -204,11 +213,17 @@ export class Fleet {
   #fail (member: Member, { errorMessage, errorCode, attempts }: RunnerFailure): void {
     if (member.gaveUp) return
     member.gaveUp = true
+    const { clock, onFailed } = this.#parts
     const failure = { errorMessage: errorMessage.slice(0, MESSAGE_CHARS_MAX), errorCode, attempts }
-    if (kindOf(this.status(member)) !== 'RunnerFailed') {
-      this.#set(member, { RunnerFailed: { errorMessage: failure.errorMessage, errorCode } })
-    }
-    this.#parts.onFailed(member.assignment, failure)
+    const pauseMs = backoffMs(++member.rounds, RETRY_PAUSE, 1)
+    const nextTryAt = new Date(clock.now() + pauseMs).toISOString()
+    this.#set(member, { RunnerFailed: { errorMessage: failure.errorMessage, errorCode, nextTryAt } })
+    const cancel = clock.after(pauseMs, () => {
+      member.gaveUp = false
+      void this.#relaunch(member, { RunnerIdle: {} })
+    })
+    this.#launches.get(member.assignment.runnerId)?.signal.addEventListener('abort', cancel)
+    onFailed(member.assignment, failure)
   }
 }
 

@@ -126,7 +126,8 @@ const status = tagged({
   RunnerShuttingDown: bare,
   RunnerShutdown: bare,
   RunnerFailed: {
-    type: 'object', required: ['errorMessage'], properties: { errorMessage: text, errorCode: text }
+    type: 'object', required: ['errorMessage'],
+    properties: { errorMessage: text, errorCode: text, nextTryAt: text }
   }
 })
 

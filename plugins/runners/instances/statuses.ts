@@ -57,7 +57,10 @@ function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolea
 
 export type Failures = ReturnType<typeof createFailures>
 
-/** The failures of every known node. Each node writes its own, at most 64; `newId` names the entries. */
+/**
+ * The failures of every known node. Each node writes its own, one of each instance and at most 64; `newId`
+ * names the entries.
+ */
 export function createFailures (section: Section<InstanceFailure>, nodeId: string, newId: () => string) {
   const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>
     [...section.entries()]
@@ -66,7 +69,9 @@ export function createFailures (section: Section<InstanceFailure>, nodeId: strin
       .sort((a, b) => b.value.recordedAt.localeCompare(a.value.recordedAt))
   return {
     record (failure: InstanceFailure): void {
-      for (const { key } of newestFirst(nodeId).slice(FAILURES_MAX - 1)) section.remove(key)
+      for (const [n, { key, value }] of newestFirst(nodeId).entries()) {
+        if (n >= FAILURES_MAX - 1 || value.instanceId === failure.instanceId) section.remove(key)
+      }
       section.put(newId(), failure)
     },
     /** Newest first, at most 64. */

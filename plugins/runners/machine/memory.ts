@@ -1,6 +1,6 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
-import type { Caller, Machine, MemoryTraits, ModelCard, Part } from '../../../kernel/index.js'
+import type { Caller, Machine, MemoryTraits, ModelCard, Need, Part } from '../../../kernel/index.js'
 import type { LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
 import { devicePartsOf, partOf } from '../instances/shapes.js'
@@ -11,7 +11,6 @@ import type { RunnerReport } from '../service.js'
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */
 const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
-const MEMORY_FIXED_BYTES = 256 * MIB
 const MEMORY_CAP_FACTOR = 1.1
 
 /**
@@ -35,12 +34,13 @@ export function partIn (shard: ShardBody | null): Part {
 
 /** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
 export function shortage (
-  { modelId, weights, gpu, free }: { modelId: string, weights: number, gpu: boolean, free: number }
+  { modelId, shareBytes, fixedBytes, gpu, free }:
+  Pick<Need, 'shareBytes' | 'fixedBytes'> & { modelId: string, gpu: boolean, free: number }
 ): string | null {
-  const needed = weights + MEMORY_FIXED_BYTES
+  const needed = shareBytes + fixedBytes
   if (needed < free) return null
   return `${modelId} needs ${showBytes(needed)} of ${gpu ? 'GPU memory' : 'memory'} on this node ` +
-    `(${showBytes(weights)} of weights and ${showBytes(MEMORY_FIXED_BYTES)} beside them), but only ` +
+    `(${showBytes(shareBytes)} of weights and ${showBytes(fixedBytes)} beside them), but only ` +
     `${showBytes(Math.max(0, free))} are free now: end other programs or models there ` +
     `(\`svc stop MODEL\`), or place it elsewhere: \`svc place ${modelId} --exclude NODE\``
 }
@@ -49,26 +49,29 @@ export interface FitParts {
   machine: Pick<Machine, 'freeRam' | 'freeVram'>
   /** The assignment's part of the model; null for all of it. */
   shard (assignment: Assignment): ShardBody | null
+  /** What an engine takes beside the weights, as the planner counts it. */
+  traits (engine: string): MemoryTraits
 }
 
 /**
  * Checks the memory that is free just before a model is loaded, since other programs may have taken some
- * after it was planned. Throws LaunchError `insufficient_memory`. Memory that cannot be read counts as
+ * after it was planned. Of the planner's sum the weights and the fixed part must be free, so that what was
+ * planned, or forced, fits. Throws LaunchError `insufficient_memory`. Memory that cannot be read counts as
  * enough.
  */
 export function createFit (
-  { machine, shard }: FitParts
+  { machine, shard, traits }: FitParts
 ): (assignment: Assignment, options: Pick<LaunchOptions, 'spec'>) => Promise<void> {
   return async (assignment, { spec: { card, backend } }) => {
     const held = shard(assignment)
     const vram = backend === 'cpu' ? [] : await machine.freeVram().catch(() => [])
     const parts = held?.gpuLayers === undefined ? [{ gpu: 0, part: partIn(held) }] : devicePartsOf(held)
-    for (const { gpu: number, part: { of, parts: all } } of parts) {
+    for (const { gpu: number, part } of parts) {
       const gpu = backend !== 'cpu' && number !== null
       const free = gpu ? vram[number] ?? null : await machine.freeRam().catch(() => null)
       if (free === null) continue
-      const weights = Math.ceil(card.totalBytes * of / all)
-      const problem = shortage({ modelId: card.modelId, weights, gpu, free })
+      const need = needOf(card, traits(card.engine), undefined, part)
+      const problem = shortage({ ...need, modelId: card.modelId, gpu, free })
       if (problem !== null) throw new LaunchError('insufficient_memory', problem)
     }
   }

@@ -196,10 +196,12 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   }
   const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
+    const { nextTryAt } = runner !== null && 'RunnerFailed' in runner ? runner.RunnerFailed : {}
+    const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
     return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
-      `Mend the cause (\`svc logs --model ${modelId}\` has it), then \`svc stop ${failure.instanceId}\` ` +
-      `and \`svc place ${modelId}\`.`)
+      `${next}Mend the cause (\`svc logs --model ${modelId}\` has it), then ` +
+      `\`svc stop ${failure.instanceId}\` and \`svc place ${modelId}\`.`)
   }
   if (runner !== null && 'RunnerFailed' in runner) {
     return bad(CODES[runner.RunnerFailed.errorCode ?? ''] ?? 'runner_failed',
@@ -267,7 +269,8 @@ export function judgeBy (chains: ReadChains): Judge {
     const chain = await chains()
     return (modelId) => {
       const { broken } = chain(modelId, null)
-      return { available: broken === null, brokenLink: broken?.link ?? null, remedy: broken?.remedy ?? null }
+      const { link: brokenLink = null, remedy = null, comes: wanted = true } = broken ?? {}
+      return { available: broken === null, brokenLink, remedy, wanted }
     }
   }
 }

@@ -1,7 +1,7 @@
 import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/index.js'
 import type { Clock, EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
 import { Availability, choose, compare } from './availability.js'
-import type { AvailabilityParts, Scope } from './availability.js'
+import type { AvailabilityParts, Look, Scope } from './availability.js'
 import { noInstance } from './chain.js'
 import type { BrokenLink, ModelChain, ReadChains } from './chain.js'
 import type { Fleet, Member } from '../instances/fleet.js'
@@ -152,11 +152,12 @@ export class Routing implements Runners {
   }
 
   /** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
-  #pick ({ modelId, capability, commandId, caller, except, trace }: RouteQuery): Route | SvcError {
+  #pick ({ modelId, capability, commandId, caller, except, pinned, trace }: RouteQuery): Route | SvcError {
     const look = this.#availability.look(modelId, 'anywhere')
     const broken = this.#availability.broken(modelId, capability, look)
     if (broken !== null) return noInstance(modelId, broken)
-    const candidates = this.#availability.candidates(look)
+    const candidates = this.#availability.candidates(look).filter(({ own }) => own || pinned !== true)
+    if (candidates.length === 0) return noInstance(modelId, elsewhere(modelId, look))
     const chosen = choose(candidates.filter(({ instanceId }) => instanceId !== except))
     if (chosen === undefined) return noInstance(modelId, NOT_READY)
     const { own, instanceId, runnerId, nodeId, installId } = chosen
@@ -208,6 +209,16 @@ const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
 /** The runner was ready a moment ago. */
 const NOT_READY: BrokenLink = {
   link: 'runner', problem: 'its runner is not ready', remedy: 'Try again shortly.', comes: true
+}
+
+/** The caller named this node, and only others serve the model. */
+function elsewhere (modelId: string, { runners }: Look): BrokenLink {
+  const nodes = runners.filter(({ serving }) => serving).map(({ nodeId }) => nodeId)
+  return {
+    link: 'placement', problem: `the node that was named does not serve it, but ${nodes.join(', ')}`,
+    remedy: `Name none or another node (target_node, --node), or place it there: \`svc place ${modelId}\`.`,
+    comes: runners.some(({ own }) => own)
+  }
 }
 
 /** How often routing is tried again while this node learns what is placed, ms. */

@@ -19,9 +19,9 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
 ): AsyncGenerator<EngineChunk> {
-  const { commandId, caller, signal, trace } = call
+  const { commandId, caller, signal, pinned = false, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, ...(trace === undefined ? {} : { trace })
+    modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
   }
   const find = async (query: RouteQuery): Promise<Route> => {
     const found = await timed(trace, 'route', 'route', () => runners.route(query))

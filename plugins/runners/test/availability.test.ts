@@ -120,7 +120,7 @@ t.test('a ready model is judged available', async (t) => {
   const runner = await rig.runner(VOICE)
   runner.ready()
   await until(() => runner.status)
-  t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null })
+  t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null, wanted: true })
 })
 
 /** A node that runs nothing and has heard of nothing. */

@@ -2,8 +2,12 @@ import { Readable } from 'node:stream'
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import type { Caller, MemberRequest, MemberResponse, NodeView } from '../../../kernel/index.js'
+import type {
+  Caller, CapabilityCall, MemberRequest, MemberResponse, NodeView
+} from '../../../kernel/index.js'
 import { cancelHandler } from '../routing/cancel.js'
+import { runTask } from '../service.js'
+import { hear, pair, task, VOICE } from './remote-kit.js'
 import { startRunners } from './rig.js'
 
 const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['invoke']) }
@@ -112,4 +116,24 @@ t.test('POST /v1/cancel/{command_id}', async (t) => {
   t.equal((await post('mine')).statusCode, 200)
   t.equal(aborted, 'cancelled')
   t.match((await post('none')).json(), { error: { reason: 'command_unknown' } })
+})
+
+t.test('a call that names this node is served here or refused', async (t) => {
+  const { asker, runner } = await pair(t)
+  const call = {
+    commandId: 'C', caller, signal: new AbortController().signal, setHeader () {}
+  } as unknown as CapabilityCall
+  const run = async (pinned: boolean): ReturnType<typeof hear> => await hear(
+    runTask(asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned, retry: false }))
+  t.match((await run(true)).error, {
+    reason: 'no_instance', status: 404, message: /named does not serve it, but \S+/,
+    details: { brokenLink: 'placement', remedy: /target_node, --node/ }
+  })
+  t.same(runner.opened, [])
+  t.match(await run(false), { error: null, chunks: [{}, {}] })
+  const both = await pair(t, { own: { load: 9 } })
+  const alone = await hear(
+    runTask(both.asker, { modelId: VOICE, capability: 'tts', task }, { ...call, pinned: true }))
+  t.match(alone.error, { reason: 'no_instance' }, 'its own runner, which has no process, and no other one')
+  t.same(both.runner.opened, [])
 })

@@ -46,7 +46,8 @@ t.test('the master places a model once on a node, and removes it once', (t) => {
   check(on('h', 'n4'), 'g')
   t.strictSame(['e', 'f', 'g'].map((id) => bodyOf(held.get(id)!).modelDigest), [undefined, 'd1', 'd2'],
     'each runs the content that it was placed with')
-  t.strictSame(Object.keys(commands).sort(), ['create', 'drain', 'remove', 'settle', 'tasksFailed'])
+  t.strictSame(Object.keys(commands).sort(),
+    ['create', 'drain', 'instancesGone', 'remove', 'settle', 'tasksFailed'])
   t.end()
 })
 
@@ -55,11 +56,13 @@ t.test('what came and went is told once, of what is acknowledged', async (t) => 
   const held = section()
   const session = { isMaster: true, sessionId: 's' }
   let settled = async (): Promise<void> => {}
-  const announce = createAnnouncer({
+  const announcer = createAnnouncer({
     section: held, session, log: { debug () {} } as never, settled: async () => { await settled() },
     created: ({ instanceId, modelId, nodeIds: [node] }) => { said.push(`+${instanceId} ${modelId} ${node}`) },
-    deleted: ({ instanceId, modelId }) => { said.push(`-${instanceId} ${modelId}`) }
+    deleted: ({ instanceId, modelId, reason = '' }) => { said.push(`-${instanceId} ${modelId}${reason}`) },
+    report: async (instances) => { said.push(...instances.map(({ instanceId }) => `?${instanceId}`)) }
   })
+  const announce = announcer.look
   held.put('a', on('a', 'n1'))
   await Promise.all([announce(), announce()])
   await announce()
@@ -86,6 +89,17 @@ t.test('what came and went is told once, of what is acknowledged', async (t) => 
   session.isMaster = true
   await announce()
   t.strictSame(said, [], 'what the master before told')
+  session.isMaster = false
+  held.remove('c')
+  held.remove('d')
+  await announce()
+  t.strictSame(said.splice(0), ['?c'], 'what this node told, is gone under another master')
+  const gone = (id: string): void => { announcer.gone([{ instanceId: id, modelId: 'm' }]) }
+  for (const id of ['a', 'c', 'd']) gone(id)
+  t.strictSame(said, [], 'the end of what was known here is told')
+  gone('x')
+  gone('x')
+  t.strictSame(said, ['-x msession_lost'])
 })
 
 t.test('what a plugin decides goes through its commands', async (t) => {

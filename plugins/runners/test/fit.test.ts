@@ -1,4 +1,5 @@
 import t from 'tap'
+import { needOf } from '../../../kernel/index.js'
 import type { Caller, Machine } from '../../../kernel/index.js'
 import { createFit, memoryView, partIn, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
@@ -30,13 +31,25 @@ for (const [name, part, bytes] of shares) {
   })
 }
 
-t.test('weights and 256 MiB must be below what is free', async (t) => {
-  const ask = { modelId: 'svc/m', weights: 4 * GIB, gpu: false }
+t.test('weights and the fixed part must be below what is free', async (t) => {
+  const ask = { modelId: 'svc/m', shareBytes: 4 * GIB, fixedBytes: 256 * MIB, gpu: false }
   t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB + 1 }), null)
   t.equal(shortage({ ...ask, free: 4 * GIB + 256 * MIB }), 'svc/m needs 4.3 GiB of memory on this node ' +
   '(4.0 GiB of weights and 256 MiB beside them), but only 4.3 GiB are free now: end other programs or ' +
   'models there (`svc stop MODEL`), or place it elsewhere: `svc place svc/m --exclude NODE`')
   t.match(shortage({ ...ask, gpu: true, free: -5 }), /of GPU memory .* but only 0 B are free/)
+})
+
+t.test('a node takes what was planned for it: the planner and the start count alike', async (t) => {
+  const small = { overhead: 1.2, fixedBytes: 176 * MIB }
+  const voice = card('svc/m', { totalBytes: 4 * MIB })
+  const { neededBytes } = needOf(voice, small)
+  const check = createFit({
+    machine: { freeRam: async () => neededBytes + 1, freeVram: async () => [] }, shard: () => null,
+    traits: () => small
+  })
+  await check({ instanceId: 'I', runnerId: 'R', modelId: 'svc/m' },
+    { spec: { card: voice, backend: 'cpu' } as never })
 })
 
 const cases: [string, string, Partial<Machine>, boolean][] = [
@@ -50,7 +63,7 @@ const cases: [string, string, Partial<Machine>, boolean][] = [
 ]
 for (const [name, backend, memory, fits] of cases) {
   t.test(`before it is loaded: ${name}`, async (t) => {
-    const check = createFit({ machine: memory as Machine, shard: () => null })
+    const check = createFit({ machine: memory as Machine, shard: () => null, traits: () => ({}) })
     const spec = { card: card('svc/m', { totalBytes: GIB }), backend } as never
     const done = check({ instanceId: 'I', runnerId: 'R', modelId: 'svc/m' }, { spec })
     if (fits) await done
@@ -63,7 +76,7 @@ t.test('each device has room for its own layers', async (t) => {
     const machine = { freeVram: async () => vram, freeRam: async () => ram }
     const shard = { startLayer: 0, endLayer: 10, nLayers: 10, worldSize: 1, gpuLayers } as never
     const spec = { card: card('svc/m', { totalBytes: 10 * GIB }), backend: 'cuda' } as never
-    return await createFit({ machine, shard: () => shard })(
+    return await createFit({ machine, shard: () => shard, traits: () => ({}) })(
       { instanceId: 'I', runnerId: 'R', modelId: 'svc/m' }, { spec })
       .then(() => 'fits', (error: Error) => error)
   }

@@ -96,6 +96,40 @@ t.test('a runner that is started anew is prepared again; the old process counts 
   t.equal(fleet.get('R'), undefined)
 })
 
+t.test('a runner that was given up is started again, after longer and longer pauses', async (t) => {
+  const clock = manualClock()
+  let [free, tries] = [false, 0]
+  const { fleet, statuses, failures, made } = fleetOf({
+    clock,
+    async admit () {
+      tries++
+      if (!free) throw new LaunchError('insufficient_memory', 'full')
+    }
+  })
+  const nextTryAt = (ms: number): string => new Date(clock.now() + ms).toISOString()
+  fleet.start(assignment)
+  await turn()
+  for (const [n, ms] of [60_000, 120_000, 240_000, 480_000, 900_000, 900_000].entries()) {
+    t.match(statuses.get('R'), { RunnerFailed: { errorMessage: 'full', nextTryAt: nextTryAt(ms) } })
+    await clock.advance(ms - 1)
+    t.equal(tries, n + 1)
+    if (n === 5) free = true
+    await clock.advance(1)
+    await turn()
+    t.equal(tries, n + 2)
+  }
+  t.equal(failures.length, 6)
+  t.equal(made.length, 1)
+  t.strictSame(statuses.get('R'), { RunnerConnecting: {} })
+  made[0]!.options.onStatus({ RunnerReady: {} })
+  t.ok(fleet.ready(fleet.get('R')!), 'it is back')
+  made[0]!.giveUp('it crashes')
+  t.match(statuses.get('R'), { RunnerFailed: { errorMessage: 'it crashes', nextTryAt: nextTryAt(900_000) } })
+  await fleet.stop('R')
+  await clock.advance(1_000_000)
+  t.strictSame([tries, made.length], [7, 1], 'not after a stop')
+})
+
 t.test('files that do not come are asked for again for ever', async (t) => {
   const clock = manualClock()
   let tries = 0

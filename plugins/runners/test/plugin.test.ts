@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CommandService, MachineService } from '../../../kernel/index.js'
+import { CommandService, MachineService, TrafficService } from '../../../kernel/index.js'
 import type { Gpu } from '../../../kernel/index.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { InstanceService } from '../service.js'
@@ -117,7 +117,13 @@ t.test('a runner that is given up is recorded and can be asked for again', async
   const nodeId = (await rig.state())['localNodeId'] as unknown as string
   first.giveUp('out of memory')
   const state = await rig.state()
-  t.same(state['runners'], { [runnerId]: { RunnerFailed: { errorMessage: 'out of memory' } } })
+  t.same(state['runners'], {
+    [runnerId]: {
+      RunnerFailed: {
+        errorMessage: 'out of memory', errorCode: 'runner_failed', nextTryAt: '2026-01-01T00:01:00.000Z'
+      }
+    }
+  })
   t.match(state['instanceFailures'], [
     {
       instanceId,
@@ -137,6 +143,11 @@ t.test('a runner that is given up is recorded and can be asked for again', async
     instanceId,
     errorCode: 'runner_failed'
   })
+  await rig.clock.advance(60_000)
+  const retried = await rig.runner(VOICE)
+  t.not(retried, first)
+  retried.giveUp('out of memory')
+  t.equal(((await rig.state())['instanceFailures'] as unknown as unknown[]).length, 1, 'the newest of each')
   const again = await ensure(rig, VOICE)
   t.not(again.instanceId, instanceId)
   const second = await rig.runner(VOICE)
@@ -303,4 +314,17 @@ t.test('cancelling by command id', async (t) => {
 t.test('cancelling needs the invoke authority', async (t) => {
   const rig = await startRunners(t, { allow: ['read'] })
   t.equal((await rig.inject({ method: 'POST', url: '/v1/cancel/x' })).statusCode, 401)
+})
+
+t.test('a task that was lost with the node that took its call has its event, once', async (t) => {
+  const rig = await startRunners(t)
+  const { ended } = rig.service(TrafficService) as unknown as { ended (outcome: object): void }
+  const call = {
+    kind: 'failed', reason: 'instance_lost', commandId: 'C', capability: 'tts@1.0.0', taskId: 'T'
+  }
+  const others = [{ kind: 'completed', reason: null }, { reason: 'no_instance' }, { taskId: null }]
+  for (const over of [{}, {}, { reason: 'unreachable', taskId: 'U' }, ...others]) ended({ ...call, ...over })
+  const told = rig.events.filter(({ kind }) => kind === 'TaskFailed').map(({ payload }) => payload)
+  t.match(told, [{ taskId: 'T', commandId: 'C', errorType: 'instance_lost' }, { taskId: 'U' }])
+  t.equal(told.length, 2)
 })

@@ -12,6 +12,17 @@ export async function readCopies ({ client }: VerbContext, modelId?: string): Pr
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
 
+/** The copies of each model. */
+export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
+  const byModel = new Map<string, ClusterCopy[]>()
+  for (const copy of copies) {
+    const known = byModel.get(copy.modelId)
+    if (known === undefined) byModel.set(copy.modelId, [copy])
+    else known.push(copy)
+  }
+  return byModel
+}
+
 const byReason: Readonly<Record<string, ExitCode>> = { no_safe_fit: 6, disk_full: 6, not_found: 3 }
 
 /** Exit status for a transfer that failed for that reason. */

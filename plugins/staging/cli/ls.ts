@@ -1,5 +1,5 @@
 import { showBytes } from '../../../kernel/cli/index.js'
-import { readCopies, sizeOfCopies, whereOf } from './api.js'
+import { copiesByModel, readCopies, sizeOfCopies, whereOf } from './api.js'
 import type { ClusterCopy } from '../types.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
@@ -45,10 +45,11 @@ const MIB = 1024 * 1024
 /** Every model that is in the catalogue or somewhere on a disk, by name. */
 export function joinModels (entries: readonly ListEntry[], copies: readonly ClusterCopy[]): ModelRow[] {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
-  const ids = [...new Set([...listed.keys(), ...copies.map((copy) => copy.modelId)])].sort()
+  const byModel = copiesByModel(copies)
+  const ids = [...new Set([...listed.keys(), ...byModel.keys()])].sort()
   return ids.map((modelId) => {
     const entry = listed.get(modelId)
-    const own = copies.filter((copy) => copy.modelId === modelId)
+    const own = byModel.get(modelId) ?? []
     const told = entry?.storage_size_megabytes
     return {
       modelId,

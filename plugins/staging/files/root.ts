@@ -25,8 +25,8 @@ const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 /** A transfer that is not published yet. `mtimeMs` is its latest change, of the folder or a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
-/** What a sweep may take: transfers unchanged for `olderThanMs` whose models are not in `live`. */
-export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
+/** A sweep removes transfers unchanged for `olderThanMs`; `live` is asked just before each removal. */
+export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
@@ -35,6 +35,8 @@ export interface SweepOptions { olderThanMs: number, live: ReadonlySet<string> }
  */
 export class ModelRoot {
   readonly root: string
+  /** The setting that names the folder. */
+  readonly setting: string
   /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
   usable = true
   readonly #clock: Clock
@@ -43,8 +45,9 @@ export class ModelRoot {
   readonly #busy = new Set<string>()
 
   /** The clock says what is old; the root need not exist yet. */
-  constructor ({ root, clock }: { root: string, clock: Clock }) {
+  constructor ({ root, clock, setting }: { root: string, clock: Clock, setting?: string | undefined }) {
     this.root = resolve(root)
+    this.setting = setting ?? 'node_cache_path'
     this.#clock = clock
   }
 
@@ -359,10 +362,12 @@ export class ModelRoot {
   }
 }
 
-/** Whether svc made a folder for a transfer; one with nothing in it may be taken too. */
+/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
 async function isTransfer (folder: string): Promise<boolean> {
+  // It may have been published or discarded since it was listed.
   const entries = await readdir(folder, { withFileTypes: true })
-  return entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry))
+    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
+  return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
 }
 
 async function removeAll (folder: string): Promise<void> {

@@ -204,7 +204,8 @@ export async function removeCustom (manager: ModelManager, request: RouteRequest
   if (ctx.sections.customCards.get(modelId) === undefined) {
     throw ctx.error('model_not_found', `No custom card is called ${modelId}.`)
   }
-  if (manager.catalogue.ready().has(modelId) || manager.uses.has(modelId)) {
+  const wanted = (await manager.judge?.())?.(modelId).wanted === true
+  if (wanted || manager.catalogue.ready().has(modelId) || manager.uses.has(modelId)) {
     throw ctx.error('model_in_use', `${modelId} is in use.`)
   }
   await ctx.command('removeCard', { modelId })

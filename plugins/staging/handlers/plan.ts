@@ -75,7 +75,9 @@ export async function plan (
     manager.memory?.(engine, bytes) ?? null
   const { headroomBytes } = room
   const { freeBytes } = await volumeOf(storePath ?? ctx.node.home)
-  const capacity = planCapacity({ additionalBytes: totalBytes, freeBytes, headroomBytes, idle: [] })
+  const capacity = planCapacity({
+    additionalBytes: totalBytes, freeBytes, headroomBytes, idle: [], setting: 'model_store.store_path'
+  })
   const roomBytes = Math.max(0, freeBytes - headroomBytes)
   return {
     modelId, hub: from, commit, files: files.length, totalBytes, unused,

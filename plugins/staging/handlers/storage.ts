@@ -56,6 +56,7 @@ export async function registry (manager: ModelManager, request: RouteRequest): P
     return await manager.access.forward(request, { method: 'GET', path: '/store/registry' })
   }
   const mayKnow = request.caller.authorities.has('operator')
+  const copies = manager.catalogue.copiesByModel()
   return {
     entries: store.offers().map(({ modelId, directory, manifest, digest, downloadedAt }) => ({
       model_id: modelId,
@@ -63,7 +64,7 @@ export async function registry (manager: ModelManager, request: RouteRequest): P
       files: manifest.files.map(({ path, size, sha256 }) => ({ path, size, sha256 })),
       downloaded_at: downloadedAt,
       total_bytes: manifest.totalBytes,
-      cached_on_nodes: manager.catalogue.copies(modelId)
+      cached_on_nodes: (copies.get(modelId) ?? [])
         .filter((copy) => copy.kind !== 'store' && copy.digest === digest).map(({ nodeId }) => nodeId)
     })),
     // Folders somebody put there that cannot be offered, and why.

@@ -1,4 +1,5 @@
 import type { ModelCard, NodeView, Section } from '../../../kernel/index.js'
+import { copiesByModel } from '../cli/api.js'
 import type { StagingContext } from '../manifest.js'
 import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
@@ -40,9 +41,14 @@ export class Catalogue {
 
   /** The card of one model, as `cards` has it, but for a copy that is here: that one is loaded by its own. */
   card (modelId: string): ModelCard | undefined {
-    const { storeModels, homeCards, customCards } = this.#ctx.sections
-    return this.#local.get(modelId)?.card ?? customCards.get(modelId) ?? this.#last(homeCards, modelId) ??
-      this.#last(storeModels, modelId)?.card
+    return this.#local.get(modelId)?.card ?? this.byHand(modelId) ??
+      this.#last(this.#ctx.sections.storeModels, modelId)?.card
+  }
+
+  /** The card that people have written for a model: over the API, else in the home of a node. */
+  byHand (modelId: string): ModelCard | undefined {
+    const { homeCards, customCards } = this.#ctx.sections
+    return customCards.get(modelId) ?? this.#last(homeCards, modelId)
   }
 
   /** Where the copies of one model, or of all, are. */
@@ -68,15 +74,7 @@ export class Catalogue {
   }
 
   /** Where the copies of all models are, by model id. */
-  copiesByModel (): Map<string, ClusterCopy[]> {
-    const byModel = new Map<string, ClusterCopy[]>()
-    for (const copy of this.copies()) {
-      const known = byModel.get(copy.modelId)
-      if (known === undefined) byModel.set(copy.modelId, [copy])
-      else known.push(copy)
-    }
-    return byModel
-  }
+  copiesByModel (): Map<string, ClusterCopy[]> { return copiesByModel(this.copies()) }
 
   /** Models that a runner somewhere in the cluster serves. */
   ready (): Set<string> {

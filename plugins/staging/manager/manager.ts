@@ -25,6 +25,12 @@ import type { Derive, Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
+import { ModelLists } from './model-lists.js'
+
+/** Fewer models than this are published at each change; publishing more costs time, so pauses follow. */
+const FEW_MODELS = 100
+/** Length of such a pause, ms for each model. */
+const SHARE_MS = 1
 
 /** The job that makes cards: it evaluates headers, templates and card.yaml of strangers. */
 const DERIVE = new URL('../cards/derive.js', import.meta.url).href
@@ -62,6 +68,7 @@ export class ModelManager {
   readonly hub: HubClient | null
   readonly access: StoreAccess
   readonly catalogue: Catalogue
+  readonly lists: ModelLists
   readonly exchange: Exchange
   readonly gossip: ProgressGossip
   readonly local: LocalCopies
@@ -90,9 +97,14 @@ export class ModelManager {
   readonly #serving = new Set<string>()
   /** Digests of what the store has, as they were told last. */
   readonly #digests = new Map<string, string>()
+  #homeCards: ReadonlyMap<string, ModelCard> = new Map()
+  /** During a pause: whether a change has come since it began. */
+  #changed: boolean | null = null
   #closing = false
 
-  constructor (ctx: StagingContext, options: ManagerOptions) {
+  constructor (given: StagingContext, options: ManagerOptions) {
+    this.lists = new ModelLists(given)
+    const { ctx } = this.lists
     const { clock, log, deps: { cluster } } = ctx
     const { random, stagingPath, cachePath } = options
     this.ctx = ctx
@@ -101,9 +113,10 @@ export class ModelManager {
     this.clock = clock
     this.startedMs = clock.now()
     this.cluster = cluster
-    const root = (path: string): ModelRoot => new ModelRoot({ root: path, clock })
+    const root = (path: string, setting?: string): ModelRoot => new ModelRoot({ root: path, clock, setting })
     this.roots = {
-      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')), cache: root(cachePath)
+      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')),
+      cache: root(cachePath, 'model_store.hub.cache_path')
     }
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
@@ -164,20 +177,32 @@ export class ModelManager {
     this.share()
   }
 
-  /** Tells the other nodes what this one has. */
+  /** Publishes which models this node has; with many of them at most once per pause. */
   share (): void {
     if (this.#closing) return
-    const { log, sections, node: { nodeId } } = this.ctx
-    const copies = new Map(this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
+    if (this.#changed !== null) { this.#changed = true; return }
+    const copies = this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
       kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
       ready: this.#serving.has(copy.card.modelId)
-    }]))
-    const left = [
-      ...publishEntries(sections.modelCopies, nodeId, copies),
-      ...publishEntries(sections.storeModels, nodeId, new Map(this.store?.offers().map(storeFact)))
-    ]
-    if (left.length > 0) log.error({ models: left }, 'too many models: the other nodes are not told of these')
+    }])
+    const offers = this.store?.offers().map(storeFact) ?? []
+    const unpublished = this.lists.publish({
+      // Served models first: `ready` changes often, and a change in the document arrives at once.
+      modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
+      homeCards: this.#homeCards, storeModels: new Map(offers)
+    })
+    const { raise, clear } = this.ctx
+    if (unpublished === 0) clear('models_not_published')
+    else raise('models_not_published', `${unpublished} models are not shown to the other nodes.`)
     this.exchange.offer(this.local.versions())
+    const count = copies.length + offers.length
+    if (count < FEW_MODELS) return
+    this.#changed = false
+    this.clock.after(count * SHARE_MS, () => {
+      const changed = this.#changed === true
+      this.#changed = null
+      if (changed) this.share()
+    })
   }
 
   /** Ends transfers and downloads; what has come stays for the next start. */
@@ -208,7 +233,7 @@ export class ModelManager {
         (error: unknown) => { this.#reportUnusable(error) })
     }
     this.#tellStore()
-    await this.#tellCards()
+    await this.#readCards()
     this.share()
   }
 
@@ -218,12 +243,12 @@ export class ModelManager {
     publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
   }
 
-  /** Tells the others which cards the operator of this node has written. */
-  async #tellCards (): Promise<void> {
-    const { log, sections, node: { home, nodeId } } = this.ctx
+  /** Reads the cards that the operator of this node has written. */
+  async #readCards (): Promise<void> {
+    const { log, node: { home } } = this.ctx
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
     for (const problem of problems) log.warn({ problem }, 'a card in the home cannot be used')
-    publishEntries(sections.homeCards, nodeId, new Map(cards.map((card) => [card.modelId, shortCard(card)])))
+    this.#homeCards = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
   }
 
   /** Folders that overlap would each take the other's models for its own: of two, one is not used. */
@@ -254,7 +279,7 @@ export class ModelManager {
   }
 
   async #sweep (root: ModelRoot): Promise<void> {
-    const live = new Set(this.stager.active())
+    const live = { has: (modelId: string) => this.stager.active().includes(modelId) }
     await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
       this.ctx.log.warn({ err }, 'what earlier transfers left could not be removed')
     })
@@ -279,13 +304,17 @@ export class ModelManager {
   }
 
   async #openStore (path: string): Promise<Store> {
-    const { local, room, hub, derive, ctx: { clock, log }, options: { random } } = this
+    const { local, room, hub, derive, ctx, options: { random } } = this
+    const { clock, emit, log, node: { nodeId } } = ctx
     const { fromNode } = this.exchange
     const store = new Store({
-      root: new ModelRoot({ root: path, clock }), random, clock, log, hub, room, local, derive,
-      fromNode, nearby: this.options.nearby,
+      root: new ModelRoot({ root: path, clock, setting: 'model_store.store_path' }),
+      random, clock, log, hub, room, local, derive, fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
-      onChange: (modelId) => { if (this.#stored(modelId)) this.share() }
+      onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
+      onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {
+        emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage })
+      }
     })
     await store.open()
     return store
@@ -330,16 +359,15 @@ export class ModelManager {
 
   /** Cards that were written by hand count more than what is found out from the files. */
   readonly derive: Derive = async (folder, about) => {
-    const said = this.catalogue.cards().get(about.modelId)
-    const byHand = said !== undefined && (said.origin === 'home' || said.origin === 'custom')
-    if (!byHand) {
+    const byHand = this.catalogue.byHand(about.modelId)
+    if (byHand === undefined) {
       return await this.#cards.run<ModelCard>(
         { module: DERIVE, name: 'deriveCard', args: [folder, about], what: 'making its card' }, about.modelId)
     }
-    const roles = new Map(said.card.files.map(({ path, role }) => [path, role]))
+    const roles = new Map(byHand.files.map(({ path, role }) => [path, role]))
     const files = about.files.map(({ path, size, sha256 }) =>
       ({ path, role: roles.get(path) ?? 'other', bytes: size, ...sha256 === undefined ? {} : { sha256 } }))
-    return { ...said.card, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
+    return { ...byHand, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
   }
 
   /** The content that an instance of the model is to run which is placed now. */

@@ -8,6 +8,7 @@ import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, model, models, modelsShort, removeCustom } from '../handlers/models.js'
 import { plan } from '../handlers/plan.js'
 import { purge, remove } from '../handlers/purge.js'
+import { room, withoutRoom } from '../handlers/room.js'
 import { search } from '../handlers/search.js'
 import { stage } from '../handlers/stage.js'
 import { health, registry, storage } from '../handlers/storage.js'
@@ -85,10 +86,11 @@ function routesOf (manager: ModelManager) {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
     pause: on(pause), cancelDownload: on(cancelDownload),
-    stage: on(stage), purge: on(purge), remove: on(remove),
+    stage: on(stage), room: on(room), purge: on(purge), remove: on(remove),
     manifest: on(manifestHandler), file: on(file), models: on(models), model: on(model),
     modelsShort: on(modelsShort),
-    copies: on(copies), card: on(card), add: on(add), removeCustom: on(removeCustom)
+    copies: on(copies), rest: on(({ lists }) => lists.answer()), card: on(card), add: on(add),
+    removeCustom: on(removeCustom)
   }
 }
 
@@ -164,6 +166,7 @@ export function modelsService (manager: ModelManager): Models {
       .filter(({ kind }) => kind !== 'store').map(({ nodeId, sizeBytes }) => [nodeId, sizeBytes])),
     copies: (modelId) => manager.catalogue.copies(modelId),
     allCopies: () => manager.catalogue.copiesByModel(),
+    withoutRoom: async (modelId, nodeIds) => await withoutRoom(manager, modelId, nodeIds),
     judge (judge) {
       manager.judge = judge
       return () => { manager.judge = null }

@@ -106,6 +106,15 @@ export class Evictor {
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
+  /** Throws `NoSafeFit` where `makeRoom` would; evicts nothing. */
+  async requireRoom (additionalBytes: number, keep: string): Promise<void> {
+    const { settings: { headroomBytes }, volume } = this.#options
+    const safe = this.#safe(keep)
+    const idle = (await this.#copies()).filter(({ modelId }) => !safe.has(modelId))
+    const plan = planCapacity({ additionalBytes, freeBytes: (await volume()).freeBytes, headroomBytes, idle })
+    if (!plan.fits) throw new NoSafeFit(plan.sentence)
+  }
+
   /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
     // That of one model looks at nothing else, and waits for no pass over all of them.
@@ -240,9 +249,9 @@ export class Evictor {
   async #purgePending (wanted: string | undefined, removed: string[]): Promise<number> {
     const { root, active } = this.#options
     let freedBytes = 0
-    const moving = new Set(active())
     for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-      if (moving.has(modelId)) continue
+      // Asked anew for each: a transfer may have begun since the folder was listed.
+      if ([...active()].includes(modelId)) continue
       await root.discard(modelId)
       freedBytes += sizeBytes
       if (!removed.includes(modelId)) removed.push(modelId)

@@ -5,6 +5,8 @@ export interface CapacityCase {
   freeBytes: number
   /** What must stay free after the transfer. */
   headroomBytes: number
+  /** Of svc.yaml, that names the folder; `node_cache_path` when left out. */
+  setting?: string
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
 
@@ -20,12 +22,13 @@ const atLeast = (bytes: number): string => `${(Math.ceil(bytes / GIB * 100) / 10
 
 /** `evictableBytes`: what evicting every idle copy gives back. */
 function sentenceOf (
-  { additionalBytes, freeBytes, headroomBytes }: CapacityCase, evictableBytes: number, missingBytes: number
+  { additionalBytes, freeBytes, headroomBytes, setting = 'node_cache_path' }: CapacityCase,
+  evictableBytes: number, missingBytes: number
 ): string {
   return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
     `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
     `so ${atLeast(missingBytes)} are missing. Free space on the volume, or have a larger one used ` +
-    '(node_cache_path in svc.yaml), then try again.'
+    `(${setting} in svc.yaml), then try again.`
 }
 
 /**

@@ -44,7 +44,7 @@ export class Room {
     run: (into: Admitted) => Promise<T>
   ): Promise<T> {
     const { modelId, signal } = job
-    const space = makeRoom ?? (async (bytes) => { await this.check(root.root, bytes) })
+    const space = makeRoom ?? (async (bytes) => { await this.check(root, bytes) })
     root.requireUsable()
     job.sized(totalBytes)
     return await this.alone(root.root, signal, async () => {
@@ -63,9 +63,12 @@ export class Room {
   }
 
   /** Throws NoSafeFit when so many more bytes would eat into the headroom. Evicts nothing. */
-  async check (path: string, additionalBytes: number): Promise<void> {
-    const { freeBytes } = await volumeOf(path)
-    const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes: this.headroomBytes, idle: [] })
+  async check (
+    { root, setting }: Pick<ModelRoot, 'root' | 'setting'>, additionalBytes: number
+  ): Promise<void> {
+    const { freeBytes } = await volumeOf(root)
+    const { headroomBytes } = this
+    const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
     if (!plan.fits) throw new NoSafeFit(plan.sentence)
   }
 

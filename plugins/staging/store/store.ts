@@ -6,6 +6,7 @@ import { readDownload, statusOf, statusOfEntry, writeDownload } from './download
 import { download, NO_HUB } from './fetch.js'
 import { StoreIndex } from './store-index.js'
 import { StoreError, parseSource } from './types.js'
+import type { SweepOptions } from '../files/root.js'
 import type { HubSelection } from '../hub/types.js'
 import type { LocalCopy } from '../staged/local-copies.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
@@ -207,6 +208,7 @@ export class Store {
       if (failure !== null) {
         const { reason, message } = failure
         log.warn({ modelId, reason, error: message, source }, 'a download failed')
+        this.#options.onFailed?.(job, failure)
       }
       await this.#keep(job, job.stopped ?? 'failed', failure).catch((cause: unknown) => {
         log.error({ modelId, error: String(cause) }, 'the state of a download cannot be written')
@@ -253,7 +255,7 @@ export class Store {
       if (record !== undefined) records.set(modelId, record)
     }
     const live = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
-    await this.#sweep(live.map(([modelId]) => modelId))
+    await this.#sweep(new Map(live))
     for (const { modelId, sizeBytes } of await root.pending()) {
       const record = records.get(modelId)
       if (record !== undefined) this.#takeUp(modelId, record, sizeBytes)
@@ -262,12 +264,17 @@ export class Store {
 
   /** Removes what downloads left that nobody went on with for a day. */
   async expire (): Promise<void> {
-    await this.#sweep([...this.#jobs.values()].filter(goesOn).map(({ modelId }) => modelId))
+    await this.#sweep({
+      has: (modelId) => {
+        const job = this.#jobs.get(modelId)
+        return job !== undefined && goesOn(job)
+      }
+    })
   }
 
-  async #sweep (live: readonly string[]): Promise<void> {
+  async #sweep (live: SweepOptions['live']): Promise<void> {
     const { root, log } = this.#options
-    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live: new Set(live) }).catch((error: unknown) => {
+    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((error: unknown) => {
       log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads cannot be removed')
     })
   }

@@ -4,6 +4,7 @@ import type { ModelRoot } from '../files/root.js'
 import type { HubClient } from '../hub/types.js'
 import type { Room } from '../space/room.js'
 import type { LocalCopies } from '../staged/local-copies.js'
+import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
 import type { HubChoice, ModelContent } from '../types.js'
 
@@ -69,6 +70,8 @@ export interface StoreOptions {
   nearby: Nearby
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
   onChange: (modelId: string) => void
+  /** Called when a download was given up; not for one that was stopped. */
+  onFailed?: (job: Job, failure: Failure) => void
 }
 
 /** What the store could not do. `reason` is a stable word, the message a sentence for people. */

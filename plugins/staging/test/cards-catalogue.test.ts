@@ -62,7 +62,7 @@ t.test('an entry of the model list', (t) => {
     audio: null, installed: true, ready: false, virtual: false, available: null, broken_link: null,
     remedy: null
   })
-  const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.' }
+  const judgement = { available: false, brokenLink: 'placement', remedy: 'Place it.', wanted: false }
   t.match(modelListEntry(card('acme/x'), { ...presence, judgement }),
     { available: false, broken_link: 'placement', remedy: 'Place it.' })
   const tools = (words: string): unknown =>

@@ -303,3 +303,29 @@ t.test('two ids that differ in case do not run at once', async (t) => {
   put(root, 'Acme/X', FILES, recordOf('Acme/X', FILES))
   t.same(await Promise.all([root.remove('acme/x'), root.remove('Acme/X')]), [9, 9])
 })
+
+t.test('a folder that is published or removed while it is looked at is no failure', async (t) => {
+  const root = await rootIn(scratch(t))
+  const ids = Array.from({ length: 24 }, (_, n) => `acme/m${n}`)
+  const failures = new Set<string>()
+  for (let round = 0; round < 4; round++) {
+    for (const id of ids) write(await root.begin(id), { a: 'x' })
+    let over = false
+    const changes = (async () => {
+      // The last first: they have been listed, and are read after all others.
+      for (const id of ids.toReversed()) {
+        if (round % 2 === 0) await root.discard(id)
+        else await root.publish(id, recordOf(id, { a: 'x' }))
+        if (round === 3) await root.remove(id)
+      }
+    })().finally(() => { over = true })
+    const looks = [
+      async () => await root.pending(), async () => await root.list(), async () => await root.read('acme/m7'),
+      async () => { await root.sweep({ olderThanMs: DAY_MS, live: new Set() }) }
+    ]
+    await Promise.all([changes, ...looks.map(async (look) => {
+      while (!over) await look().catch((error: unknown) => { failures.add(String(error)) })
+    })])
+  }
+  t.same([...failures].slice(0, 5), [])
+})

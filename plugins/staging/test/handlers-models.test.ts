@@ -138,7 +138,13 @@ t.test('a name that a real model has is card_exists; what is used cannot go: mod
   t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
     { status: 409, body: { error: { reason: 'model_in_use' } } })
   release()
+  const waiting = { available: false, brokenLink: 'copy', remedy: '', wanted: true }
+  const stop = models.judge(async () => () => waiting)
+  t.match(await call(rig, 'DELETE', '/models/custom/acme/mine'),
+    { status: 409, body: { error: { reason: 'model_in_use' } } }, 'an instance waits for it on another node')
+  waiting.wanted = false
   t.equal((await call(rig, 'DELETE', '/models/custom/acme/mine')).status, 200)
+  stop()
   await pull(rig, ID, { source: source(t) })
   t.match(await call(rig, 'POST', '/models/add', { card: card(ID) }),
     { status: 409, body: { error: { reason: 'card_exists' } } })
@@ -291,7 +297,7 @@ t.test('the list of models tells what can be asked, where somebody judges that',
   t.match(await listed(), unjudged)
   const models = rig.service(ModelsService)
   const stop = models.judge(async () => (modelId) =>
-    ({ available: false, brokenLink: 'placement', remedy: `Place ${modelId}.` }))
+    ({ available: false, brokenLink: 'placement', remedy: `Place ${modelId}.`, wanted: false }))
   t.match(await listed(), [{ available: false, broken_link: 'placement', remedy: 'Place acme/mine.' }])
   stop()
   t.match(await listed(), unjudged)
@@ -334,7 +340,7 @@ t.test('a model that a plugin answers itself is listed, and has no files', async
   const listed = async (): Promise<unknown> => (await call(rig, 'GET', '/v1/models')).body['data']
   const stop = models.virtual(() => [card('acme/oracle')])
   t.match(await listed(), [{ id: 'acme/oracle', virtual: true, installed: false, ready: false }])
-  models.judge(async () => () => ({ available: true, brokenLink: null, remedy: null }))
+  models.judge(async () => () => ({ available: true, brokenLink: null, remedy: null, wanted: true }))
   t.match(await listed(), [{ ready: true, available: true }])
   t.match((await call(rig, 'GET', '/models/acme/oracle/card')).body, { model_id: 'acme/oracle', copies: [] })
   t.same([models.isVirtual('acme/oracle'), models.isVirtual('acme/mine')], [true, false])

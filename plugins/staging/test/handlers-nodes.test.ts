@@ -8,7 +8,11 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { file, manifest } from '../handlers/files.js'
 import { either, modelIdOf } from '../handlers/request.js'
 import { purge, remove } from '../handlers/purge.js'
+import { withoutRoom } from '../handlers/room.js'
 import { stage } from '../handlers/stage.js'
+import { ModelRoot } from '../files/root.js'
+import { NoSafeFit } from '../space/plans.js'
+import { Room } from '../space/room.js'
 import { Job } from '../transfer/job.js'
 import type { StageJob } from '../staged/stager.js'
 import { StoreAccess } from '../peers/store-access.js'
@@ -222,6 +226,30 @@ t.test('waiting ends by the time that was given, or when the client goes; the tr
     t.match(await soon(left), { nodes: [{ status: 'pending' }] })
     t.notOk(w.job.over)
     t.notOk(w.job.signal.aborted)
+  })
+
+t.test('nodes are asked whether copies of a model fit; one that says nothing counts as one with room',
+  async (t) => {
+    const root = scratch(t)
+    const asked: number[] = []
+    const { manager, peer, host } = world(undefined, {
+      companionsOf: () => ['acme/draft', 'acme/here'], digestOf: () => null,
+      local: { get: (id: string) => id === 'acme/here' ? {} : undefined },
+      catalogue: { copies: (id: string) => [{ kind: 'store', sizeBytes: id === ID ? 100 : 7 }] },
+      room: new Room(0), roots: { staged: new ModelRoot({ root, clock: systemClock }) },
+      evictors: { staged: { requireRoom: async (bytes: number) => {
+        asked.push(bytes)
+        throw new NoSafeFit('107 bytes are missing')
+      } } }
+    })
+    peer.serve = () => json(200, { problem: 'no room here either' })
+    host.serve = () => json(404, { error: { reason: 'not_found', message: 'an older version' } })
+    t.same(await withoutRoom(manager, ID, ['n-me', 'n-peer', 'n-host', 'n-none']), [
+      { nodeId: 'n-me', message: '107 bytes are missing' },
+      { nodeId: 'n-peer', message: 'no room here either' }
+    ])
+    t.same(asked, [107], 'the companion that is not here counts too')
+    t.match(peer.asked, [{ method: 'GET', path: '/store/models/acme/model/room' }])
   })
 
 t.test('a failed transfer is told with its reason', async (t) => {

@@ -106,6 +106,8 @@ export function errorOf (
 export interface MemorySection<T> extends Section<T> {
   /** What another node says. */
   says (nodeId: string, key: string, value: T): void
+  /** It says that no more. */
+  unsays (nodeId: string, key: string): void
   /** The link to a node is gone: its entries are listed no more, but can be got by its id. */
   lost (nodeId: string): void
 }
@@ -130,6 +132,7 @@ export function memorySection<T> (self: string): MemorySection<T> {
     },
     observe: () => () => {},
     says: (nodeId, key, value) => { of(nodeId).set(key, value) },
+    unsays: (nodeId, key) => { of(nodeId).delete(key) },
     lost: (nodeId) => { old.add(nodeId) }
   }
 }
@@ -149,7 +152,7 @@ export function contextOf (
     ...more,
     sections: {
       modelCopies: section(), storeModels: section(), homeCards: section(), customCards: section(),
-      stores: section(), storeHosts: section(), ...sections
+      stores: section(), storeHosts: section(), modelLists: section(), ...sections
     }
   }
   return context as unknown as StagingContext

@@ -74,6 +74,17 @@ t.test('the storage breakdown', async (t) => {
   }, 'paths are for the operator')
 })
 
+t.test('a download that does not fit is an event, and names the setting of the store', async (t) => {
+  const rig = await startNode(t, { store: scratch(t), headroomBytes: 2 ** 60 })
+  const folder = scratch(t)
+  writeFileSync(join(folder, 'm.gguf'), LLAMA)
+  const { status, reason, error } = await pull(rig, ID, { source: pathToFileURL(folder).href })
+  t.match([status, reason], ['failed', 'no_safe_fit'])
+  t.match(error, /\(model_store\.store_path in svc\.yaml\)/)
+  t.match(eventsOf(rig, 'DownloadFailed'),
+    [{ modelId: ID, attemptId: String, reason: 'no_safe_fit', errorMessage: error }])
+})
+
 t.test('an absent staging folder is made, and holds nothing', async (t) => {
   const root = join(scratch(t), 'deep', 'staging')
   const rig = await startNode(t, { staging: root })

@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { GIB, instead, MINUTE, spaceRig, until } from './space-kit.js'
+import { NoSafeFit } from '../space/plans.js'
 import type { SpaceRig } from './space-kit.js'
 
 /** Puts models written as `name:GiB@minutes ago`. */
@@ -184,6 +185,16 @@ t.test('a transfer that adds nothing does not even look', async (t) => {
   await t.rejects(rig.evictor.makeRoom(1, 'o/new'), { message: 'not asked' })
 })
 
+t.test('room that is only asked for evicts nothing', async (t) => {
+  const rig = spaceRig(t)
+  put(rig, 'a:2@10 b:1@20')
+  rig.volume.freeBytes = 10 * GIB
+  await rig.evictor.requireRoom(3 * GIB, 'o/new')
+  await t.rejects(rig.evictor.requireRoom(3 * GIB + 1, 'o/new'), NoSafeFit)
+  await t.rejects(rig.evictor.requireRoom(2 * GIB, 'o/a'), NoSafeFit, 'what is kept gives none')
+  t.equal(rig.there(), 'a b')
+})
+
 t.test('what refuses to go is left, and others make the room', async (t) => {
   const rig = spaceRig(t, (root) => instead(root, {
     remove: (remove) => async (id) => {
@@ -233,6 +244,24 @@ t.test('the purge', async (t) => {
   t.same((await rig.evictor.purge()).removed, ['o/base', 'o/draft', 'o/moving'])
   t.equal(rig.there(), '')
   t.same(await rig.evictor.purge(), none)
+})
+
+t.test('a transfer that begins while a purge looks at the disk keeps its folder', async (t) => {
+  const discarded: string[] = []
+  const leased = new Set<string>()
+  const { evictor } = spaceRig(t, (root) => ({
+    active: () => leased,
+    root: {
+      ...instead(root, {}).root!,
+      pending: async () => {
+        leased.add('o/late')
+        return [{ modelId: 'o/late', directory: '', sizeBytes: 1, mtimeMs: 0 }]
+      },
+      discard: async (modelId) => { discarded.push(modelId) }
+    }
+  }))
+  t.same(await evictor.purge(), { removed: [], skippedInUse: ['o/late'], freedBytes: 0, error: null })
+  t.same(discarded, [])
 })
 
 t.test('the preview of a purge says what the purge then does, and removes nothing', async (t) => {

@@ -271,9 +271,10 @@ t.test('room: one transfer at a time on a disk; an abort leaves the queue', asyn
   open()
   await Promise.all([first, third])
   t.same(order, ['a', 'c'])
-  await t.rejects(new Room(2 ** 60).check(folder, 1), { reason: 'no_safe_fit', message: /GiB/ })
-  await room.check(folder, 1)
-  await new Room(2 ** 60).check(folder, 0)
+  await t.rejects(new Room(2 ** 60).check({ root: folder, setting: 'x' }, 1),
+    { reason: 'no_safe_fit', message: /GiB.*\(x in svc/ })
+  await room.check({ root: folder, setting: 'x' }, 1)
+  await new Room(2 ** 60).check({ root: folder, setting: 'x' }, 0)
   writeFileSync(join(folder, 'f'), Buffer.alloc(10_000, 1))
   t.equal(await room.fetched(folder), 10_000)
   t.equal(await room.fetched(join(folder, 'none')), 0)

@@ -146,5 +146,5 @@ export class RoomWatch extends Room {
     this.#look = look
   }
 
-  override async check (_path: string, bytes: number): Promise<void> { await this.#look(bytes) }
+  override async check (_root: unknown, bytes: number): Promise<void> { await this.#look(bytes) }
 }

@@ -36,6 +36,7 @@ t.test('the states', (t) => {
     ['none fits', { model: 'auto', kept: null }, 'ready'],
     ['not placed yet', { kept: null }, 'starting'],
     ['waits for a place', { kept: { ...KEPT, state: 'waiting' } }, 'starting'],
+    ['no place is found', { kept: { ...KEPT, state: 'waiting', problem: 'No model.' } }, 'degraded'],
     ['weights come', { kept: { ...KEPT, state: 'downloading' } }, 'downloading'],
     ['it loads', { kept: { ...KEPT, state: 'starting' } }, 'starting'],
     ['all runners are ready', {}, 'ready'],
@@ -52,7 +53,8 @@ t.test('without a model nothing is placed, watched or asked', async (t) => {
   t.equal(rig.keeping, null)
   t.same(rig.chats, [])
   t.same(await rig.status(), {
-    enabled: true, present: false, ready: true, steward_model: null, instance_id: null, state: 'ready'
+    enabled: true, present: false, ready: true, steward_model: null, instance_id: null, state: 'ready',
+    reason: null
   })
 })
 
@@ -67,7 +69,8 @@ t.test('its model is kept, and who would stop it is told how', async (t) => {
   t.same(rig.keeping!.wanted(), { models: ['acme/chat'], waits: true })
   t.match(rig.keeping!.refusal('I1'), { reason: 'steward_instance', message: /I1 is the steward's/ })
   t.same(await rig.status(), {
-    enabled: true, present: true, ready: true, steward_model: 'acme/chat', instance_id: 'I1', state: 'ready'
+    enabled: true, present: true, ready: true, steward_model: 'acme/chat', instance_id: 'I1', state: 'ready',
+    reason: null
   })
   rig.kept = { ...KEPT, state: 'downloading' }
   t.match(await rig.status(), { present: true, ready: false, state: 'downloading' })
@@ -117,4 +120,16 @@ t.test('an instance that somebody else placed is not theirs to replace', async (
   await rig.clock.advance(SILENCE_MS + 6 * LOOK_MS)
   t.match(await rig.status(), { state: 'degraded' })
   t.same(rig.replaced, [])
+})
+
+t.test('a model without a place is a warning of the master, with the reason, until it has one', async (t) => {
+  const problem = 'No model is called acme/none.'
+  const rig = await startVoiceRig(t, { kept: { ...KEPT, state: 'waiting', problem } })
+  await rig.clock.advance(LOOK_MS)
+  t.match(await rig.status(), { state: 'degraded', present: false, reason: problem })
+  t.match(rig.conflicts(), [{ code: 'steward_model_missing', severity: 'warn', message: /acme\/none/ }])
+  rig.kept = KEPT
+  await rig.clock.advance(LOOK_MS)
+  t.match(await rig.status(), { state: 'ready', reason: null })
+  t.same(rig.conflicts(), [])
 })

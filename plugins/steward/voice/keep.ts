@@ -54,6 +54,11 @@ export function keepModel (ctx: Context<typeof manifest>): WordingModel {
       if (status === 'Complete') liveness.answered(modelId)
     }))
   }
-  ctx.every('sign of life of the steward\'s model', LOOK_MS, () => { void liveness.look() })
+  ctx.every('sign of life of the steward\'s model', LOOK_MS, () => {
+    const { modelId, problem } = kept() ?? {}
+    if (problem === undefined || !session.isMaster) ctx.clear('steward_model_missing')
+    else ctx.raise('steward_model_missing', `${modelId}: ${problem}`)
+    void liveness.look()
+  })
   return { ...unwatched, heard: () => { liveness.heard() } }
 }

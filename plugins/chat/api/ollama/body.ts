@@ -134,6 +134,7 @@ export const embedBody = {
   properties: {
     ...embedding,
     input: { type: ['string', 'array', 'null'], ...long, description: 'none: the model is loaded' },
+    prompt: refusedField('is read by /ollama/api/embeddings; give the texts as input', ''),
     dimensions: { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 }
   }
 } as const
@@ -141,7 +142,10 @@ export const embedBody = {
 /** Body of POST /ollama/api/embeddings, which takes one text. */
 export const embeddingsBody = {
   type: 'object', required: ['model'],
-  properties: { ...embedding, prompt: { ...optionalText, description: 'none: the model is loaded' } }
+  properties: {
+    ...embedding, prompt: { ...optionalText, description: 'none: the model is loaded' },
+    input: refusedField('is read by /ollama/api/embed; give the text as prompt')
+  }
 } as const
 
 /** A model, under either of the names of the field; Ollama's own program sends the other one empty. */

@@ -6,7 +6,7 @@ import { plainImage, wholeOf } from '../images.js'
 import { chatParameters } from '../made.js'
 import { chatTask, completionTask, eyesOf, functionCall, functionTool, named } from '../task.js'
 import { chatFormat, generateFormat } from './format.js'
-import { loadFor, loadOnly, unloadAfter } from './load.js'
+import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../answer.js'
@@ -26,10 +26,10 @@ export async function ollamaChat (
 ): Promise<unknown> {
   const body = withName(parts, request.body)
   if ((body.messages ?? []).length === 0) {
-    return await loadOnly(parts, request, body, { message: { role: 'assistant', content: '' } })
+    return await loadOnly(parts, request, body, TEXT_TASKS, { message: { role: 'assistant', content: '' } })
   }
   const asked = inWordsOf(NAMES, () => chatTask(fromOllamaChat(body, parts), parts))
-  const loadMs = await loadFor(parts, request, body)
+  const loadMs = await loadFor(parts, request, body, TEXT_TASKS)
   const shown = { ...asked, shownAs: request.body.model, loadMs }
   await answer(parts, request, shown, body.stream !== false, chatFormat)
   return await unloadAfter(parts, request, body)
@@ -41,12 +41,12 @@ export async function ollamaGenerate (
 ): Promise<unknown> {
   const body = withName(parts, request.body)
   if ((body.prompt ?? '') === '' && !any(body.images)) {
-    return await loadOnly(parts, request, body, { response: '' })
+    return await loadOnly(parts, request, body, TEXT_TASKS, { response: '' })
   }
   const asked = inWordsOf(NAMES, () => body.raw === true
     ? completionTask(fromOllamaRaw(body, parts), parts)
     : chatTask(fromOllamaGenerate(body, parts), parts))
-  const loadMs = await loadFor(parts, request, body)
+  const loadMs = await loadFor(parts, request, body, TEXT_TASKS)
   const shown = { ...asked, shownAs: request.body.model, loadMs }
   await answer(parts, request, shown, body.stream !== false, generateFormat)
   return await unloadAfter(parts, request, body)

@@ -17,12 +17,12 @@ export async function ollamaEmbed (
   const model = canonical(parts, body.model)
   const wanted = { ...body, model, options: null }
   if (isEmpty(body.input)) {
-    await loadOnly(parts, request, wanted, {})
+    await loadOnly(parts, request, wanted, ['embeddings'], {})
     return ollamaEmbedded({ vectors: [], tokens: 0 }, body.model, 0)
   }
   const { dimensions, input } = body
   const asked = embeddingTask({ model, input: input as string, ...present({ dimensions }) }, parts)
-  await loadFor(parts, request, wanted)
+  await loadFor(parts, request, wanted, ['embeddings'])
   const startedMs = parts.clock.mono()
   return await answerJson(parts, request, async (call) => {
     const made = await vectorsOf(parts, asked, call)
@@ -37,11 +37,11 @@ export async function ollamaEmbeddings (
   const body = request.body as FromSchema<typeof embeddingsBody>
   const wanted = { ...body, model: canonical(parts, body.model), options: null }
   if (isEmpty(body.prompt)) {
-    await loadOnly(parts, request, wanted, {})
+    await loadOnly(parts, request, wanted, ['embeddings'], {})
     return { embedding: [] }
   }
   const asked = embeddingTask({ model: wanted.model, input: body.prompt }, parts)
-  await loadFor(parts, request, wanted)
+  await loadFor(parts, request, wanted, ['embeddings'])
   return await answerJson(parts, request, async (call) => {
     const { vectors: [vector] } = await vectorsOf(parts, asked, call)
     return { embedding: numbersOf(vector ?? new Uint8Array()) }

@@ -17,8 +17,6 @@ const MOST_SECONDS = 604_800
 const WAIT_SECONDS = 600
 const LOOK_MS = 100
 
-const LANGUAGE = ['chat', 'completions', 'embeddings']
-
 /** What a request says of loading. */
 interface LoadFields {
   model: string
@@ -26,18 +24,23 @@ interface LoadFields {
   options?: { num_ctx?: number | null } | Record<string, unknown> | null
 }
 
+/** The tasks of models that /api/chat and /api/generate load. */
+export const TEXT_TASKS = ['chat', 'completions'] as const
+
 /**
  * Loads the model of a request unless it is there; the milliseconds that took. One that the caller may not
- * place is left as it is.
+ * place is left as it is. Throws `invalid_request` for a model that does none of these tasks.
  */
-export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: LoadFields): Promise<number> {
+export async function loadFor (
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
+): Promise<number> {
   const startedMs = parts.clock.mono()
   const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
   const seconds = keptSeconds(wanted.keep_alive)
   if (card === undefined) return 0
-  if (!LANGUAGE.some((task) => card.tasks.includes(task))) {
-    throw refused('model', `${modelId} is for ${card.tasks.join(', ')}, not for language`)
+  if (!tasks.some((task) => card.tasks.includes(task))) {
+    throw refused('model', `is ${modelId}, which does ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
   }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
@@ -52,12 +55,12 @@ export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: L
 
 /** Answers a request that has nothing to be answered: the model is loaded, or unloaded. */
 export async function loadOnly (
-  parts: ApiParts, request: RouteRequest, wanted: LoadFields, nothing: object
+  parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
   const { card: { modelId } } = find(parts, wanted.model)
   const unload = keptSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
-  else await loadFor(parts, request, wanted)
+  else await loadFor(parts, request, wanted, tasks)
   const created_at = new Date(parts.clock.now()).toISOString()
   const { model } = request.body as { model: string }
   return { model, created_at, ...nothing, done: true, done_reason: unload ? 'unload' : 'load' }
@@ -93,7 +96,7 @@ export const instancesOf = ({ instances }: ApiParts, modelId: string) =>
 
 /** Whether a ready runner serves the model. */
 export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
-  LANGUAGE.some((task) =>
+  [...TEXT_TASKS, 'embeddings'].some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
 /** Places the model, or waits for the instance that there is. */

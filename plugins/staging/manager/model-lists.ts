@@ -1,0 +1,163 @@
+import { schemaChecker } from '../../../kernel/cards/index.js'
+import { askMember } from '../../../kernel/index.js'
+import type { NodeView, Section } from '../../../kernel/index.js'
+import { sections as declared } from '../declarations.js'
+import type { StagingContext } from '../manifest.js'
+import { NODE_CALLER } from '../peers/sources.js'
+import { failureOf } from '../transfer/job.js'
+import { publishEntries } from './catalogue.js'
+
+/** Sections with an entry for each model; the first ones have the room of the document first. */
+const KINDS = ['modelCopies', 'homeCards', 'storeModels'] as const
+type Kind = typeof KINDS[number]
+
+/** Entries of these sections, by model id. */
+export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
+type Rest = Record<Kind, Map<string, unknown>>
+
+/** Bytes of this node's document that models may take: runners, health and others need the remainder. */
+const DOCUMENT_BYTES = 96 * 1024
+/** Of an entry, beside its key and its value. */
+const ENTRY_BYTES = 24
+/** Longest list that is sent, bytes: some 25,000 models. */
+const LIST_BYTES = 16 * 1024 * 1024
+const ASK_MS = 15_000
+/** Pause before a node that gave no list is asked again, ms. */
+const AGAIN_MS = 5000
+
+const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(declared[kind].value)])) as
+  Record<Kind, (value: unknown) => string | null>
+
+const emptyRest = (): Rest => ({ modelCopies: new Map(), homeCards: new Map(), storeModels: new Map() })
+
+/**
+ * Publishes the models of this node and reads those of others. An observed document is small, so a node puts
+ * what fits there, with a version number for the rest, which other nodes fetch over the members' link.
+ */
+export class ModelLists {
+  /** The given context, but its sections also have the entries that are not in a document. */
+  readonly ctx: StagingContext
+  readonly #given: StagingContext
+  /** By node id. */
+  readonly #lists = new Map<string, { version: number, rest: Rest }>()
+  readonly #asking = new Set<string>()
+  /** The own list as it is sent. */
+  #sent = { version: 0, rest: '{}' }
+
+  constructor (given: StagingContext) {
+    this.#given = given
+    const whole = <T>(kind: Kind): Section<T> => this.#whole<T>(kind)
+    this.ctx = {
+      ...given,
+      sections: {
+        ...given.sections,
+        modelCopies: whole('modelCopies'), homeCards: whole('homeCards'), storeModels: whole('storeModels')
+      }
+    }
+    given.sections.modelLists.observe(() => { this.#fetch() })
+    given.effect('lists of models', given.clock.every(AGAIN_MS, () => { this.#fetch() }))
+  }
+
+  /** Makes these the entries of this node. Returns how many of them exceed the longest list. */
+  publish (wanted: ModelEntries): number {
+    const { sections, node: { nodeId } } = this.#given
+    const rest = emptyRest()
+    let [room, left, unpublished] = [DOCUMENT_BYTES, LIST_BYTES, 0]
+    const listed = Object.fromEntries(KINDS.map((kind) => {
+      const fitting = new Map<string, unknown>()
+      const spilled: [string, unknown][] = []
+      for (const [key, value] of wanted[kind]) {
+        const bytes = Buffer.byteLength(key + JSON.stringify(value)) + ENTRY_BYTES
+        if (bytes <= room) {
+          room -= bytes
+          fitting.set(key, value)
+          continue
+        }
+        rest[kind].set(key, value)
+        left -= bytes
+        if (left > 0) spilled.push([key, value])
+        else unpublished++
+      }
+      for (const key of publishEntries(sections[kind] as Section<unknown>, nodeId, fitting)) {
+        rest[kind].set(key, fitting.get(key))
+        spilled.push([key, fitting.get(key)])
+      }
+      return [kind, Object.fromEntries(spilled)]
+    }))
+    this.#offer(rest, JSON.stringify(listed))
+    return unpublished
+  }
+
+  #offer (rest: Rest, text: string): void {
+    const { sections, node: { nodeId } } = this.#given
+    const count = KINDS.reduce((sum, kind) => sum + rest[kind].size, 0)
+    if (text !== this.#sent.rest) this.#sent = { version: this.#sent.version + 1, rest: text }
+    const { version } = this.#sent
+    this.#lists.set(nodeId, { version, rest })
+    publishEntries(sections.modelLists, nodeId, new Map(count === 0 ? [] : [['rest', { version, count }]]))
+  }
+
+  /** GET /models/rest. */
+  answer (): unknown {
+    const { version, rest } = this.#sent
+    return { version, rest: JSON.parse(rest) as unknown }
+  }
+
+  #whole<T> (kind: Kind): Section<T> {
+    const { sections: { modelLists, ...sections }, node } = this.#given
+    const section = sections[kind] as unknown as Section<T>
+    const restOf = (nodeId: string): ReadonlyMap<string, unknown> | undefined =>
+      modelLists.get('rest', nodeId) === undefined ? undefined : this.#lists.get(nodeId)?.rest[kind]
+    return {
+      ...section,
+      get: (key, nodeId = node.nodeId) =>
+        section.get(key, nodeId) ?? restOf(nodeId)?.get(key) as T | undefined,
+      * entries () {
+        yield * section.entries()
+        for (const { nodeId } of modelLists.entries()) {
+          for (const [key, value] of restOf(nodeId) ?? []) {
+            if (section.get(key, nodeId) === undefined) yield { nodeId, key, value: value as T }
+          }
+        }
+      }
+    }
+  }
+
+  /** Fetches lists that are newer than the known ones; drops those of ended processes. */
+  #fetch (): void {
+    const { sections, deps: { cluster }, log } = this.#given
+    for (const nodeId of this.#lists.keys()) {
+      if (cluster.resolve(nodeId) === undefined) this.#lists.delete(nodeId)
+    }
+    for (const { nodeId, value: { version } } of sections.modelLists.entries()) {
+      const node = cluster.resolve(nodeId)
+      const known = this.#lists.get(nodeId)?.version ?? 0
+      if (node === undefined || node.self || known >= version || this.#asking.has(nodeId)) continue
+      this.#asking.add(nodeId)
+      this.#ask(node).then(() => {
+        this.#asking.delete(nodeId)
+        this.#fetch()
+      }, (error: unknown) => {
+        this.#asking.delete(nodeId)
+        log.warn({ node: node.name, error: failureOf(error).message }, 'a list of models cannot be fetched')
+      })
+    }
+  }
+
+  async #ask (node: NodeView): Promise<void> {
+    const { deps: { cluster }, clock } = this.#given
+    const text = await askMember({ cluster, clock }, node, {
+      path: '/models/rest', caller: NODE_CALLER, signal: new AbortController().signal, ms: ASK_MS,
+      bytes: LIST_BYTES + 1024
+    })
+    const { version, rest: said } = JSON.parse(text) as
+      { version: number, rest: Partial<Record<Kind, Record<string, unknown>>> }
+    const rest = emptyRest()
+    for (const kind of KINDS) {
+      for (const [key, value] of Object.entries(said[kind] ?? {})) {
+        if (problemOf[kind](value) === null) rest[kind].set(key, value)
+      }
+    }
+    this.#lists.set(node.nodeId, { version, rest })
+  }
+}

@@ -1,0 +1,77 @@
+// Stores of many tiny models: CPU seconds of a start per model, and what another node then shows of them.
+import { cpuMs } from '../lib/proc.mjs'
+import { figure } from '../lib/report.mjs'
+import { makeModel } from './model.mjs'
+import { stage, together, until, withFolder, withSite } from './site.mjs'
+
+const FILE_BYTES = 1024
+/** Linear: a start costs per model at most so much more in the largest store than in the smallest. */
+const GROWTH = 1.3
+
+const idOf = (i) => `bench/m${String(i).padStart(5, '0')}`
+
+/** The process of a node that does the work; its launcher's is another one. */
+async function pidOf (node) {
+  const { processes } = await node.ask('/v1/diagnostics/node')
+  return processes.find(({ role }) => role === 'node').pid
+}
+
+/** Waits until all models can be seen at every node, and answers the CPU seconds of the first one so far. */
+async function settled ({ nodes: [first, ...others] }, count) {
+  const pid = await pidOf(first)
+  for (const node of [first, ...others]) {
+    await until(`${count} models at ${node.name}`, async () => {
+      const { data } = await node.ask('/v1/models')
+      return data.filter(({ id, installed }) => id.startsWith('bench/') && installed).length === count
+    }, { seconds: 600, everyMs: 2000 })
+  }
+  return cpuMs(pid) / 1000
+}
+
+/** What the first start costs, which hashes and takes in every folder, and what the next one. */
+async function measure (count) {
+  return await withFolder(async (folder) => {
+    for (let i = 0; i < count; i++) makeModel(folder, idOf(i), [{ path: 'weights.bin', bytes: FILE_BYTES }])
+    return await withSite({ folder }, async ({ first, others }) => {
+      const nodes = [first, ...others]
+      const taken = await settled({ nodes }, count)
+      const { entries } = await first.ask('/store/registry')
+      // The last one is beyond what the document of the store's node has room for.
+      await stage(first, idOf(count - 1), others)
+      await first.stop()
+      await first.start()
+      await together(nodes)
+      const again = await settled({ nodes }, count)
+      return { count, registry: entries.length, taken, again }
+    })
+  })
+}
+
+export default {
+  title: 'A store of many models',
+  async run ({ short }) {
+    const counts = short ? [250, 500, 1000] : [500, 1000, 2000]
+    const results = []
+    const idle = await measure(1)
+    for (const count of counts) results.push(await measure(count))
+    const perModel = ({ count, ...of }, field) => (of[field] - idle[field]) / count
+    const growth = (field) => perModel(results.at(-1), field) / perModel(results[0], field)
+    return {
+      columns: ['models', 'in the registry', 'first start, CPU s', 'CPU ms a model', 'next start', 'a model'],
+      rows: results.map((result) => [`${result.count}`, `${result.registry}`,
+        ...['taken', 'again'].flatMap((field) =>
+          [figure(result[field]), figure(perModel(result, field) * 1000)])]),
+      targets: [
+        { name: 'first start, CPU a model, largest over smallest', value: growth('taken'), limit: GROWTH },
+        { name: 'next start, CPU a model, largest over smallest', value: growth('again'), limit: GROWTH }
+      ],
+      notes: [
+        'the other node has staged the last model, too',
+        `models of a card and ${FILE_BYTES} bytes; CPU of the store's node until it and another node show ` +
+          'all of them in GET /v1/models',
+        `a store of one model costs ${figure(idle.taken)} s and ${figure(idle.again)} s, which is taken off`
+      ],
+      data: { idle, results }
+    }
+  }
+}
