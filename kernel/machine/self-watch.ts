@@ -24,15 +24,15 @@ export interface SelfWatchOptions {
   clock: Clock
   /** Whether the election's promises reach the disk. */
   storing?: () => boolean
+  /** Calls `fn` when that changes. Returns what ends that. */
+  onStoring?: (fn: () => void) => () => void
 }
 
 /** Watches the node itself: disk, home, event loop. Returns what stops it. */
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
-  const check = async (): Promise<void> => {
-    lag(health, loop.read().p99)
-    loop.reset()
+  const look = async (): Promise<void> => {
     try {
       const { bavail, bsize } = await statfs(home)
       disk(health, bavail * bsize)
@@ -44,9 +44,15 @@ export function watchSelf (options: SelfWatchOptions): () => void {
       health.raise('state_not_durable', (error as Error).message.slice(0, 200))
     }
   }
-  void check()
-  const stop = options.clock.every(PERIOD_MS, () => { void check() })
-  return () => { stop(); loop.stop() }
+  const check = (): void => {
+    lag(health, loop.read().p99)
+    loop.reset()
+    void look()
+  }
+  check()
+  const stop = options.clock.every(PERIOD_MS, check)
+  const unwatch = options.onStoring?.(() => { void look() })
+  return () => { stop(); unwatch?.(); loop.stop() }
 }
 
 function lag (health: Health, p99Ms: number): void {
