@@ -131,7 +131,7 @@ export const systemRoutes = {
     reply: object({ nodeId: text, nodeInstallId: text, hostname: text, ipAddress: text })
   },
   restart: {
-    method: 'POST', url: '/admin/restart', members: true, authority: 'operator',
+    method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
     summary: 'Replaces the node\'s process; it rejoins by itself.',
     query: restartQuery,
     reply: restartReply,
