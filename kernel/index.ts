@@ -62,7 +62,7 @@ export { showIdentity, tlsOf } from './http/tls/port.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
-export { HomeError, readVersioned, writeVersioned } from './boot/home.js'
+export { HomeError, readVersioned, writeVersioned, writeWhole } from './boot/home.js'
 export * from './signing/protocol.js'
 export {
   agreed, answerMac, fingerprintOfRaw, isSignedBy, KEY_BYTES, keyPairOf, newKeyPair, pairSecrets,

@@ -1,71 +1,96 @@
 import t from 'tap'
-import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { stringify } from 'yaml'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { ask, refusal } from './http.js'
 import { faultsConfig, placeOn, startNode, until } from './kit.js'
 import { routesOf } from './routes.js'
 import { cardText, makeModel } from './staging-kit.js'
-import { parse } from 'yaml'
-import type { Answer } from './http.js'
+import type { TestNode } from './kit.js'
 
-const root = process.getuid?.() === 0 && process.platform === 'linux'
-t.test('every route that changes something', { skip: root ? false : 'needs root' }, async (t) => {
-  const where = mkdtempSync(join(tmpdir(), 'svc-disk-'))
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', where]).status !== 0) return
-  t.teardown(() => { spawnSync('umount', ['-l', where]); rmSync(where, { recursive: true, force: true }) })
-  const home = join(where, 'home')
-  const node = await startNode(t, { home, config: faultsConfig({ model_store: { store_path: join(where, 'store') } }),
-    env: { SVC_TEST_HEADROOM_BYTES: '1024' } })
-  const model = makeModel(t, 'acme/small', { 'weights.data': 4096 })
-  t.comment((await ask(node, '/store/models/acme%2Fsmall/download', { body: { source: pathToFileURL(model.folder).href } })).text)
-  await until('the model', async () => ((await ask(node, '/store/models/acme%2Fsmall/download/status')).json as { status: string }).status === 'complete')
+const SMALL = '/store/models/acme%2Fsmall'
+
+/** What is sent to a route, and what it answers on a full disk; where absent, anything but a failure. */
+interface Request { path: string, body?: unknown, status?: number }
+
+/** A node with one of everything that requests can name. */
+async function furnish (t: Parameters<typeof makeModel>[0], node: TestNode): Promise<Record<string, Request>> {
+  const made = async <T>(path: string, body?: unknown): Promise<T> => {
+    const answer = await ask(node, path, body === undefined ? {} : { body })
+    if (answer.status >= 300) throw new Error(`${path}: ${answer.text}`)
+    return answer.json as T
+  }
+  const source = pathToFileURL(makeModel(t, 'acme/small', { 'weights.data': 4096 }).folder).href
+  await made(`${SMALL}/download`, { source })
+  await until('the model', async () =>
+    (await made<{ status: string }>(`${SMALL}/download/status`)).status === 'complete')
   const instance = await placeOn(node, 'test/b')
-  const { record: { id: token } } = (await ask(node, '/v1/tokens', { body: { label: 'x', authorities: ['read'] } })).json as { record: { id: string } }
-  await ask(node, '/cluster/join-tokens', { body: { local: true } })
-  const { tokens: [joinToken] } = (await ask(node, '/cluster/join-tokens')).json as { tokens: { id: string }[] }
-  const { revision } = (await ask(node, '/config')).json as { revision: string }
-  for (const [n, size] of [1 << 20, 1 << 16, 1 << 12, 1].entries()) {
-    try { for (let i = 0; ; i++) writeFileSync(join(where, `fill-${n}-${i}`), Buffer.alloc(size)) } catch {}
+  const token = { label: 'x', authorities: ['read'] }
+  const { record: { id } } = await made<{ record: { id: string } }>('/v1/tokens', token)
+  await made('/cluster/join-tokens', { local: true })
+  const { tokens: [joinToken] } = await made<{ tokens: { id: string }[] }>('/cluster/join-tokens')
+  const { revision } = await made<{ revision: string }>('/config')
+  return {
+    'PUT /config': { path: '/config', body: { revision, set: { name: 'other' } }, status: 507 },
+    'POST /v1/plugins/{name}': { path: '/v1/plugins/mcp', body: { enabled: false }, status: 507 },
+    'POST /v1/tokens': { path: '/v1/tokens', body: token, status: 507 },
+    'DELETE /v1/tokens/{id}': { path: `/v1/tokens/${id}`, status: 507 },
+    'POST /cluster/join-tokens': { path: '/cluster/join-tokens', body: { local: true }, status: 507 },
+    'DELETE /cluster/join-tokens/{id}': { path: `/cluster/join-tokens/${joinToken!.id}` },
+    'PUT /v1/tracing': { path: '/v1/tracing', body: { enabled: true } },
+    'POST /v1/traces/delete': { path: '/v1/traces/delete', body: { taskIds: [] }, status: 200 },
+    'PUT /v1/approvals/budgets/{caller}':
+      { path: '/v1/approvals/budgets/app_x', body: { per_day: '5 EUR' } },
+    'POST /v1/devices/pairing': { path: '/v1/devices/pairing', body: {} },
+    'POST /models/add': { path: '/models/add', body: { card: parse(cardText('acme/card')) } },
+    'POST /store/models/{model_id}/stage': { path: `${SMALL}/stage`, body: { wait: true } },
+    'POST /store/models/{model_id}/download':
+      { path: '/store/models/acme%2Fmore/download', body: { source } },
+    'POST /store/purge-staging': { path: '/store/purge-staging', body: { dry_run: true }, status: 200 },
+    'POST /place_instance': { path: '/place_instance', body: { model_id: 'test/c', wait: true } },
+    'DELETE /instance/{instance_id}': { path: `/instance/${instance}`, status: 200 },
+    'PUT /nodes/{node}/drain': { path: '/nodes/local/drain' },
+    'DELETE /nodes/{node}/drain': { path: '/nodes/local/drain' },
+    'DELETE /store/models/{model_id}': { path: SMALL, status: 200 },
+    'POST /ollama/api/create': { path: '/ollama/api/create',
+      body: { model: 'me/made', from: 'svc/guide', system: 'x', stream: false } },
+    'POST /ollama/api/copy':
+      { path: '/ollama/api/copy', body: { source: 'svc/guide', destination: 'me/copy' } }
   }
-  const routes = (await routesOf(node)).filter(({ method }) => method !== 'GET')
-  const bodies: Record<string, [string, unknown?]> = {
-    'PUT /config': ['/config', { revision, set: { name: 'other' } }],
-    'POST /v1/plugins/{name}': ['/v1/plugins/mcp', { enabled: false }],
-    'POST /v1/tokens': ['/v1/tokens', { label: 'y', authorities: ['read'] }],
-    'DELETE /v1/tokens/{id}': [`/v1/tokens/${token}`],
-    'POST /cluster/join-tokens': ['/cluster/join-tokens', { local: true }],
-    'DELETE /cluster/join-tokens/{id}': [`/cluster/join-tokens/${joinToken!.id}`],
-    'POST /cluster/touch': ['/cluster/touch'],
-    'PUT /v1/tracing': ['/v1/tracing', { enabled: true }],
-    'POST /v1/traces/delete': ['/v1/traces/delete', { taskIds: [] }],
-    'PUT /v1/approvals/budgets/{caller}': ['/v1/approvals/budgets/app_x', { per_day: '5 EUR' }],
-    'POST /v1/devices/pairing': ['/v1/devices/pairing', {}],
-    'DELETE /v1/devices/pairing': ['/v1/devices/pairing'],
-    'POST /models/add': ['/models/add', { card: parse(cardText('acme/card')) }],
-    'POST /store/models/{model_id}/stage': ['/store/models/acme%2Fsmall/stage', { wait: true }],
-    'POST /store/models/{model_id}/download': ['/store/models/acme%2Fmore/download', { source: pathToFileURL(model.folder).href }],
-    'POST /store/purge-staging': ['/store/purge-staging', { dry_run: true }],
-    'POST /place_instance': ['/place_instance', { model_id: 'test/c', wait: true }],
-    'DELETE /instance/{instance_id}': [`/instance/${instance}`],
-    'PUT /nodes/{node}/drain': ['/nodes/local/drain'],
-    'DELETE /nodes/{node}/drain': ['/nodes/local/drain'],
-    'DELETE /store/models/{model_id}': ['/store/models/acme%2Fsmall'],
-    'POST /ollama/api/create': ['/ollama/api/create', { model: 'me/made', from: 'svc/guide', system: 'x', stream: false }],
-    'POST /ollama/api/copy': ['/ollama/api/copy', { source: 'svc/guide', destination: 'me/copy' }]
-  }
-  const asked = async (what: string, path: string, method: string, body?: unknown): Promise<void> => {
-    const answer: Answer = await ask(node, path, { method, ...body === undefined ? {} : { body } })
-    t.comment(`${what}: ${answer.status} ${refusal(answer)?.reason ?? ''} ${answer.text.slice(0, 200)}`)
-  }
+}
+
+t.test('a full disk', { skip: noSmallDisk }, async (t) => {
+  const disk = smallDisk(t, '16m')
+  const [home, store] = [join(disk.path, 'home'), join(disk.path, 'store')]
+  const node = await startNode(t, {
+    home, config: faultsConfig({ model_store: { store_path: store } }), env: { SVC_TEST_HEADROOM_BYTES: '1024' }
+  })
+  const requests = await furnish(t, node)
+  disk.fill()
+  const routes = (await routesOf(node)).filter(({ method, path }) =>
+    method !== 'GET' && path !== '/admin/restart')
+  t.same(Object.keys(requests).filter((key) => !routes.some(({ method, path }) => key === `${method} ${path}`)),
+    [], 'every request has its route')
   for (const { method, path, body } of routes) {
     const key = `${method} ${path}`
-    const [at, sent] = bodies[key] ?? [path.replaceAll(/\{\w+\}/g, 'nobody'), body ? {} : undefined]
-    if (path !== '/admin/restart') await asked(key, at, method, sent)
+    const { path: at, body: sent, status } = requests[key] ??
+      { path: path.replaceAll(/\{\w+\}/g, 'nobody'), ...body ? { body: {} } : {} }
+    disk.fill()
+    const answer = await ask(node, at, { method, ...sent === undefined ? {} : { body: sent } })
+    const told = `${key}: ${answer.status} ${refusal(answer)?.message ?? ''}`
+    if (answer.status === 507) t.match(answer.text, disk.path, told)
+    else t.ok(answer.status < 500, told)
+    if (status !== undefined) t.equal(answer.status, status, told)
   }
-  await asked('restart', '/admin/restart', 'POST')
-  void stringify
+  disk.fill()
+  const restarted = await ask(node, '/admin/restart', { method: 'POST' })
+  t.equal(restarted.status, 200, restarted.text)
+  await until('the node to be back', async () => {
+    if (node.child.over()) throw new Error(node.child.stderr())
+    const { status, json } = await ask(node, '/state').catch(() => ({ status: 0, json: {} }))
+    return status === 200 && !JSON.stringify(json).includes(node.nodeId)
+  })
+  disk.free()
+  t.equal((await ask(node, '/v1/tokens', { body: { label: 'y', authorities: ['read'] } })).status, 200)
 })
