@@ -62,6 +62,7 @@ export { showIdentity, tlsOf } from './http/tls/port.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
+export { Reserve } from './boot/reserve.js'
 export { HomeError, readVersioned, writeVersioned, writeWhole } from './boot/home.js'
 export * from './signing/protocol.js'
 export {

@@ -14,6 +14,7 @@ export const homeFile = {
   tokens: 'state/tokens.json',
   lock: 'run/node.lock',
   running: 'run/node.json',
+  reserve: 'run/reserve',
   config: 'svc.yaml'
 } as const
 
@@ -98,8 +99,22 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   }
 }
 
-/** Bytes on the disk of its home with which a node starts. */
-export const START_BYTES = 64 * 1024
+/** What a start writes at most, bytes. */
+const START_BYTES = 64 * 1024
+
+/** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
+export async function makeRoom (home: string): Promise<void> {
+  const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
+  try {
+    await tryWrite(run, START_BYTES).catch(async () => {
+      await rm(reserve, { force: true })
+      await tryWrite(run, START_BYTES)
+    })
+  } catch (error) {
+    throw new HomeError(`${(error as Error).message} A node needs ${START_BYTES / 1024} KiB to start: free ` +
+      `them on the disk of ${home} (\`du -a ${home} | sort -n\` shows what is large), or name another with --home`)
+  }
+}
 
 /** Writes so many bytes to the disk of a folder, and takes them away again. Throws as `writeWhole` does. */
 export async function tryWrite (folder: string, bytes: number): Promise<void> {

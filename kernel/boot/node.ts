@@ -8,7 +8,7 @@ import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
-import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
+import { homeFile, installId, lockHome, makeRoom, prepareHome, startTicks, writeVersioned } from './home.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
@@ -74,6 +74,7 @@ const DRAIN_MS = 10_000
 /** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
 export async function createNode (options: NodeOptions): Promise<SvcNode> {
   prepareHome(options.home)
+  await makeRoom(options.home)
   const release = lockHome(options.home)
   try {
     return await boot(options, release)

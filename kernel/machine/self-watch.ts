@@ -2,6 +2,8 @@ import { accessSync, constants } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { homeFile } from '../boot/home.js'
+import { Reserve } from '../boot/reserve.js'
 import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
@@ -11,6 +13,8 @@ export const DISK_FULL_BYTES = 2 * GiB
 /** Less than this free: `disk_low`. */
 export const DISK_LOW_BYTES = 10 * GiB
 const PERIOD_MS = 10_000
+/** Held on the disk so that the node starts again when it is full: enough for several starts. */
+const RESERVE_BYTES = 256 * 1024
 const LAG_LIMIT_MS = 250
 
 /** Which disk fault a free space means. Pure. */
@@ -32,10 +36,12 @@ export interface SelfWatchOptions {
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
+  const reserve = new Reserve(join(home, homeFile.reserve), RESERVE_BYTES)
   const look = async (): Promise<void> => {
     try {
       const { bavail, bsize } = await statfs(home)
       disk(health, bavail * bsize)
+      await reserve.fill()
       accessSync(home, constants.W_OK)
       accessSync(join(home, 'state'), constants.W_OK)
       if (options.storing?.() === false) throw new Error('promises cannot be written; it cannot be master')

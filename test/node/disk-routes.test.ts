@@ -1,10 +1,11 @@
 import t from 'tap'
+import { mkdirSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { ask, refusal } from './http.js'
-import { faultsConfig, placeOn, startNode, until } from './kit.js'
+import { cli, faultsConfig, placeOn, run, startNode, until } from './kit.js'
 import { routesOf } from './routes.js'
 import { cardText, makeModel } from './staging-kit.js'
 import type { TestNode } from './kit.js'
@@ -91,6 +92,27 @@ t.test('a full disk', { skip: noSmallDisk }, async (t) => {
     const { status, json } = await ask(node, '/state').catch(() => ({ status: 0, json: {} }))
     return status === 200 && !JSON.stringify(json).includes(node.nodeId)
   })
+  const told = await until('its health', async () =>
+    ((await ask(node, '/state')).text.match(/"state_not_durable".{0,200}/))?.[0])
+  t.ok(told)
   disk.free()
   t.equal((await ask(node, '/v1/tokens', { body: { label: 'y', authorities: ['read'] } })).status, 200)
 })
+
+for (const left of [0, 4096]) {
+  t.test(`a start with ${left} bytes free`, { skip: noSmallDisk }, async (t) => {
+    const disk = smallDisk(t, '4m')
+    const home = join(disk.path, 'home')
+    mkdirSync(home, { mode: 0o700 })
+    disk.fill(left)
+    const child = run(process.execPath, [cli, 'up', '--home', home, '--port', '0'], { env: { HOME: home } })
+    await until('its end', child.over)
+    const text = child.stderr()
+    t.match(text, `${home}/run/write-test`, 'the path')
+    t.match(text, /65536 bytes\) cannot be written: the disk is full \(ENOSPC\)\. A node needs 64 KiB/)
+    t.match(text, `free them on the disk of ${home}`)
+    t.notMatch(text, /\n +at /, 'no stack')
+    disk.free()
+    await startNode(t, { home })
+  })
+}

@@ -1,8 +1,9 @@
 import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Reserve } from '../../../kernel/index.js'
 import type { FileHandle } from 'node:fs/promises'
 import { firstOf, linesOf, openParts, openToWrite, removePart } from './files.js'
 import { canonicalJson, GENESIS, own, sealed } from './record.js'
-import { Reserve } from './reserve.js'
 import type { Part } from './files.js'
 import type { AuditRecord, RecordFields } from './record.js'
 import type { Head } from './verify.js'
@@ -68,7 +69,7 @@ export class Chain {
   constructor (options: ChainOptions) {
     this.#options = options
     this.#limits = options.limits ?? chainLimits
-    this.#reserve = new Reserve(options.folder, this.#limits.reserveBytes)
+    this.#reserve = new Reserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
   }
 
   /** The newest record on disk; null before the first, and while the files could not be read. */

@@ -1,18 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { open, truncate } from 'node:fs/promises'
-import { join } from 'node:path'
 
 /** Given to a full disk at a time, bytes. */
 const PIECE = 16 * 1024
 
-/** A file that holds space for the records of a full disk. */
+/** A file that holds space, to be given back when the disk is full. */
 export class Reserve {
   readonly #path: string
   readonly #most: number
   #bytes = 0
 
-  constructor (folder: string, most: number) {
-    this.#path = join(folder, 'reserve')
+  constructor (path: string, most: number) {
+    this.#path = path
     this.#most = most
   }
 
