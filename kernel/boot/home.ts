@@ -100,7 +100,7 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
 }
 
 /** What a start writes at most, bytes. */
-const START_BYTES = 64 * 1024
+export const START_BYTES = 64 * 1024
 
 /** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
 export async function makeRoom (home: string): Promise<void> {

@@ -8,7 +8,8 @@ import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
-import { homeFile, installId, lockHome, makeRoom, prepareHome, startTicks, writeVersioned } from './home.js'
+import { HomeError, homeFile, installId, lockHome, makeRoom, prepareHome, startTicks, writeVersioned } from './home.js'
+import { lostFile } from './lost-files.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
@@ -77,6 +78,8 @@ export async function createNode (options: NodeOptions): Promise<SvcNode> {
   await makeRoom(options.home)
   const release = lockHome(options.home)
   try {
+    const lost = lostFile(options.home, options.join !== undefined)
+    if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
     return await boot(options, release)
   } catch (error) {
     release()

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { parse } from 'yaml'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { ask, refusal } from './http.js'
-import { cli, faultsConfig, placeOn, run, startNode, until } from './kit.js'
+import { cli, faultsConfig, placeOn, run, startNode, svc, until } from './kit.js'
 import { routesOf } from './routes.js'
 import { cardText, makeModel } from './staging-kit.js'
 import type { TestNode } from './kit.js'
@@ -95,6 +95,8 @@ t.test('a full disk', { skip: noSmallDisk }, async (t) => {
   const told = await until('its health', async () =>
     ((await ask(node, '/state')).text.match(/"state_not_durable".{0,200}/))?.[0])
   t.ok(told)
+  const { stdout } = await svc(['doctor', '--home', home, '--url', node.url], { env: { HOME: home } })
+  t.match(stdout, new RegExp(`fail +home +${home}/write-test\\S+ \\(65536 bytes\\) cannot be written: the disk is full`))
   disk.free()
   t.equal((await ask(node, '/v1/tokens', { body: { label: 'y', authorities: ['read'] } })).status, 200)
 })
