@@ -29,7 +29,7 @@ export {
 export type {
   Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,
   MemberResponse, NodeReport, OwnAnswer, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
-  ServedFrame, StateThen, TokenRecord
+  ServedFrame, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'

@@ -276,7 +276,7 @@ function memoryTokens (): TokenStore {
     check: () => undefined,
     stands: () => true,
     create: async () => { throw new Error('no tokens in this rig') },
-    list: () => [],
+    list: () => [], revoked: () => [],
     revoke: async () => false
   }
 }
