@@ -99,7 +99,7 @@ function stateRows (all: readonly Manifest[]): string[][] {
 function routesPage (manifests: readonly Manifest[]): string {
   const sorted = allRoutes(manifests).sort((a, b) => order(a.decl.url, b.decl.url))
   return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). ' +
-    `The [README](../../README.md#every-route) has a curl of each. ${GLOSSARY}`,
+    `[The API by example](../api.md) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
     [code(`${decl.method} ${decl.url}`), decl.authority ?? 'none', decl.summary, owner])))
 }
@@ -221,8 +221,9 @@ function settingRows (path: string, schema: JsonSchema | undefined): string[][] 
   const inner = Object.entries((schema['properties'] ?? {}) as Record<string, JsonSchema>)
   if (inner.length > 0) return inner.flatMap(([key, one]) => settingRows(`${path}.${key}`, one))
   if (schema['type'] === 'object' && schema['properties'] !== undefined) return []
+  const local = schema['x-local'] === true ? ' Set in svc.yaml only, never over HTTP.' : ''
   return [[code(path), schema['default'] === undefined ? '-' : code(JSON.stringify(schema['default'])),
-    typeof schema['description'] === 'string' ? schema['description'] : '']]
+    `${typeof schema['description'] === 'string' ? schema['description'] : ''}${local}`]]
 }
 
 /** A README with its generated part replaced. Throws when the markers are missing. */

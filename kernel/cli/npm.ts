@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import semver from 'semver'
+import { noInspector } from '../boot/inspector.js'
 import type { ExitCode } from './errors.js'
 import type { VerbContext } from './verb.js'
 
@@ -26,8 +27,10 @@ const FLAGS = [
 /** Runs npm for `source`. Throws CliError in words of what was asked for. */
 export async function npm (ctx: VerbContext, cwd: string, source: string, args: string[]): Promise<void> {
   const [command = '', ...more] = args
+  const options = [ctx.io.env['NODE_OPTIONS'] ?? '', ...noInspector()].join(' ').trim()
+  const env = { ...ctx.io.env, NODE_OPTIONS: options }
   const { status, text } =
-    await ran('npm', [command, ...FLAGS, ...more], { cwd, env: ctx.io.env, limitMs: NPM_MS, ctx })
+    await ran('npm', [command, ...FLAGS, ...more], { cwd, env, limitMs: NPM_MS, ctx })
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 
@@ -64,7 +67,7 @@ function failure (source: string, command: string, text: string): [ExitCode, str
 const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|' +
   'ETIMEDOUT|ERR_SOCKET_TIMEOUT|FETCH_ERROR|E5\\d\\d)$')
 
-const nameOf = (source: string): string => source.replace(/(?<=.)@.*$/, '')
+const nameOf = (source: string): string => source.split(/(?<=.)@/)[0]!
 
 /** Runs a command to its end; with the signal of the verb it is gone when this throws. */
 export async function ran (

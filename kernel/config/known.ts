@@ -1,3 +1,4 @@
+import { bounded } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-keys.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
@@ -44,7 +45,7 @@ export interface Known {
 export function gatherKnown (owners: readonly ConfigOwner[]): Known {
   const pieces: Piece[] = []
   const add = (path: Path, schema: JsonSchema, { name, bundled }: ConfigOwner): void => {
-    pieces.push({ path, schema: prepare(schema), owner: name, bundled })
+    pieces.push({ path, schema: bounded(prepare(schema)), owner: name, bundled })
   }
   for (const owner of [{ name: 'kernel', settings: kernelKeys, bundled: true }, ...owners]) {
     for (const [key, schema] of Object.entries(owner.settings ?? {})) add([key], schema, owner)
@@ -86,9 +87,10 @@ export function pluginSchema (owner: ConfigOwner): JsonSchema {
 }
 
 const moduleSchema: JsonSchema = {
-  type: 'string',
-  format: 'module',
-  description: 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
+  'type': 'string',
+  'format': 'module',
+  'x-local': true,
+  'description': 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
 }
 
 function walk (
@@ -143,8 +145,17 @@ export function schemaAt (known: Known, path: Path): JsonSchema | undefined {
 }
 
 /** True when the schema at a path, or one above it, says `x-secret`. */
-export function isSecret (known: Known, path: Path): boolean {
-  return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.['x-secret'] === true)
+export const isSecret = (known: Known, path: Path): boolean => isMarked(known, path, 'x-secret')
+
+/** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
+export function isLocal (known: Known, path: Path): boolean {
+  // The schema of a plugin that could not be loaded is unknown: any key may name a program.
+  const foreign = path[0] === 'plugins' && path.length > 2 && path[2] !== 'enabled'
+  return isMarked(known, path, 'x-local') || (foreign && schemaAt(known, path.slice(0, 3)) === undefined)
+}
+
+function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): boolean {
+  return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.[mark] === true)
 }
 
 /** The same setting's own path when `path` is, or lies under, one of its other places. */

@@ -89,8 +89,9 @@ const download = {
       source: {
         type: 'string', minLength: 1, maxLength: 4096,
         description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-          '`file:///folder` on the node that is asked, and on the node of the store `cache` (the cache of ' +
-          'the hub\'s own programs) or `ollama:NAME:TAG`'
+          '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
+          'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
+          'programs) or `ollama:NAME:TAG`'
       },
       revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
       allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -331,7 +332,6 @@ const manifest = {
 
 const file = {
   method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
-  head: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
   params: {
     type: 'object', required: ['model_id', '*'],
