@@ -10,7 +10,7 @@ export interface Change {
   readonly what: string
   /** What is asked for: JSON, bounded, without secrets. */
   readonly detail: Readonly<Record<string, unknown>>
-  /** It is made also if it cannot be recorded; a later record tells of the gap. */
+  /** The change goes on also without a record; a later record counts the gap. */
   readonly bestEffort?: boolean
 }
 

@@ -115,9 +115,9 @@ export const kernelErrors = {
     'Ask who may approve (`svc approve`), or for a budget (`svc approve budget`), and try again.'),
   audit_unavailable: retry(507, 'The change cannot be recorded, and so it is not made.',
     'Free space on the volume of the home; `svc doctor` shows what is wrong.', 30),
-  insufficient_storage: retry(507, 'The disk takes no more.',
-    'Free space on that disk, or make it writable: `svc purge` removes staged copies, `svc rm` models of the ' +
-    'store; `svc doctor` shows the disks.', 30),
+  insufficient_storage: retry(507, 'The disk is full.',
+    'Free space on that disk: `svc purge` removes staged copies, `svc rm` models of the store. ' +
+    '`svc doctor` shows the disks.', 30),
   not_master: retry(503, 'This node is not the master.', 'Try again shortly.', 1)
 } as const satisfies Record<string, ErrorDecl>
 
@@ -135,7 +135,7 @@ export function kernelError (
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 
-/** What a disk answers that takes no more. */
+/** Errors of a disk that refuses writes. */
 const DISK_FAULTS: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full', EDQUOT: 'the quota is used up', EROFS: 'the file system is read-only',
   EIO: 'the disk has a fault'

@@ -77,8 +77,8 @@ export function readVersioned<T extends object> (path: string, format: number): 
 }
 
 /**
- * Writes a file whole: temporary name, fsync, rename, fsync of the folder. Nothing is left of a failure. Throws
- * `insufficient_storage` when the disk takes no more.
+ * Writes a file whole: temporary name, fsync, rename, fsync of the folder. A failure leaves nothing behind.
+ * Throws `insufficient_storage` for a full disk.
  */
 export function writeWhole (path: string, text: string, mode = 0o600): void {
   const temporary = `${path}.${process.pid}.tmp`
@@ -99,7 +99,7 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   }
 }
 
-/** What a start writes at most, bytes. */
+/** Most that a start writes, bytes. */
 export const START_BYTES = 64 * 1024
 
 /** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
@@ -112,7 +112,7 @@ export async function makeRoom (home: string): Promise<void> {
     })
   } catch (error) {
     throw new HomeError(`${(error as Error).message} A node needs ${START_BYTES / 1024} KiB to start: free ` +
-      `them on the disk of ${home} (\`du -a ${home} | sort -n\` shows what is large), or name another with --home`)
+      `them on the disk of ${home} (\`du -a ${home} | sort -n\` lists its files), or name another by --home`)
   }
 }
 

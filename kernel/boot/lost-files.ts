@@ -1,54 +1,39 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { homeFile } from './home.js'
 
-/** Files of a member that a start must not make anew. */
-const [CERTIFICATE, MEMBERS, VOTE, CONTROL] =
-  ['node.crt', 'state/members.json', 'state/promise.json', 'state/control.json'] as const
-
-export interface LostFile { message: string, remedy: string }
+const FILES = [
+  'node.json', 'node.key', 'node.crt', 'state/members.json', 'state/promise.json', 'state/control.json'
+] as const
 
 /**
- * The file that a home has lost, although the node can be itself only with it; null when it has all. `joining`:
- * the node joins a cluster now, so it needs no list of members.
+ * A file that a home has lost and that no start may make anew, and the remedy; null when it has all.
+ * `joining`: the node joins a cluster now, so it needs no list of members.
  */
-export function lostFile (home: string, joining = false): LostFile | null {
-  const has = (file: string): boolean => existsSync(join(home, file))
-  const lost = (file: string, trace: string, why: string, remedy: string): LostFile => ({
-    message: `${join(home, file)} is missing, ${join(home, trace)} is there: ${why}`,
-    remedy: `${remedy} To join as a new node instead: rm -f ` +
-      `${[homeFile.node, 'node.key', CERTIFICATE, MEMBERS, VOTE, CONTROL].map((one) => join(home, one)).join(' ')}` +
-      ', then `svc up --join TOKEN` with a token of `svc join-token` on a member.'
+export function lostFile (home: string, joining = false): { message: string, remedy: string } | null {
+  const paths = FILES.map((file) => join(home, file))
+  const [node = '', , certificate = '', members = '', vote = '', control = ''] = paths
+  const lost = (path: string, trace: string, why: string, remedy: string) => ({
+    message: `${path} is missing, ${trace} is there: this node ${why}.`,
+    remedy: `${remedy} Or join as a new node: \`rm -f ${paths.join(' ')}\`, then \`svc up --join TOKEN\` ` +
+      'with a token of `svc join-token` on a member.'
   })
-  if (!has(CERTIFICATE)) return null
-  const id = installIdIn(join(home, CERTIFICATE))
-  if (!has(homeFile.node)) {
-    return lost(homeFile.node, CERTIFICATE, `this node would be another one than the member ${id}.`,
-      `Restore it from a backup, or run \`echo '{"format":1,"installId":"${id}"}' > ${join(home, homeFile.node)}\`.`)
+  const backup = 'Restore it from a backup'
+  if (!existsSync(certificate)) return null
+  const id = orElse('ID', () => new X509Certificate(readFileSync(certificate)).subject.replace(/^CN=/, ''))
+  if (!existsSync(node)) {
+    return lost(node, certificate, `would be another one than the member ${id}`,
+      `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
   }
-  if (!has(MEMBERS) && !joining) {
-    return lost(MEMBERS, CERTIFICATE, 'this node would be a second cluster.', 'Restore it from a backup.')
+  if (!existsSync(members) && !joining) {
+    return lost(members, certificate, 'would be a second cluster', `${backup}.`)
   }
-  if (!has(VOTE) && has(CONTROL) && memberCount(join(home, MEMBERS)) > 1) {
-    return lost(VOTE, CONTROL, 'this node could vote a second time in one term.',
-      `A backup does not help, since its votes are old. On another node: \`svc members remove ${id}\`.`)
-  }
-  return null
+  const count = orElse(0, () => (JSON.parse(readFileSync(members, 'utf8')) as { members: [] }).members.length)
+  if (existsSync(vote) || !existsSync(control) || count < 2) return null
+  return lost(vote, control, 'could vote a second time in one term',
+    `A backup has only old votes. On another node run \`svc members remove ${id}\`.`)
 }
 
-function installIdIn (certificate: string): string {
-  try {
-    return new X509Certificate(readFileSync(certificate)).subject.replace(/^CN=/, '')
-  } catch {
-    return 'ID'
-  }
-}
-
-function memberCount (path: string): number {
-  try {
-    return (JSON.parse(readFileSync(path, 'utf8')) as { members: unknown[] }).members.length
-  } catch {
-    return 0
-  }
+function orElse<T> (fallback: T, read: () => T): T {
+  try { return read() } catch { return fallback }
 }

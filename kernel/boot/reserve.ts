@@ -32,7 +32,7 @@ export class Reserve {
     } catch { /* The disk is full. */ }
   }
 
-  /** Gives a piece to the disk. False when none is left. */
+  /** Gives a piece to the disk. False once it is used up. */
   async spend (): Promise<boolean> {
     if (this.#bytes === 0) return false
     this.#bytes = Math.max(0, this.#bytes - PIECE)

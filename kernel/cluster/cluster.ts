@@ -214,8 +214,7 @@ export class ClusterCore {
       // The disk of several nodes may be one, and the master goes by what the others say of theirs.
       if ((body as { durable?: unknown } | null)?.durable === false) void this.#tryDisk()
       this.#driver.receive(from, body)
-    }
-    else if (kind === 'channel') return this.#channels.receive(from, body)
+    } else if (kind === 'channel') return this.#channels.receive(from, body)
     else return this.replicas.receive(from, body) === 'ok'
     return true
   }

@@ -57,7 +57,9 @@ t.test('with one disk for all, dead', async (t) => {
   await t.test('a majority is lost, and all say so', async (t) => {
     const cluster = await threeVoters(t, 'majority')
     await brokenEverywhere(cluster)
-    for (const { core } of cluster.nodes) t.match(core.status(), { quorum: 'lost', leader: null, storing: false })
+    for (const { core } of cluster.nodes) {
+      t.match(core.status(), { quorum: 'lost', leader: null, storing: false })
+    }
   })
   await t.test('one of three: the others decide', async (t) => {
     const cluster = await threeVoters(t, 'majority')

@@ -155,7 +155,8 @@ function kernelOptions (
     }),
     url: () => `http://${node.name}:80`,
     tokens: {
-      check: () => undefined, stands: () => true, list: () => [], revoked: () => [], revoke: async () => false,
+      check: () => undefined, stands: () => true, list: () => [], revoked: () => [],
+      revoke: async () => false,
       create: async () => { throw new Error('no tokens here') }
     },
     local: new Set(allow ?? Object.keys(authorities)),

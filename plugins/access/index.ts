@@ -18,18 +18,10 @@ export default definePlugin({
   },
   commands: {
     keepRevoked: {
-      summary: 'Keeps the revocations of tokens.',
+      summary: 'Keeps the revocation of a token.',
       args: {
-        type: 'object', additionalProperties: false, required: ['revoked'],
-        properties: {
-          revoked: {
-            type: 'array', maxItems: 50,
-            items: {
-              type: 'object', additionalProperties: false, required: ['id', 'expires'],
-              properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
-            }
-          }
-        }
+        type: 'object', additionalProperties: false, required: ['id', 'expires'],
+        properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
       },
       result: { type: 'object' }
     }
@@ -110,7 +102,7 @@ export default definePlugin({
   const section = ctx.sections.revocations
   const revocations = createRevocations({
     section, tokens, clock, log,
-    keep: async (revoked) => { await ctx.command('keepRevoked', { revoked }) }
+    keep: async (id, expires) => await ctx.command('keepRevoked', { id, expires })
   })
   ctx.effect('revocations of the document', section.observe(revocations.hear))
   ctx.effect('revocations of a new session', session.onChange(revocations.tell))
@@ -123,7 +115,8 @@ export default definePlugin({
       create: async (request) => {
         const { body: { label, authorities, expires = null }, caller } = request
         if (expires !== null && Date.parse(expires) <= clock.now()) {
-          throw kernelError('invalid_request', `A token that expires at ${expires} is of no use: that is past.`,
+          const message = `A token that expires at ${expires} is of no use: that is past.`
+          throw kernelError('invalid_request', message,
             { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()

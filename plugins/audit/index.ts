@@ -84,8 +84,8 @@ function auditOf (chain: Chain, clock: Clock): Audit {
           chain.miss()
           return null
         }
-        throw kernelError('audit_unavailable', `The change cannot be recorded in audit/ of the home of this node, and so it is not made: ${
-          error.message}.`)
+        throw kernelError('audit_unavailable', 'The change cannot be recorded in audit/ of the home of ' +
+          `this node, and so it is not made: ${error.message}.`)
       })
       return async ({ status, reason, detail: noted }) => {
         const more = Object.keys(noted).length === 0 ? {} : { noted }

@@ -67,9 +67,10 @@ t.test('a member whose files are lost is refused, and told what to do', async (t
   await until('the control data on its disk', () => existsSync(join(home, 'state/control.json')))
   await member.kill()
   const lost = [
-    ['node.json', `this node would be another one than the member ${installId}`, `"installId":"${installId}"}' > ${join(home, 'node.json')}`],
+    ['node.json', `this node would be another one than the member ${installId}`,
+      `"installId":"${installId}"}' > ${join(home, 'node.json')}`],
     ['state/members.json', 'this node would be a second cluster', 'Restore it from a backup'],
-    ['state/promise.json', 'this node could vote a second time in one term', `svc members remove ${installId}`]
+    ['state/promise.json', 'this node could vote a second time', `svc members remove ${installId}`]
   ] as const
   for (const [file, why, remedy] of lost) {
     const path = join(home, file)
@@ -79,7 +80,8 @@ t.test('a member whose files are lost is refused, and told what to do', async (t
     t.equal(status, 1, file)
     for (const text of [`${path} is missing`, why, remedy]) t.match(stderr, text)
     t.notOk(existsSync(path), 'it is not made anew')
-    const { stdout } = await svc(['doctor', '--json', '--home', home, '--url', node.url], { env: { HOME: home } })
+    const asked = ['doctor', '--json', '--home', home, '--url', node.url]
+    const { stdout } = await svc(asked, { env: { HOME: home } })
     const { checks } = JSON.parse(stdout) as { checks: { name: string, result: string }[] }
     t.match(checks.find(({ name }) => name === 'home'), { result: 'fail', code: 'home_incomplete', remedy })
     writeFileSync(path, kept)

@@ -7,7 +7,8 @@ interface Teardown { teardown (fn: () => void): unknown }
 
 /** Why a test with a small disk is skipped; false where one can be mounted. */
 export const noSmallDisk: string | false = ((): string | false => {
-  if (process.getuid?.() !== 0 || process.platform !== 'linux') return 'mounting a small disk needs root on Linux'
+  const root = process.getuid?.() === 0
+  if (!root || process.platform !== 'linux') return 'only root on Linux mounts disks'
   const probe = mkdtempSync(join(tmpdir(), 'svc-mount-'))
   const { status } = spawnSync('mount', ['-t', 'tmpfs', 'tmpfs', probe])
   if (status === 0) spawnSync('umount', ['-l', probe])
@@ -39,8 +40,9 @@ export function smallDisk (t: Teardown, size: string): SmallDisk {
     fill (leave = 0) {
       if (leave > 0) writeFileSync(filler('spare'), Buffer.alloc(leave))
       for (const size of [1 << 20, 1 << 16, 1 << 12, 1]) {
+        const block = Buffer.alloc(size)
         try {
-          for (let i = readdirSync(path).length; ; i++) writeFileSync(filler(`${size}-${i}`), Buffer.alloc(size))
+          for (let i = readdirSync(path).length; ; i++) writeFileSync(filler(`${size}-${i}`), block)
         } catch { /* full */ }
       }
       rmSync(filler('spare'), { force: true })

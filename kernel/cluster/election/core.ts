@@ -209,7 +209,7 @@ export class Election {
     if (e.phase.role === 'master') stepDown(e, now + e.timing.silence, now)
   }
 
-  /** The disk refused a test write: tells the others at once, so that they try theirs. */
+  /** The disk refused a test write: the others hear of it at once and try theirs. */
   storageFailed (now: number): void {
     const e = this.#e
     this.#step(now)

@@ -58,7 +58,7 @@ export interface VoteCount {
   readonly expired: boolean
 }
 
-/** How many voters with a disk that takes votes a master reaches. */
+/** The voters that a master reaches. */
 export interface Reach {
   readonly mode: Mode
   readonly reachable: number

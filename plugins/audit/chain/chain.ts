@@ -56,7 +56,7 @@ export class Chain {
   readonly #waiting: Waiting[] = []
   /** Ends of requests for which there was no room: written before anything else. */
   #owed: Draft[] = []
-  /** What was not recorded: how much since the start, how much of it a record tells of, and since when. */
+  /** Unrecorded since the start, how many of them a `gap` counts, and the time of the first other one. */
   #missed = { count: 0, told: 0, from: '' }
   #parts: Part[] = []
   #file: FileHandle | null = null
@@ -126,7 +126,8 @@ export class Chain {
 
   async close (): Promise<void> {
     await this.#pumping
-    if (this.#owed.length > 0 || this.#missed.count > this.#missed.told) await this.#writeAnyway([]).catch(() => {})
+    const { count, told } = this.#missed
+    if (this.#owed.length > 0 || count > told) await this.#writeAnyway([]).catch(() => {})
     await this.#file?.close()
     this.#file = null
   }

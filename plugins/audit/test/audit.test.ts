@@ -21,7 +21,8 @@ const changing = definePlugin({
       }
     },
     free: {
-      method: 'DELETE', url: '/v1/thing', summary: 'Frees it.', authority: 'cluster:write', audit: 'best-effort'
+      method: 'DELETE', url: '/v1/thing', summary: 'Frees it.', authority: 'cluster:write',
+      audit: 'best-effort'
     }
   }
 }, () => ({
@@ -86,7 +87,8 @@ t.test('what cannot be recorded is not done, and said so', async (t) => {
   mkdirSync(blocked)
   const answer = await rig.inject(set('new'))
   t.equal(answer.statusCode, 507)
-  t.match(answer.json().error, { reason: 'audit_unavailable', message: /in audit\/ of the home .* not made: EEXIST/, retryable: true })
+  t.match(answer.json().error, { reason: 'audit_unavailable', retryable: true,
+    message: /in audit\/ of the home .* not made: EEXIST/ })
   t.notMatch(answer.body, rig.home)
   t.equal(made, 0)
   t.match(rig.conflicts(), [{ code: 'audit_unavailable', severity: 'error' }])
