@@ -29,7 +29,7 @@ export {
 export type {
   Bundle, Commands, Declarations, DialReport, Inspection, LinkReport, Machine, MemberRequest,
   MemberResponse, NodeReport, OwnAnswer, OwnApi, OwnQuestion, PluginReport, RegisteredEngine,
-  ServedFrame, StateThen, TokenRecord
+  ServedFrame, StateThen, TokenRecord, Tokens
 } from './api/services.js'
 export { logLevels } from './observe/log-ring.js'
 export type { LogLevel, LogLine, LogRing, LogWant } from './observe/log-ring.js'
@@ -70,7 +70,8 @@ export { networkOf } from './http/door.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
-export { HomeError, readVersioned, writeVersioned } from './boot/home.js'
+export { Reserve } from './boot/reserve.js'
+export { HomeError, readVersioned, writeVersioned, writeWhole } from './boot/home.js'
 export { noInspector } from './boot/inspector.js'
 export { packageRoot } from './boot/package.js'
 export * from './signing/protocol.js'

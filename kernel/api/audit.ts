@@ -10,6 +10,8 @@ export interface Change {
   readonly what: string
   /** What is asked for: JSON, bounded, without secrets. */
   readonly detail: Readonly<Record<string, unknown>>
+  /** The change goes on also without a record; a later record counts the gap. */
+  readonly bestEffort?: boolean
 }
 
 /** How it ended: the HTTP status and the reason of a failure. */

@@ -115,6 +115,9 @@ export const kernelErrors = {
     'Ask who may approve (`svc approve`), or for a budget (`svc approve budget`), and try again.'),
   audit_unavailable: retry(507, 'The change cannot be recorded, and so it is not made.',
     'Free space on the volume of the home; `svc doctor` shows what is wrong.', 30),
+  insufficient_storage: retry(507, 'The disk is full.',
+    'Free space on that disk: `svc purge` removes staged copies, `svc rm` models of the store. ' +
+    '`svc doctor` shows the disks.', 30),
   not_master: retry(503, 'This node is not the master.', 'Try again shortly.', 1)
 } as const satisfies Record<string, ErrorDecl>
 
@@ -132,9 +135,28 @@ export function kernelError (
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 
+/** Errors of a disk that refuses writes. */
+const DISK_FAULTS: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full', EDQUOT: 'the quota is used up', EROFS: 'the file system is read-only',
+  EIO: 'the disk has a fault'
+}
+
+/**
+ * `insufficient_storage` for a write that the disk refused; undefined for every other error. Node names the
+ * path of a failed open, not that of a failed write.
+ */
+export function diskError (error: unknown, path?: string, bytes?: number): SvcError | undefined {
+  const { code = '', path: opened = null } = (error ?? {}) as { code?: string, path?: string }
+  if (error instanceof SvcError || !Object.hasOwn(DISK_FAULTS, code)) return undefined
+  const [file, size] = [path ?? opened, bytes === undefined ? '' : ` (${bytes} bytes)`]
+  return kernelError('insufficient_storage',
+    `${file ?? 'A file of this node'}${size} cannot be written: ${DISK_FAULTS[code]} (${code}).`,
+    { path: file, ...bytes === undefined ? {} : { bytes } })
+}
+
 /** Turns anything thrown into an SvcError; the unknown becomes `internal` with nothing of it shown. */
 export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
-  return error instanceof SvcError ? error : kernelError(fallback)
+  return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
 }
 
 /** A boot that was refused, with every problem found. */

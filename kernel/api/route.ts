@@ -14,8 +14,9 @@ export interface RouteDecl {
   /**
    * Whether the audit keeps requests of it; when absent, all but GETs that need more than `read` or `invoke`.
    * It keeps what the schemas below describe, and of fields that are `writeOnly` only that they were there.
+   * `best-effort`: a request that frees a disk too full for a record is not refused.
    */
-  readonly audit?: boolean
+  readonly audit?: boolean | 'best-effort'
   readonly params?: JsonSchema
   readonly query?: JsonSchema
   readonly body?: JsonSchema

@@ -156,6 +156,8 @@ export interface Tokens {
   list (): TokenRecord[]
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>
+  /** Those that were revoked themselves, and not with their makers. */
+  revoked (): Pick<TokenRecord, 'id' | 'expires'>[]
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
 

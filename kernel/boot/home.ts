@@ -3,7 +3,9 @@ import {
   chmodSync, closeSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync,
   rmSync, statSync, writeFileSync
 } from 'node:fs'
+import { rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { diskError } from '../api/errors.js'
 
 /** Layout of the home directory, by purpose. */
 export const homeFile = {
@@ -12,6 +14,7 @@ export const homeFile = {
   tokens: 'state/tokens.json',
   lock: 'run/node.lock',
   running: 'run/node.json',
+  reserve: 'run/reserve',
   config: 'svc.yaml'
 } as const
 
@@ -73,11 +76,14 @@ export function readVersioned<T extends object> (path: string, format: number): 
   return value
 }
 
-/** Writes a file whole: temporary name, fsync, rename, fsync of the folder. Nothing is left of a failure. */
+/**
+ * Writes a file whole: temporary name, fsync, rename, fsync of the folder. A failure leaves nothing behind.
+ * Throws `insufficient_storage` for a full disk.
+ */
 export function writeWhole (path: string, text: string, mode = 0o600): void {
   const temporary = `${path}.${process.pid}.tmp`
-  const file = openSync(temporary, 'w', mode)
   try {
+    const file = openSync(temporary, 'w', mode)
     try {
       // Not writeSync, which may write less than it was given.
       writeFileSync(file, text)
@@ -86,11 +92,40 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
       closeSync(file)
     }
     renameSync(temporary, path)
+    syncFolder(dirname(path))
   } catch (error) {
     rmSync(temporary, { force: true })
-    throw error
+    throw diskError(error, path, Buffer.byteLength(text)) ?? error
   }
-  syncFolder(dirname(path))
+}
+
+/** Most that a start writes, bytes. */
+export const START_BYTES = 64 * 1024
+
+/** Gives up the reserve where a start has no room else. Throws HomeError when the disk takes too little. */
+export async function makeRoom (home: string): Promise<void> {
+  const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
+  try {
+    await tryWrite(run, START_BYTES).catch(async () => {
+      await rm(reserve, { force: true })
+      await tryWrite(run, START_BYTES)
+    })
+  } catch (error) {
+    throw new HomeError(`${(error as Error).message} A node needs ${START_BYTES / 1024} KiB to start: free ` +
+      `them on the disk of ${home} (\`du -a ${home} | sort -n\` lists its files), or name another by --home`)
+  }
+}
+
+/** Writes so many bytes to the disk of a folder, and takes them away again. Throws as `writeWhole` does. */
+export async function tryWrite (folder: string, bytes: number): Promise<void> {
+  const path = join(folder, `write-test.${process.pid}.tmp`)
+  try {
+    await writeFile(path, Buffer.alloc(bytes), { mode: 0o600, flush: true })
+  } catch (error) {
+    throw diskError(error, path, bytes) ?? error
+  } finally {
+    await rm(path, { force: true })
+  }
 }
 
 function syncFolder (path: string): void {

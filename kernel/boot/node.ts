@@ -8,8 +8,11 @@ import { NodeLinks } from '../cluster/open.js'
 import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
-import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
+import {
+  HomeError, homeFile, installId, lockHome, makeRoom, prepareHome, startTicks, writeVersioned
+} from './home.js'
 import { secondLoopback } from './launcher.js'
+import { lostFile } from './lost-files.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
@@ -78,8 +81,11 @@ const DRAIN_MS = 10_000
 /** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
 export async function createNode (options: NodeOptions): Promise<SvcNode> {
   prepareHome(options.home)
+  await makeRoom(options.home)
   const release = lockHome(options.home)
   try {
+    const lost = lostFile(options.home, options.join !== undefined)
+    if (lost !== null) throw new HomeError(`${lost.message} ${lost.remedy}`)
     return await boot(options, release)
   } catch (error) {
     release()
@@ -147,7 +153,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     for (const warning of setup.warnings) log.root.warn({}, warning)
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
-      storing: () => links.cluster.status().storing
+      storing: () => links.cluster.storing, onStoring: (fn) => links.cluster.storage.add(fn)
     })
     return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
   } catch (error) {

@@ -1,6 +1,10 @@
-import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
+import { existsSync, statfsSync } from 'node:fs'
+import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { createServer } from 'node:net'
+import { SvcError } from '../api/errors.js'
+import { START_BYTES, tryWrite } from '../boot/home.js'
+import { lostFile } from '../boot/lost-files.js'
 import { nodeRange } from '../boot/package.js'
 import { portHolder } from './ports.js'
 import { fail, judgeDisk, ok } from './check.js'
@@ -15,15 +19,22 @@ export function checkNode (running: string, required = nodeRange()): Check {
     : ok('node version', `Node ${running} (needs ${required})`)
 }
 
-/** Whether the home, or the folder it would be made in, can be written. */
-export function checkHome (home: string): Check {
+/** Whether the home, or the folder it would be made in, can be written, and has its files. */
+export async function checkHome (home: string): Promise<Check> {
   const folder = nearestFolder(home)
   try {
-    accessSync(folder, constants.W_OK | constants.X_OK)
+    await access(folder, constants.W_OK | constants.X_OK)
+    if (folder === home) await tryWrite(home, START_BYTES)
   } catch (error) {
+    if (error instanceof SvcError) {
+      return fail('home', error.message, 'Free space on its disk, or name another home with --home.',
+        { code: 'home_unwritable' })
+    }
     return fail('home', `${folder} cannot be written: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`,
       'Change its owner or its permissions, or name another home with --home.')
   }
+  const lost = lostFile(home)
+  if (lost !== null) return fail('home', lost.message, lost.remedy, { code: 'home_incomplete' })
   return ok('home', folder === home ? `${home} can be written` : `${home} will be made at the first start`)
 }
 

@@ -52,6 +52,8 @@ export interface ClusterOptions {
   members: Members
   /** This home has just joined: it knows the members and nothing of what they decided. */
   joining?: boolean
+  /** Whether the disk takes a test write; asked every other heartbeat. */
+  diskWrites?: () => Promise<boolean>
   /** This node as others should know it, with the addresses of now. */
   self: () => Applicant
   apiUrl: () => string | null
@@ -99,6 +101,11 @@ export class ClusterCore {
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
   #beats = 0
+  #stopTrying: (() => void) | undefined
+  /** Told when the disk begins or ceases to refuse writes. */
+  readonly storage: Listeners<void>
+  #diskWrites = true
+  #tryingDisk = false
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -107,6 +114,7 @@ export class ClusterCore {
     const { installId } = node
     const majority = options.quorum !== 1
     this.#peerListeners = new Listeners(log)
+    this.storage = new Listeners(log)
     this.commands = new CommandRouter({
       clock, log,
       submit: async (id, payload) => await this.#driver.command(id, payload),
@@ -170,9 +178,17 @@ export class ClusterCore {
     const { clock, timing } = this.#options
     this.#driver.start(this.#alone())
     this.#stopTick = clock.every(timing.heartbeat, () => { this.#beat() })
+    // A test write that has not ended by the time of the next one has failed.
+    this.#stopTrying = clock.every(2 * timing.heartbeat, () => {
+      if (this.#tryingDisk) this.#judgeDisk(false)
+      else void this.#tryDisk()
+    })
   }
 
   status (): Status { return this.#driver.status() }
+
+  /** Whether the disk takes what must last. */
+  get storing (): boolean { return this.#diskWrites && this.#driver.status().storing }
 
   /** See ElectionDriver.openStream. */
   openStream (id: string, end: () => void): () => void { return this.#driver.openStream(id, end) }
@@ -204,6 +220,8 @@ export class ClusterCore {
     this.heard(from)
     // A message that another version understands is ignored; only documents have a strict protocol.
     if (kind === 'election') {
+      // The disk of several nodes may be one, and the master goes by what the others say of theirs.
+      if ((body as { durable?: unknown } | null)?.durable === false) void this.#tryDisk()
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
       this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
     } else if (kind === 'channel') return this.#channels.receive(from, body)
@@ -228,6 +246,7 @@ export class ClusterCore {
 
   stop (): void {
     this.#stopTick?.()
+    this.#stopTrying?.()
     this.#driver.stop()
     this.replicas.close()
     this.control.close()
@@ -265,9 +284,26 @@ export class ClusterCore {
         },
         storageChanged: (storing) => {
           if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
+          this.storage.tell()
         }
       }
     })
+  }
+
+  async #tryDisk (): Promise<void> {
+    const { diskWrites } = this.#options
+    if (diskWrites === undefined || this.#tryingDisk) return
+    this.#tryingDisk = true
+    const writes = await diskWrites()
+    this.#tryingDisk = false
+    this.#judgeDisk(writes)
+  }
+
+  #judgeDisk (writes: boolean): void {
+    const changed = writes !== this.#diskWrites
+    this.#diskWrites = writes
+    if (!writes && !this.#alone()) this.#driver.storageFailed()
+    if (changed) this.storage.tell()
   }
 
   #sessionChanged (next: Leader | null, previous: Leader | null): void {

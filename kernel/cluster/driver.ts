@@ -79,6 +79,7 @@ export class ElectionDriver {
   /** Something arrived from that node that is no election message: it lives. */
   heard (peer: string): void { this.#core.heard(peer, this.#clock.mono()) }
   forget (peer: string): void { this.#core.forget(peer) }
+  storageFailed (): void { this.#step((core, now) => { core.storageFailed(now) }) }
   resign (): void { this.#step((core, now) => { core.resign(now) }) }
 
   /** Enters a command; resolves with its one outcome. The same id twice at once has the same outcome. */

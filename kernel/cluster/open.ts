@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join as joinPath } from 'node:path'
 import { BootError, kernelError } from '../api/errors.js'
+import { tryWrite } from '../boot/home.js'
 import { ClusterCore } from './cluster.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
@@ -290,6 +291,7 @@ export class NodeLinks {
         quorum: settings.quorum as QuorumSetting,
         timing: clusterTiming(settings),
         folder: joinPath(node.home, 'state'),
+        diskWrites: () => tryWrite(joinPath(node.home, 'state'), 1).then(() => true, () => false),
         transport: this.#links
       })
     } catch (error) {

@@ -9,7 +9,7 @@ const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])
 
 /** Whether the audit keeps requests of a route. */
 export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
-  return audit ?? (method !== 'GET' && !USES.has(authority))
+  return audit === undefined ? method !== 'GET' && !USES.has(authority) : audit !== false
 }
 
 /** What the wrapped handler needs of a request beside what every handler gets. */
@@ -40,7 +40,8 @@ async function recorded (
     ['params', decl.params, params], ['query', decl.query, query], ['body', decl.body, body]
   ])
   const end = await audit.begin({
-    who: id, how: mode, what: nameOf(decl), detail: { request: requestId, ...parts }
+    who: id, how: mode, what: nameOf(decl), detail: { request: requestId, ...parts },
+    bestEffort: decl.audit === 'best-effort'
   })
   const ended = async (status: number, reason: string | null): Promise<void> => {
     await end({ status, reason, detail: keptNote(request.noted) })

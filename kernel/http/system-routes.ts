@@ -134,7 +134,7 @@ export const systemRoutes = {
     })
   },
   restart: {
-    method: 'POST', url: '/admin/restart', members: true, authority: 'operator',
+    method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
     summary: 'Replaces the node\'s process; it rejoins by itself.',
     query: restartQuery,
     reply: restartReply,

@@ -189,6 +189,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     },
     list: () => [...tokens.values()].map(({ hash: _, ...record }) =>
       ({ ...record, revoked: revoked(record.id) })),
+    revoked: () => [...tokens.values()].filter((t) => t.revoked).map(({ id, expires }) => ({ id, expires })),
     async revoke (id) {
       const found = tokens.get(id)
       if (found === undefined) return false

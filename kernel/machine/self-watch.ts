@@ -3,6 +3,8 @@ import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
 import { systemClock } from '../api/clock.js'
+import { homeFile } from '../boot/home.js'
+import { Reserve } from '../boot/reserve.js'
 import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
@@ -12,6 +14,8 @@ export const DISK_FULL_BYTES = 2 * GiB
 /** Less than this free: `disk_low`. */
 export const DISK_LOW_BYTES = 10 * GiB
 const PERIOD_MS = 10_000
+/** Held on the disk so that the node starts again when it is full: enough for several starts. */
+const RESERVE_BYTES = 256 * 1024
 const LAG_LIMIT_MS = 250
 
 /** Which disk fault a free space means. Pure. */
@@ -25,18 +29,20 @@ export interface SelfWatchOptions {
   clock: Clock
   /** Whether the election's promises reach the disk. */
   storing?: () => boolean
+  /** Calls `fn` when that changes. Returns what ends that. */
+  onStoring?: (fn: () => void) => () => void
 }
 
 /** Watches the node itself: disk, home, event loop. Returns what stops it. */
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
-  const check = async (): Promise<void> => {
-    lag(health, loop.read().p90)
-    loop.reset()
+  const reserve = new Reserve(join(home, homeFile.reserve), RESERVE_BYTES)
+  const look = async (): Promise<void> => {
     try {
       const { bavail, bsize } = await statfs(home)
       disk(health, bavail * bsize)
+      await reserve.fill()
       accessSync(home, constants.W_OK)
       accessSync(join(home, 'state'), constants.W_OK)
       if (options.storing?.() === false) throw new Error('promises cannot be written; it cannot be master')
@@ -45,9 +51,15 @@ export function watchSelf (options: SelfWatchOptions): () => void {
       health.raise('state_not_durable', (error as Error).message.slice(0, 200))
     }
   }
-  void check()
-  const stop = options.clock.every(PERIOD_MS, () => { void check() })
-  return () => { stop(); loop.stop() }
+  const check = (): void => {
+    lag(health, loop.read().p90)
+    loop.reset()
+    void look()
+  }
+  check()
+  const stop = options.clock.every(PERIOD_MS, check)
+  const unwatch = options.onStoring?.(() => { void look() })
+  return () => { stop(); unwatch?.(); loop.stop() }
 }
 
 function lag (health: Health, p90Ms: number): void {

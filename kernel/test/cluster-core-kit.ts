@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ClusterCore } from '../cluster/cluster.js'
@@ -66,6 +66,8 @@ export interface CoreCluster {
   /** Stops its process; what comes due and what is sent to it waits until `thaw`. */
   freeze (node: CoreNode): void
   thaw (node: CoreNode): void
+  /** Has the disk of a node refuse every write, or take them again. */
+  breakDisk (node: CoreNode, broken?: boolean): void
   run (ms: number): Promise<void>
   until<T> (what: string, look: () => T | undefined | false | null): Promise<T>
   /** Moves time on until the promise is settled. */
@@ -127,6 +129,7 @@ class Net implements CoreCluster {
   /** Links that stand, and pairs that are cut, as `a b` with a < b. */
   readonly #up = new Set<string>()
   readonly #apart = new Set<string>()
+  readonly #broken = new Set<string>()
   #seen = 0
 
   constructor (owner: Owner, options: CoreOptions) {
@@ -197,6 +200,17 @@ class Net implements CoreCluster {
 
   restart (node: CoreNode): void { this.#start(node as Slot, false) }
 
+  breakDisk ({ name, node }: CoreNode, broken = true): void {
+    if (broken) this.#broken.add(name)
+    else this.#broken.delete(name)
+    for (const file of ['promise.json', 'control.json']) {
+      // A folder stands where the file is written first.
+      const blocked = join(node.home, 'state', `${file}.${process.pid}.tmp`)
+      if (broken) mkdirSync(blocked)
+      else rmSync(blocked, { recursive: true })
+    }
+  }
+
   freeze (node: CoreNode): void { (node as Slot).held = { timers: new Set(), arrived: [] } }
 
   thaw (node: CoreNode): void {
@@ -264,6 +278,7 @@ class Net implements CoreCluster {
       quorum: this.#options.quorum ?? 1,
       timing: clusterTiming({ heartbeat_ms: 2000, election_timeout_ms: 3000 }),
       folder: join(slot.node.home, 'state'),
+      diskWrites: async () => !this.#broken.has(slot.name),
       self: () => selfOf(slot),
       apiUrl: () => `http://${slot.name}:80`,
       transport: this.#transport(slot),

@@ -159,7 +159,7 @@ function kernelOptions (
     }),
     url: () => `http://${node.name}:80`,
     tokens: {
-      check: () => undefined, stands: () => true, makers: (id) => [id], list: () => [],
+      check: () => undefined, stands: () => true, makers: (id) => [id], list: () => [], revoked: () => [],
       revoke: async () => false,
       create: async () => { throw new Error('no tokens here') }
     },

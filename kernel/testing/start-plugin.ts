@@ -277,7 +277,7 @@ function memoryTokens (): TokenStore {
     stands: () => true,
     makers: (id) => [id],
     create: async () => { throw new Error('no tokens in this rig') },
-    list: () => [],
+    list: () => [], revoked: () => [],
     revoke: async () => false
   }
 }

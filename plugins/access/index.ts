@@ -1,4 +1,5 @@
-import { ClusterService, definePlugin, kernelError, TokenService } from '../../kernel/index.js'
+import { ClusterService, definePlugin, kernelError, SessionService, TokenService } from '../../kernel/index.js'
+import { createRevocations } from './revocations.js'
 import { routes } from './routes.js'
 
 /** Tokens of this node. Pairing of devices and the relay will live here too. */
@@ -7,7 +8,24 @@ export default definePlugin({
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Makes, lists and revokes the tokens of a node.',
-  consumes: { cluster: ClusterService, tokens: TokenService },
+  consumes: { cluster: ClusterService, session: SessionService, tokens: TokenService },
+  sections: {
+    revocations: {
+      writer: 'master',
+      summary: 'Ids of the tokens that were revoked, each with the time at which it would have ended.',
+      value: { type: 'string', maxLength: 30 }
+    }
+  },
+  commands: {
+    keepRevoked: {
+      summary: 'Keeps the revocation of a token.',
+      args: {
+        type: 'object', additionalProperties: false, required: ['id', 'expires'],
+        properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
+      },
+      result: { type: 'object' }
+    }
+  },
   routes,
   errors: {
     token_not_found: {
@@ -79,25 +97,41 @@ export default definePlugin({
       load: () => import('./cli/revoke.js')
     }
   }
-}, ({ deps: { cluster, tokens }, clock, emit, error }) => ({
-  routes: {
-    list: () => ({ tokens: tokens.list() }),
-    create: async (request) => {
-      const { body: { label, authorities, expires = null }, caller } = request
-      if (expires !== null && Date.parse(expires) <= clock.now()) {
-        throw kernelError('invalid_request', `A token that expires at ${expires} is of no use: that is past.`,
-          { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
+}, (ctx) => {
+  const { deps: { cluster, session, tokens }, clock, emit, error, log } = ctx
+  const section = ctx.sections.revocations
+  const revocations = createRevocations({
+    section, tokens, clock, log,
+    keep: async (id, expires) => await ctx.command('keepRevoked', { id, expires })
+  })
+  ctx.effect('revocations of the document', section.observe(revocations.hear))
+  ctx.effect('revocations of a new session', session.onChange(revocations.tell))
+  revocations.hear()
+  revocations.tell()
+  return {
+    commands: { keepRevoked: revocations.command },
+    routes: {
+      list: () => ({ tokens: tokens.list() }),
+      create: async (request) => {
+        const { body: { label, authorities, expires = null }, caller } = request
+        if (expires !== null && Date.parse(expires) <= clock.now()) {
+          const message = `A token that expires at ${expires} is of no use: that is past.`
+          throw kernelError('invalid_request', message,
+            { param: 'expires', issues: [{ path: 'expires', message: 'must lie in the future' }] })
+        }
+        const expiresAt = expires === null ? null : new Date(expires).toISOString()
+        const made = await tokens.create({ label, authorities, expiresAt, by: caller })
+        request.note({ id: made.record.id })
+        emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
+        return made
+      },
+      revoke: async ({ params: { id }, caller }) => {
+        // Also a disk that refuses it does not keep it from the cluster.
+        const known = await tokens.revoke(id).finally(revocations.tell)
+        if (!known) throw error('token_not_found', `There is no token ${id}.`)
+        emit('TokenRevoked', { id, by: caller.id })
+        return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
       }
-      const expiresAt = expires === null ? null : new Date(expires).toISOString()
-      const made = await tokens.create({ label, authorities, expiresAt, by: caller })
-      request.note({ id: made.record.id })
-      emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
-      return made
-    },
-    revoke: async ({ params: { id }, caller }) => {
-      if (!await tokens.revoke(id)) throw error('token_not_found', `There is no token ${id}.`)
-      emit('TokenRevoked', { id, by: caller.id })
-      return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
     }
   }
-}))
+})

@@ -77,15 +77,20 @@ export default definePlugin(manifest, async (ctx) => {
 function auditOf (chain: Chain, clock: Clock): Audit {
   const refusals = new Refusals()
   return {
-    async begin ({ who, how, what, detail }) {
-      const { seq } = await chain.append({ who, how, what, detail }).catch((error: unknown) => {
+    async begin ({ who, how, what, detail, bestEffort }) {
+      const record = await chain.append({ who, how, what, detail }).catch((error: unknown) => {
         if (!(error instanceof ChainFault)) throw error
-        throw kernelError('audit_unavailable', `The change cannot be recorded, and so it is not made: ${
-          error.message}.`)
+        if (bestEffort === true) {
+          chain.miss()
+          return null
+        }
+        throw kernelError('audit_unavailable', 'The change cannot be recorded in audit/ of the home of ' +
+          `this node, and so it is not made: ${error.message}.`)
       })
       return async ({ status, reason, detail: noted }) => {
         const more = Object.keys(noted).length === 0 ? {} : { noted }
-        const end = { of: seq, status, ...reason === null ? {} : { reason }, ...more }
+        if (record === null) return
+        const end = { of: record.seq, status, ...reason === null ? {} : { reason }, ...more }
         await chain.settle({ who, how, what: ownWords.outcome, detail: end })
       }
     },

@@ -149,7 +149,7 @@ export const routes = {
     ...reply('status')
   },
   ollamaDelete: {
-    ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete',
+    ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete', audit: 'best-effort',
     body: ollamaBodies.deleteBody,
     summary: 'Removes a model from the store, or one that was made of another (Ollama\'s route).'
   },

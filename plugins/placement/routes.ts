@@ -160,7 +160,7 @@ const get = {
 } as const satisfies RouteDecl
 
 const remove = {
-  method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write',
+  method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write', audit: 'best-effort',
   summary: 'Stops an instance at once, or with drain_seconds when the requests it has have ended.',
   params,
   query: object([], {

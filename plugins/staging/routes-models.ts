@@ -83,7 +83,7 @@ export const add = {
 } as const satisfies RouteDecl
 
 export const removeCustom = {
-  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write',
+  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
   summary: 'Removes a card that was added.',
   params: modelParam,
   reply: object({ model_id: text, deleted: { const: true } }),

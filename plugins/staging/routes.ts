@@ -220,6 +220,7 @@ const pause = {
 
 const cancelDownload = {
   method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
+  audit: 'best-effort',
   summary: 'Cancels a download; what has come is kept for the next one.',
   params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
@@ -292,6 +293,7 @@ const dryRun = {
 
 const purge = {
   method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
+  audit: 'best-effort',
   summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
   body: {
     type: 'object', additionalProperties: false,
@@ -306,6 +308,7 @@ const purge = {
 
 const remove = {
   method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
+  audit: 'best-effort',
   summary: 'Deletes a model from the store, and the staged copies that are not in use.',
   params: modelParam,
   reply: object({ modelId: text, deleted: { const: true } }),

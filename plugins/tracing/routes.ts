@@ -106,7 +106,7 @@ export const routes = {
     summary: 'One trace in Chrome\'s trace form, from whichever node keeps it.', errors: found
   },
   delete: {
-    method: 'POST', url: '/v1/traces/delete', authority: 'cluster:write',
+    method: 'POST', url: '/v1/traces/delete', authority: 'cluster:write', audit: 'best-effort',
     summary: 'Removes traces of this node.',
     body: {
       type: 'object', additionalProperties: false, required: ['taskIds'],

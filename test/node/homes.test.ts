@@ -1,9 +1,10 @@
 import t from 'tap'
-import { chmodSync, cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, streamed } from './http.js'
 import { does, TTS } from './engine.js'
-import { faultsConfig, folder, startNode, svc } from './kit.js'
+import { startCluster, quiet } from './cluster-kit.js'
+import { faultsConfig, folder, startNode, svc, until } from './kit.js'
 
 t.test('homes and ports in use, and homes of a later version', async (t) => {
   const node = await startNode(t, { config: faultsConfig() })
@@ -60,4 +61,40 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
   const nowhere = await svc(['up', '--home', below, '--port', '0'])
   t.equal(nowhere.status, 1)
   t.match(nowhere.stderr, new RegExp(`cannot make the home ${below}: .*--home`))
+})
+
+t.test('a member whose files are lost is refused, and told what to do', async (t) => {
+  const cluster = await startCluster(t, { config: quiet, nodes: 2 })
+  await cluster.agreed()
+  const [first, member] = [cluster.members[0]!, cluster.members[1]!]
+  const { home, node } = member
+  const { installId } = JSON.parse(readFileSync(join(home, 'node.json'), 'utf8')) as { installId: string }
+  await until('the control data on its disk', () => existsSync(join(home, 'state/control.json')))
+  await member.kill()
+  const lost = [
+    ['node.json', `this node would be another one than the member ${installId}`,
+      `"installId":"${installId}"}' > ${join(home, 'node.json')}`],
+    ['state/members.json', 'this node would be a second cluster', 'Restore it from a backup'],
+    ['state/promise.json', 'this node could vote a second time', `svc members remove ${installId}`]
+  ] as const
+  for (const [file, why, remedy] of lost) {
+    const path = join(home, file)
+    const kept = readFileSync(path)
+    rmSync(path)
+    const { status, stderr } = await svc(['up', '--home', home, '--port', '0'])
+    t.equal(status, 1, file)
+    for (const text of [`${path} is missing`, why, remedy]) t.match(stderr, text)
+    t.notOk(existsSync(path), 'it is not made anew')
+    const asked = ['doctor', '--json', '--home', home, '--url', node.url]
+    const { stdout } = await svc(asked, { env: { HOME: home } })
+    const { checks } = JSON.parse(stdout) as { checks: { name: string, result: string }[] }
+    t.match(checks.find(({ name }) => name === 'home'), { result: 'fail', code: 'home_incomplete', remedy })
+    writeFileSync(path, kept)
+  }
+  const { stdout } = await svc(['doctor', '--json', '--home', first.home, '--url', first.node.url],
+    { env: { HOME: first.home } })
+  t.match(stdout, /svc members remove/, 'the other side says what to do with it')
+  writeFileSync(join(home, 'node.json'), JSON.stringify({ format: 1, installId }))
+  await member.start()
+  await cluster.agreed()
 })

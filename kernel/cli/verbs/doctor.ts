@@ -22,7 +22,7 @@ export default {
   async run (ctx) {
     const local = isLoopbackUrl(ctx.client.url)
     const checks = [checkNode(process.versions.node),
-      ...(local ? [checkHome(ctx.home), checkDisk(ctx.home)] : []),
+      ...(local ? [await checkHome(ctx.home), checkDisk(ctx.home)] : []),
       ...await checkCluster(ctx, local)]
     const failed = checks.filter((check) => check.result === 'fail').length
     if (ctx.out.json) ctx.out.value({ checks })

@@ -25,7 +25,7 @@ export interface Status {
   readonly leader: Leader | null
   /** Highest term voted in. */
   readonly term: number
-  /** `lost`: a majority is asked for and is not in reach. */
+  /** `lost`: a majority is asked for and not in reach, or their disks take no votes. */
   readonly quorum: 'ok' | 'lost'
   /** No master, or one that was not heard lately: what is read here may be old. */
   readonly stale: boolean
@@ -40,12 +40,13 @@ export interface Status {
 
 export function statusOf (e: Elector, now: number): Status {
   const live = [e.id, ...e.liveness.alive(now)]
+  const votes = e.votes(e.options.quorum.mode === 'majority' ? e.writable(now) : live)
   const known = [e.id, ...e.liveness.known()]
   return {
     role: e.phase.role,
     leader: e.leader,
     term: e.hardState.voted.term,
-    quorum: e.votes(live) >= e.needed() ? 'ok' : 'lost',
+    quorum: votes >= e.needed() ? 'ok' : 'lost',
     stale: !e.hasLiveMaster(now),
     partition: live.length < known.length,
     knownNodes: known,
@@ -227,6 +228,16 @@ export class Election {
   isWaking (now: number): boolean {
     const { phase, wokeAt, timing } = this.#e
     return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence
+  }
+
+  /** The disk refused a test write: the others hear of it at once and try theirs. */
+  storageFailed (now: number): void {
+    const e = this.#e
+    this.#step(now)
+    if (!e.hardState.storing) return
+    e.hardState.failed()
+    e.noteStorage()
+    e.beat(now)
   }
 
   get role (): Role { return this.#e.phase.role }

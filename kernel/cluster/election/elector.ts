@@ -67,6 +67,8 @@ export interface Mastering {
   readonly acks: Map<NodeId, number>
   readonly pending: Map<CommandId, Pending>
   probe: Probing | null
+  /** Since when its disk has refused writes. */
+  refusing: number | null
 }
 
 export type Phase = Follower | PreVoting | Campaigning | RequestingVotes | Mastering
@@ -180,6 +182,12 @@ export class Elector {
   needed (): number { return votesNeeded(this.options.quorum, this.log.voters()) }
 
   votes (nodes: Iterable<NodeId>): number { return votesOf(this.options.quorum, this.log.voters(), nodes) }
+
+  /** The live nodes whose disks take votes. */
+  writable (now: number): NodeId[] {
+    const others = this.liveness.alive(now).filter((id) => this.liveness.latest(id)?.durable !== false)
+    return this.hardState.storing ? [this.id, ...others] : others
+  }
 
   /** Whether a live master is known, so that no other one is supported. A master knows itself. */
   hasLiveMaster (now: number): boolean {

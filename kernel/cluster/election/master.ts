@@ -17,7 +17,8 @@ export function become (e: Elector, leader: Leader, now: number): void {
     votersSeq: seq,
     acks: new Map(),
     pending: new Map(),
-    probe: null
+    probe: null,
+    refusing: null
   }
   e.enter(phase)
   setLeader(e, leader, now)
@@ -44,8 +45,12 @@ export function replicate (e: Elector, peers: readonly NodeId[], whole = false):
 }
 
 export function tickMaster (e: Elector, phase: Mastering, now: number): void {
-  const reachable = e.votes([e.id, ...e.liveness.alive(now)])
-  const state = { mode: e.options.quorum.mode, reachable, needed: e.needed(), age: now - phase.since }
+  const writable = e.writable(now)
+  phase.refusing = e.hardState.storing ? null : phase.refusing ?? now
+  const state = {
+    mode: e.options.quorum.mode, reachable: e.votes(writable), needed: e.needed(), age: now - phase.since,
+    refusing: phase.refusing === null ? null : now - phase.refusing, heirs: writable.length > 0
+  }
   if (!e.rules.keepsMastership(state, e.timing)) return stepDown(e, now + e.timing.heartbeat, now)
   if (phase.probe !== null) tickProbe(e, phase, now)
   settle(e, now)
@@ -60,7 +65,7 @@ export function held (e: Elector, phase: Mastering, seq: number, now: number): b
   if (e.options.quorum.mode === 'majority') {
     return e.rules.heldByEnough(e.votes([e.id, ...holders]), e.needed())
   }
-  const others = e.liveness.alive(now).some((id) => e.liveness.latest(id)?.durable !== false)
+  const others = e.writable(now).some((id) => id !== e.id)
   return e.rules.heldByEnough(holders.length, others ? 1 : 0)
 }
 

@@ -58,13 +58,17 @@ export interface VoteCount {
   readonly expired: boolean
 }
 
-/** How many voters a master reaches. */
+/** The voters that a master reaches. */
 export interface Reach {
   readonly mode: Mode
   readonly reachable: number
   readonly needed: number
   /** Milliseconds since it became master. */
   readonly age: number
+  /** Milliseconds since its own disk refuses writes; null while it takes them. */
+  readonly refusing: number | null
+  /** Some live node has a disk that takes votes. */
+  readonly heirs: boolean
 }
 
 export interface Meeting {
@@ -107,6 +111,15 @@ function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
  */
 function trustsSilence ({ mode, waited, alive, known }: Unanswered, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
+}
+
+/**
+ * A master that reaches too few voters for too long stops. So does one whose disk refuses writes, after time
+ * enough for the others to try theirs; with quorum 1 it stays if nobody could follow it.
+ */
+function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Reach, timing: Timing): boolean {
+  if (refusing !== null && refusing >= timing.heartbeat / 2 && (heirs || mode === 'majority')) return false
+  return mode === 'available' || reachable >= needed || age <= timing.silence
 }
 
 /** Of two masters that meet, whether this one stays. */
@@ -179,9 +192,7 @@ export const RULES = {
   staysMaster,
   /** Whether a refused master may raise the term of its session instead of ending it. */
   mayRaiseTerm: (mode: Mode, verified: boolean): boolean => mode === 'available' && verified,
-  /** A master that reaches too few voters for too long stops. */
-  keepsMastership: ({ mode, reachable, needed, age }: Reach, timing: Timing): boolean =>
-    mode === 'available' || reachable >= needed || age <= timing.silence,
+  keepsMastership,
   hasResigned,
   /** A command is entered once; a retry gets the first answer. */
   enteredBefore: (receipt: Receipt | undefined): Receipt | undefined => receipt,

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -11,6 +11,8 @@ import { expiryOf } from '../../../kernel/cli/index.js'
 import { stateOf } from '../cli/ls.js'
 import access from '../index.js'
 import type { Rig } from '../../../kernel/testing/index.js'
+import type { TokenStore } from '../../../kernel/http/tokens.js'
+import type { Tokens } from '../../../kernel/index.js'
 
 const known = new Set(['read', 'invoke', 'cluster:write', 'operator', 'plugin:manage'])
 
@@ -112,4 +114,36 @@ t.test('a token is active, expired or revoked', async (t) => {
   t.equal(stateOf({ revoked: false, expires: null }, now), 'active')
   t.equal(stateOf({ revoked: false, expires: '2026-01-01T00:00:00.000Z' }, now), 'expired')
   t.equal(stateOf({ revoked: true, expires: null }, now), 'revoked')
+})
+
+t.test('an old backup revives no revoked token', async (t) => {
+  const home = mkdtempSync(join(tmpdir(), 'svc-access-'))
+  t.teardown(() => { rmSync(home, { recursive: true, force: true }) })
+  prepareHome(home)
+  const open = (): TokenStore =>
+    openTokens({ home, clock: systemClock, known: () => known, operator: 'none' })
+  let store = open()
+  const tokens: Tokens = {
+    create: async (options) => await store.create(options), list: () => store.list(),
+    revoke: async (id) => await store.revoke(id), revoked: () => store.revoked()
+  }
+  const rig = await startPlugin(t, access, { fakes: [fake(TokenService, tokens)] })
+  const make = async (): Promise<{ token: string, record: { id: string } }> =>
+    (await rig.inject({ method: 'POST', url: '/v1/tokens', payload: body })).json()
+  const revoke = async (id: string): Promise<void> => {
+    t.equal((await rig.inject({ method: 'DELETE', url: `/v1/tokens/${id}` })).statusCode, 200)
+  }
+  const [old, second, kept] = [await make(), await make(), await make()]
+  const [file, backup] = ['state/tokens.json', 'backup'].map((name) => join(home, name)) as [string, string]
+  copyFileSync(file, backup)
+  await revoke(old.record.id)
+  copyFileSync(backup, file)
+  store = open()
+  t.ok(store.check(old.token), 'the backup knows nothing of it')
+  // The document changes: as it does when a node hears it for the first time.
+  await revoke(second.record.id)
+  for (let i = 0; i < 1000 && store.check(old.token); i++) await new Promise(setImmediate)
+  t.equal(store.check(old.token), undefined)
+  t.equal(open().check(old.token), undefined, 'also after another start')
+  t.ok(open().check(kept.token))
 })

@@ -1,4 +1,6 @@
 import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Reserve } from '../../../kernel/index.js'
 import type { FileHandle } from 'node:fs/promises'
 import { firstOf, linesOf, openParts, openToWrite, removePart } from './files.js'
 import { canonicalJson, GENESIS, own, sealed } from './record.js'
@@ -14,9 +16,12 @@ export interface ChainLimits {
   readonly files: number
   /** Records that may wait for the disk. */
   readonly waiting: number
+  /** Held on the disk for records that it would not take any more. */
+  readonly reserveBytes: number
 }
 
-export const chainLimits: ChainLimits = { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000 }
+export const chainLimits: ChainLimits =
+  { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000, reserveBytes: 256 * 1024 }
 
 /** Records written at once. */
 const GROUP = 64
@@ -47,9 +52,12 @@ interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject
 export class Chain {
   readonly #options: ChainOptions
   readonly #limits: ChainLimits
+  readonly #reserve: Reserve
   readonly #waiting: Waiting[] = []
   /** Ends of requests for which there was no room: written before anything else. */
   #owed: Draft[] = []
+  /** Unrecorded since the start, how many of them a `gap` counts, and the time of the first other one. */
+  #missed = { count: 0, told: 0, from: '' }
   #parts: Part[] = []
   #file: FileHandle | null = null
   #head: Head | null = null
@@ -61,6 +69,7 @@ export class Chain {
   constructor (options: ChainOptions) {
     this.#options = options
     this.#limits = options.limits ?? chainLimits
+    this.#reserve = new Reserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
   }
 
   /** The newest record on disk; null before the first, and while the files could not be read. */
@@ -93,7 +102,14 @@ export class Chain {
     const draft = this.#draft(fields)
     await this.append(fields).catch(() => {
       if (this.#owed.length < this.#limits.waiting) this.#owed.push(draft)
+      else this.miss()
     })
+  }
+
+  /** Something is not recorded: the next record says so. */
+  miss (): void {
+    const { count, told, from } = this.#missed
+    this.#missed = { count: count + 1, told, from: count > told ? from : this.#now() }
   }
 
   /** Every line, oldest first, up to the newest record of now. */
@@ -110,12 +126,19 @@ export class Chain {
 
   async close (): Promise<void> {
     await this.#pumping
+    const { count, told } = this.#missed
+    if (this.#owed.length > 0 || count > told) await this.#writeAnyway([]).catch(() => {})
     await this.#file?.close()
     this.#file = null
   }
 
-  #draft (fields: RecordFields): Draft {
-    return { ...fields, at: new Date(this.#options.now()).toISOString() }
+  #draft (fields: RecordFields): Draft { return { ...fields, at: this.#now() } }
+
+  #now (): string { return new Date(this.#options.now()).toISOString() }
+
+  /** A record of this node about its own chain. */
+  #ownDraft (what: string, detail: Draft['detail']): Draft {
+    return this.#draft({ who: 'node', how: 'direct', what, detail })
   }
 
   /** Writes until nothing waits. */
@@ -124,7 +147,7 @@ export class Chain {
     while (this.#waiting.length > 0) {
       const group = this.#waiting.splice(0, GROUP)
       try {
-        const records = await this.#write(group.map(({ draft }) => draft))
+        const records = await this.#writeAnyway(group.map(({ draft }) => draft))
         group.forEach(({ resolve }, i) => { resolve(records[i]!) })
       } catch (error) {
         const why = causeOf(error)
@@ -135,12 +158,27 @@ export class Chain {
     this.#busy = false
   }
 
+  /** As `#write`; a full disk gets pieces of the reserve for it. */
+  async #writeAnyway (drafts: readonly Draft[]): Promise<AuditRecord[]> {
+    for (;;) {
+      try {
+        const records = await this.#write(drafts)
+        await this.#reserve.fill()
+        return records
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException
+        if ((code !== 'ENOSPC' && code !== 'EDQUOT') || !await this.#reserve.spend()) throw error
+      }
+    }
+  }
+
   /** Writes what is owed, then these, and returns the records of these. All of them or none. */
   async #write (drafts: readonly Draft[]): Promise<AuditRecord[]> {
     await this.#ready()
     const dropping = await this.#turnOver()
-    const owed = this.#owed
-    const all = [...dropping?.drafts ?? [], ...owed, ...drafts]
+    const [owed, { count, told, from }] = [this.#owed, this.#missed]
+    const gap = count > told ? [this.#ownDraft(own.gap, { unrecorded: count - told, from })] : []
+    const all = [...dropping?.drafts ?? [], ...owed, ...gap, ...drafts]
     const records: AuditRecord[] = []
     let head = this.#head ?? { seq: 0, hash: GENESIS }
     for (const draft of all) {
@@ -151,6 +189,7 @@ export class Chain {
     await this.#put(Buffer.from(records.map((record) => `${canonicalJson(record)}\n`).join('')))
     this.#head = { seq: head.seq, hash: head.hash }
     this.#owed = this.#owed.slice(owed.length)
+    this.#missed = { ...this.#missed, told: count }
     for (const part of dropping?.parts ?? []) await this.#drop(part)
     this.#tell(null)
     for (const record of records) this.#options.onRecord(record)
@@ -162,6 +201,7 @@ export class Chain {
     const { folder } = this.#options
     if (!this.#open) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
+      await this.#reserve.fill()
       const { parts, last } = await openParts(folder)
       this.#parts = parts
       this.#head = last === null ? null : { seq: last.seq, hash: last.hash }
@@ -194,8 +234,7 @@ export class Chain {
     const next = await firstOf(folder, this.#parts[excess]!)
     if (next === null) return null
     const detail = { dropped: { seq: next.seq - 1, hash: next.prev } }
-    const draft = this.#draft({ who: 'node', how: 'direct', what: own.retention, detail })
-    return { drafts: [draft], parts: this.#parts.slice(0, excess) }
+    return { drafts: [this.#ownDraft(own.retention, detail)], parts: this.#parts.slice(0, excess) }
   }
 
   /** Writes behind what counts, and waits until it is on disk. After a failure the file is opened anew. */

@@ -30,7 +30,9 @@ export const own = {
   /** How a request ended: `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
   outcome: 'outcome',
   /** Older records are no longer kept: `detail.dropped` has the `seq` and `hash` of the newest of them. */
-  retention: 'retention'
+  retention: 'retention',
+  /** The disk was full: `detail.unrecorded` records since `detail.from` are missing. */
+  gap: 'gap'
 } as const
 
 /** What the first record of all follows. */

@@ -19,6 +19,10 @@ const changing = definePlugin({
         type: 'object', additionalProperties: false, required: ['value'],
         properties: { value: { type: 'string' }, password: { type: 'string', writeOnly: true } }
       }
+    },
+    free: {
+      method: 'DELETE', url: '/v1/thing', summary: 'Frees it.', authority: 'cluster:write',
+      audit: 'best-effort'
     }
   }
 }, () => ({
@@ -27,6 +31,10 @@ const changing = definePlugin({
       if (value === 'wrong') throw kernelError('config_changed')
       made++
       return { value }
+    },
+    free: () => {
+      made++
+      return {}
     }
   }
 }))
@@ -79,14 +87,18 @@ t.test('what cannot be recorded is not done, and said so', async (t) => {
   mkdirSync(blocked)
   const answer = await rig.inject(set('new'))
   t.equal(answer.statusCode, 507)
-  t.match(answer.json().error, { reason: 'audit_unavailable', message: /not made: EEXIST/, retryable: true })
+  t.match(answer.json().error, { reason: 'audit_unavailable', retryable: true,
+    message: /in audit\/ of the home .* not made: EEXIST/ })
   t.notMatch(answer.body, rig.home)
   t.equal(made, 0)
   t.match(rig.conflicts(), [{ code: 'audit_unavailable', severity: 'error' }])
+  t.equal((await rig.inject({ method: 'DELETE', url: '/v1/thing' })).statusCode, 200)
+  t.equal(made, 1, 'what frees space is done all the same')
   rmSync(blocked, { recursive: true })
   t.equal((await rig.inject(set('new'))).statusCode, 200)
-  t.equal(made, 1)
+  t.equal(made, 2)
   t.same(rig.conflicts(), [])
+  t.match(await entries(rig), [{ what: 'gap', detail: { unrecorded: 1 } }, { what: 'PUT /v1/thing' }])
 })
 
 t.test('refused ones are recorded, as often as is good', async (t) => {

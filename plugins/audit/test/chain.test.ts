@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { newestEntries } from '../chain/entries.js'
 import { Refusals } from '../refusals.js'
+import { noSmallDisk, smallDisk } from '../../../test/tools/small-disk.js'
 import { edit, everyLine, fields, filesIn, linesOf, openChain, tempFolder, verified } from './kit.js'
 
 t.test('records follow each other over restarts', async (t) => {
@@ -97,31 +98,45 @@ t.test('a disk that takes nothing', async (t) => {
   await chain.close()
 })
 
-const root = process.platform === 'linux' && process.getuid?.() === 0
-t.test('a full disk', { skip: root ? false : 'mounting a small disk needs root on Linux' }, async (t) => {
-  const disk = tempFolder(t)
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', disk]).status !== 0) {
-    t.comment('skipped: this system lets nobody mount a disk')
-    return
-  }
-  t.teardown(() => { spawnSync('umount', ['-l', disk]) })
-  const folder = join(disk, 'audit')
-  const { chain, faults, told } = await openChain(folder)
+const CHANGE = fields({ detail: { text: 'x'.repeat(1000) } })
+
+t.test('a full disk', { skip: noSmallDisk }, async (t) => {
+  const disk = smallDisk(t, '256k')
+  const folder = join(disk.path, 'audit')
+  const { chain, faults, told } = await openChain(folder, { reserveBytes: 48 * 1024 })
+  disk.fill()
   let refused = 0
-  for (let i = 0; refused < 3; i++) {
-    await chain.append(fields({ detail: { text: 'x'.repeat(1000) } })).catch(() => { refused++ })
-  }
+  for (let i = 0; refused < 3; i++) await chain.append(CHANGE).catch(() => { refused++ })
+  t.ok(told.length >= 24, `the reserve takes ${told.length} records`)
   t.match(faults, [/^ENOSPC/])
   const acknowledged = told.length
   const whole = { records: acknowledged, last: { seq: acknowledged }, fault: null }
   t.match(verified(await everyLine(chain)), whole,
     'all that was acknowledged, and nothing of what was not')
   await chain.settle(fields({ what: 'outcome', detail: { of: acknowledged, text: 'x'.repeat(5000) } }))
-  spawnSync('mount', ['-o', 'remount,size=1m', disk])
-  t.equal((await chain.append(fields())).seq, acknowledged + 2)
+  for (let i = 0; i < 2; i++) chain.miss()
+  disk.free()
+  t.equal((await chain.append(fields())).seq, acknowledged + 3)
+  t.match(told[acknowledged + 1], { who: 'node', what: 'gap', detail: { unrecorded: 2, from: /^20/ } })
   t.same(faults.at(-1), null)
-  t.match(verified(await everyLine(chain)), { records: acknowledged + 2, fault: null })
+  t.equal((await chain.append(fields())).seq, acknowledged + 4, 'the gap is told once')
+  t.match(verified(await everyLine(chain)), { records: acknowledged + 4, fault: null })
+  disk.fill()
+  t.equal((await chain.append(CHANGE)).seq, acknowledged + 5, 'the reserve is there again')
   await chain.close()
+  const next = await openChain(folder, { reserveBytes: 48 * 1024 })
+  t.equal((await next.chain.append(CHANGE)).seq, acknowledged + 6, 'also for the next start')
+  await next.chain.close()
+})
+
+t.test('a gap is told at the end at the latest', async (t) => {
+  const folder = tempFolder(t)
+  const { chain } = await openChain(folder)
+  chain.miss()
+  await chain.close()
+  const next = await openChain(folder)
+  t.match(JSON.parse((await everyLine(next.chain))[0]!), { what: 'gap', detail: { unrecorded: 1 } })
+  await next.chain.close()
 })
 
 t.test('more than may wait is refused', async (t) => {

@@ -36,8 +36,10 @@ export async function untilReady (
     const late = now - began >= seconds * 1000
     if ((over || late) && progress.kind === 'failed') {
       const { nodeIds, code, message } = progress
-      throw refuse('instance_failed', `Instance ${id} cannot start: ${message}`,
-        { instance_id: id, node_ids: nodeIds, error_code: code })
+      const details = { instance_id: id, node_ids: nodeIds, error_code: code }
+      const told = `Instance ${id} cannot start: ${message}`
+      throw code === 'insufficient_storage' ? kernelError(code, told, details)
+        : refuse('instance_failed', told, details)
     }
     if (over) throw kernelError('instance_lost', `Instance ${id} was removed before it was ready.`)
     if (late) throw lateError(id, seconds, progress)

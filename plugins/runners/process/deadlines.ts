@@ -89,7 +89,14 @@ export interface Ending {
 }
 
 /** How a runner process ended. `message` is null after an orderly stop, `readyMs` how long it was ready. */
-export interface Ended { message: string | null, wedged: boolean, exitCode: number | null, readyMs: number }
+export interface Ended {
+  message: string | null
+  wedged: boolean
+  /** The disk took no more. */
+  full?: boolean
+  exitCode: number | null
+  readyMs: number
+}
 
 /** How the end of a runner process is reported: as asked for, by the node's reason, or by its own exit. */
 export function describeEnd (ending: Ending, limits: RunnerLimits, nowMs: number): Ended {

@@ -18,7 +18,8 @@ export const NOT_BEGUN = { begun: false } as const
 
 /** The kind of a failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
-  'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed'
+  'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
+  'insufficient_storage'
 
 /** A runner cannot be started on this node. The message is one sentence without its full stop. */
 export class LaunchError extends Error {

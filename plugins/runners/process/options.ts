@@ -1,3 +1,4 @@
+import type { FailureCode } from './errors.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
@@ -36,9 +37,7 @@ export interface RunnerOptions {
   readonly processorWaitMs?: (pid: number) => number
   onStatus (status: RunnerStatus): void
   /** The runner is given up; called at most once. */
-  onFailed (failure: {
-    errorMessage: string, errorCode: 'warmup_timeout' | 'runner_failed', attempts: number
-  }): void
+  onFailed (failure: { errorMessage: string, errorCode: FailureCode, attempts: number }): void
 }
 
 /** Receives the lines a runner writes, except those dropped by the rate limit. */

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { writeWhole } from '../../../kernel/index.js'
 import { bootId, environmentOf, processGroup, processIds, startTime } from './proc.js'
 
 /** Name of the file in a runner's scratch folder that says which process is its. */
@@ -17,9 +18,7 @@ export function writePidfile (scratch: string, pid: number, mark: string): void 
   const boot = bootId()
   if (started === null || boot === null) return
   const record: PidRecord = { format: FORMAT, pid, startTime: started, bootId: boot, mark }
-  const path = join(scratch, PIDFILE)
-  writeFileSync(`${path}.new`, JSON.stringify(record), { mode: 0o600 })
-  renameSync(`${path}.new`, path)
+  writeWhole(join(scratch, PIDFILE), JSON.stringify(record))
 }
 
 export function removePidfile (scratch: string): void {

@@ -1,4 +1,4 @@
-import { Admission, SvcError, timed, untilCalled } from '../../../kernel/index.js'
+import { Admission, SvcError, timed, toSvcError, untilCalled } from '../../../kernel/index.js'
 import type { Release, Trace } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
 import { afterFailure, CLOSED } from './breaker.js'
@@ -238,7 +238,10 @@ class RunnerSupervisor {
         ended: (how) => { this.#onEnded(how) }
       })
     } catch (error) {
-      this.#onEnded({ message: reasonOf(error), wedged: false, exitCode: null, readyMs: 0 })
+      const told = toSvcError(error)
+      const full = told.reason === 'insufficient_storage'
+      const message = reasonOf(full ? told : error)
+      this.#onEnded({ message, wedged: false, full, exitCode: null, readyMs: 0 })
     }
   }
 
@@ -258,7 +261,7 @@ class RunnerSupervisor {
     const { state, verdict } = afterFailure(this.#breaker, failure, this.#limits, random ?? Math.random)
     this.#breaker = state
     if (verdict.giveUp) {
-      this.#giveUp(how.message, how.wedged)
+      this.#giveUp(how.message, how)
       return
     }
     const delayMs = Math.round(verdict.delayMs)
@@ -270,7 +273,7 @@ class RunnerSupervisor {
     this.#cancelRestart = clock.after(verdict.delayMs, () => { this.#launch() })
   }
 
-  #giveUp (errorMessage: string, wedged: boolean): void {
+  #giveUp (errorMessage: string, { wedged, full = false }: Ended): void {
     const { log, onFailed } = this.#options
     const attempts = this.#breaker.attempts
     const fields = { ...this.#who, attempts, reason: errorMessage }
@@ -278,7 +281,7 @@ class RunnerSupervisor {
     else log.error(fields, 'runner given up')
     this.#record.note(`given up after ${attempts} attempts`)
     // A warmup overrun is the only wedge there is.
-    const errorCode = wedged ? 'warmup_timeout' : 'runner_failed'
+    const errorCode = wedged ? 'warmup_timeout' : full ? 'insufficient_storage' : 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })
     this.#refuseQueued(errorMessage)
     onFailed({ errorMessage, errorCode, attempts })

@@ -224,8 +224,9 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
 const CODES: Readonly<Partial<Record<string, string>>> = {
   insufficient_memory: 'does_not_fit', no_backend: 'backend_missing', runner_failed: 'runner_failed',
   warmup_timeout: 'runner_failed', download_failed: 'files_missing', model_not_found: 'files_missing',
-  no_safe_fit: 'disk_full', insufficient_disk: 'disk_full', store_unreachable: 'store_unreachable',
-  store_not_configured: 'store_unreachable', unreachable: 'node_lost', rank_away: 'node_lost'
+  no_safe_fit: 'disk_full', insufficient_disk: 'disk_full', insufficient_storage: 'disk_full',
+  store_unreachable: 'store_unreachable', store_not_configured: 'store_unreachable',
+  unreachable: 'node_lost', rank_away: 'node_lost'
 }
 
 function phase (runner: RunnerStatus): string {

@@ -1,0 +1,39 @@
+import { X509Certificate } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+const FILES = [
+  'node.json', 'node.key', 'node.crt', 'state/members.json', 'state/promise.json', 'state/control.json'
+] as const
+
+/**
+ * A file that a home has lost and that no start may make anew, and the remedy; null when it has all.
+ * `joining`: the node joins a cluster now, so it needs no list of members.
+ */
+export function lostFile (home: string, joining = false): { message: string, remedy: string } | null {
+  const paths = FILES.map((file) => join(home, file))
+  const [node = '', , certificate = '', members = '', vote = '', control = ''] = paths
+  const lost = (path: string, trace: string, why: string, remedy: string) => ({
+    message: `${path} is missing, ${trace} is there: this node ${why}.`,
+    remedy: `${remedy} Or join as a new node: \`rm -f ${paths.join(' ')}\`, then \`svc up --join TOKEN\` ` +
+      'with a token of `svc join-token` on a member.'
+  })
+  const backup = 'Restore it from a backup'
+  if (!existsSync(certificate)) return null
+  const id = orElse('ID', () => new X509Certificate(readFileSync(certificate)).subject.replace(/^CN=/, ''))
+  if (!existsSync(node)) {
+    return lost(node, certificate, `would be another one than the member ${id}`,
+      `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
+  }
+  if (!existsSync(members) && !joining) {
+    return lost(members, certificate, 'would be a second cluster', `${backup}.`)
+  }
+  const count = orElse(0, () => (JSON.parse(readFileSync(members, 'utf8')) as { members: [] }).members.length)
+  if (existsSync(vote) || !existsSync(control) || count < 2) return null
+  return lost(vote, control, 'could vote a second time in one term',
+    `A backup has only old votes. On another node run \`svc members remove ${id}\`.`)
+}
+
+function orElse<T> (fallback: T, read: () => T): T {
+  try { return read() } catch { return fallback }
+}

@@ -1,0 +1,41 @@
+import { randomBytes } from 'node:crypto'
+import { open, truncate } from 'node:fs/promises'
+
+/** Given to a full disk at a time, bytes. */
+const PIECE = 16 * 1024
+
+/** A file that holds space, to be given back when the disk is full. */
+export class Reserve {
+  readonly #path: string
+  readonly #most: number
+  #bytes = 0
+
+  constructor (path: string, most: number) {
+    this.#path = path
+    this.#most = most
+  }
+
+  /** Takes what it lacks, as far as the disk has it. */
+  async fill (): Promise<void> {
+    if (this.#bytes >= this.#most) return
+    try {
+      const file = await open(this.#path, 'a', 0o600)
+      try {
+        const { size } = await file.stat()
+        // A file system that compresses would hold no space for zeros.
+        if (size < this.#most) await file.appendFile(randomBytes(this.#most - size))
+        await file.datasync()
+      } finally {
+        this.#bytes = (await file.stat()).size
+        await file.close()
+      }
+    } catch { /* The disk is full. */ }
+  }
+
+  /** Gives a piece to the disk. False once it is used up. */
+  async spend (): Promise<boolean> {
+    if (this.#bytes === 0) return false
+    this.#bytes = Math.max(0, this.#bytes - PIECE)
+    return await truncate(this.#path, this.#bytes).then(() => true, () => false)
+  }
+}
