@@ -62,7 +62,7 @@ export interface ClusterOptions {
   emit: (kind: string, payload: Record<string, unknown>) => void
 }
 
-/** How far a node's documents are and what they hash to. */
+/** Positions and hashes of a node's documents. */
 interface Digest {
   /** The node id of its start. */
   readonly boot: string

@@ -283,7 +283,7 @@ export class Link {
     for (const frame of [...this.#lazy.splice(0), ...frames]) {
       this.bytesOut += frame.byteLength
       this.framesOut++
-      // The callback takes the error of a socket that closes meanwhile; the close itself is reported.
+      // The callback takes the error of a socket that closes during the write; the close is reported.
       this.#ws.send(frame, { binary: true }, () => {})
     }
     socket.uncork()

@@ -56,7 +56,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const left = (shown?.identity.until ?? 0) - now
-      // A clock that was ahead made one that is not valid yet: more than its whole life is left.
+      // More than a whole life is left: the clock was ahead then, and the certificate is not valid yet.
       const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
