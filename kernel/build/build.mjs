@@ -1,0 +1,91 @@
+// Builds svc if that is still to be done: `npm run build`, `npm run prepare`, ./svc. Each build has a folder,
+// dist/<hash of the sources>, which does not change afterwards, so that a node goes on with its own while
+// another one is built. Files at stable paths, such as dist/kernel/cli/main.js, lead to the newest build.
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  existsSync, mkdirSync, readFileSync, readlinkSync, rmSync, utimesSync, writeFileSync
+} from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { dist, linkBin, root, sources } from './paths.mjs'
+
+/** Of all that decides what a build is, 16 hexadecimal digits. */
+function hashOfSources () {
+  const hash = createHash('sha256')
+  const settings = ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json']
+  for (const path of [...settings, ...sources('kernel'), ...sources('plugins')].sort()) {
+    if (existsSync(join(root, path))) hash.update(`${path}\n`).update(readFileSync(join(root, path)))
+  }
+  return hash.digest('hex').slice(0, 16)
+}
+
+function current () {
+  try { return readlinkSync(join(dist, 'current')) } catch { return undefined }
+}
+
+/** Notes that the build is as new as its sources were at `started`, seconds; ./svc compares their times. */
+function fresh (name, started) {
+  const main = join(dist, 'kernel/cli/main.js')
+  if (current() !== name || !existsSync(main)) return false
+  try {
+    linkBin()
+    utimesSync(main, started, started)
+  } catch (error) {
+    if (error.code !== 'EROFS' && error.code !== 'EACCES' && error.code !== 'EPERM') throw error
+  }
+  return true
+}
+
+/** Runs `work` while no other process builds; of a process that was killed the lock is taken over. */
+async function alone (work) {
+  const lock = join(dist, '.lock')
+  for (mkdirSync(dist, { recursive: true }); ;) {
+    try {
+      writeFileSync(lock, `${process.pid}`, { flag: 'wx' })
+      break
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error
+    }
+    if (runs(lock)) await sleep(100)
+    else rmSync(lock, { force: true })
+  }
+  try { return await work() } finally { rmSync(lock, { force: true }) }
+}
+
+function runs (lock) {
+  try {
+    const pid = Number(readFileSync(lock, 'utf8'))
+    return pid > 0 && process.kill(pid, 0)
+  } catch (error) {
+    return error.code === 'EPERM'
+  }
+}
+
+async function build () {
+  const started = Date.now() / 1000
+  const name = hashOfSources()
+  if (fresh(name, started)) return
+  if (!existsSync(join(root, 'node_modules/esbuild'))) {
+    throw new Error(`the packages of ${root} are not installed; run: cd ${root} && npm ci`)
+  }
+  // Release 0.1.0 built into dist itself.
+  if (existsSync(join(dist, 'chunks'))) rmSync(dist, { recursive: true })
+  await alone(async () => {
+    if (fresh(name, started)) return
+    const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
+    const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })
+    if (status !== 0) throw new Error('the types are wrong')
+    const [{ bundle }, { page }, { publish }] = await Promise.all(
+      ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
+    await publish(name, await bundle(), await page())
+    fresh(name, started)
+  })
+}
+
+try {
+  await build()
+} catch (error) {
+  process.stderr.write(`svc is not built: ${error.message}\n`)
+  process.exitCode = 1
+}

@@ -1,0 +1,32 @@
+// Where the build finds and puts things.
+import { existsSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const root = fileURLToPath(new URL('../../', import.meta.url))
+export const dist = join(root, 'dist')
+
+const SKIPPED = new Set(['test', 'fixtures', 'node_modules', 'dist'])
+
+/** What a build is made of below a folder, as paths from the root. */
+export function * sources (folder) {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) {
+      if (!SKIPPED.has(entry.name)) yield * sources(path)
+    } else if (entry.name !== 'README.md' || path.includes('/data/')) yield path
+  }
+}
+
+/** Without a local bin, npx would install the checkout into its cache and build it a second time. */
+export function linkBin () {
+  const bin = join(root, 'node_modules/.bin')
+  const to = relative(bin, join(dist, 'kernel/cli/main.js'))
+  if (!existsSync(bin) || linkAt(join(bin, 'svc')) === to) return
+  rmSync(join(bin, 'svc'), { force: true })
+  symlinkSync(to, join(bin, 'svc'))
+}
+
+function linkAt (path) {
+  try { return readlinkSync(path) } catch { return undefined }
+}
