@@ -196,8 +196,9 @@ export interface Manifest {
    */
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
-   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{home}` an option for another
-   * home, `{token}` a header of curl; lines with that are left out where the node listens on loopback only.
+   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{svc}` the program, `{home}` an
+   * option for another home, `{curl}` curl with the authority it needs, `{token}` a header of curl; lines
+   * with that are left out where the node listens on loopback only.
    */
   readonly firstSteps?: readonly string[]
 }

@@ -58,6 +58,10 @@ export interface SvcNode {
   /** What clients may know of its certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
+  /** Whether its log is on stdout, as JSON. */
+  readonly logsJson: boolean
+  /** Names of the members of the cluster that this start has joined; undefined if it has joined none. */
+  readonly joined: readonly string[] | undefined
   /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
   listen (): Promise<{ url: string }>
   /** Drains, ends what is open, stops plugins and gives the home back. */
@@ -265,6 +269,8 @@ function running (parts: Running): SvcNode {
   let unwatch = (): void => {}
   return {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
+    logsJson: parts.setup.config.kernel.logging.enabled,
+    joined: parts.links.joined ? namesOfOthers(parts) : undefined,
     get url () { return address.url ?? '' },
     get tls () {
       const { tls } = parts
@@ -309,6 +315,11 @@ function running (parts: Running): SvcNode {
       return stopped
     }
   }
+}
+
+function namesOfOthers ({ links, node }: Made): string[] {
+  return links.members.current().members.filter(({ installId: id }) => id !== node.installId)
+    .map(({ name }) => name)
 }
 
 /** Shows another certificate when it is time; `told` afterwards. Returns what stops that. */

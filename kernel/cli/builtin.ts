@@ -21,11 +21,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
   dev: {
     heading: 'Run a cluster',
     summary: 'run a cluster of several nodes on this machine, for trying things out',
+    args: '[action] [node]',
     options: [
       ['--nodes <n>', 'how many (3)'],
       ['--base-port <port>', 'first of two ports per node, 0 for any free ones (52415)']
     ],
-    examples: ['svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial'],
+    examples: [
+      'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
+    ],
     load: () => import('./verbs/dev.js')
   },
   status: {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createClient, ownFingerprint, ownToken } from './client.js'
-import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
+import { createClient, ownFingerprint, ownToken, runningPid } from './client.js'
+import { startDevNode, describeEnding, isMemberOf, ownVariables } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ports } from './ports.js'
@@ -41,7 +41,9 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
     ...home,
     token,
-    env: devEnv(options.env, {
+    env: options.env,
+    variables: ownVariables({
+      name: home.name,
       port: home.ports.cluster,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
       own: ownSettings(options.plugins, home === first ? first.home : null)
@@ -63,7 +65,10 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
         if (!stop.aborted) nodes.push(begin(one, token))
       }))
       nodes.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name))
-      return await Promise.all(nodes.map(async ({ up, name }) => ({ ...await up, name })))
+      return await Promise.all(nodes.map(async ({ up, home, name }) => {
+        const line = await up
+        return { ...line, pid: runningPid(home) ?? line.pid, name }
+      }))
     },
     async stopped () {
       const all = Promise.allSettled(nodes.map((node) => node.over))

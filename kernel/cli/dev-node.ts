@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { readVersioned, writeVersioned } from '../boot/home.js'
 import { launch } from '../boot/launcher.js'
 import { envName } from '../config/env.js'
 import type { ChildProcess } from 'node:child_process'
@@ -20,8 +21,9 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of the node. */
+  /** Environment of this process, and what the node has in place of it. */
   env: NodeJS.ProcessEnv
+  variables: Variables
   /** The script of `svc`. */
   script: string
   /** Aborted: the node is asked to stop. */
@@ -49,8 +51,12 @@ const ownSettings = new Set([
   'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
 ])
 
+/** Values of environment variables; null is none. */
+export type Variables = Readonly<Record<string, string | null>>
+
 /** What a development node is told besides the settings of all. */
 export interface DevSettings {
+  name: string
   /** Its port for members. */
   port: number
   /** Ports of the others. */
@@ -59,15 +65,12 @@ export interface DevSettings {
   own?: Readonly<Record<string, string | null>>
 }
 
-/** The environment of a development node: its own port for members, and where the others are. */
-export function devEnv (
-  env: NodeJS.ProcessEnv, { port, peers = [], own = {} }: DevSettings
-): NodeJS.ProcessEnv {
-  const given = Object.entries(own).map(([path, value]) => [envName(path.split('.')), value] as const)
-  const dropped = new Set([...ownSettings, ...given.map(([name]) => name)])
+/** Variables that a development node has for itself: its port for members, where the others are, a store. */
+export function ownVariables ({ name, port, peers = [], own = {} }: DevSettings): Variables {
   return {
-    ...Object.fromEntries(Object.entries(env).filter(([name]) => !dropped.has(name))),
-    ...Object.fromEntries(given.filter(([, value]) => value !== null)),
+    ...Object.fromEntries([...ownSettings].map((variable) => [variable, null])),
+    ...Object.fromEntries(Object.entries(own).map(([path, value]) => [envName(path.split('.')), value])),
+    SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
     // With other ports than last time nobody would find the others under the addresses they remember.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
@@ -75,11 +78,31 @@ export function devEnv (
   }
 }
 
+/** An environment with a node's own variables in place of those that it has. */
+export function devEnv (env: NodeJS.ProcessEnv, own: Variables): NodeJS.ProcessEnv {
+  const all = Object.entries({ ...env, ...own })
+  return Object.fromEntries(all.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
+}
+
+/** A node of `svc dev` as it was started, for `svc dev start`. */
+export interface KeptNode { ports: Ports, variables: Variables }
+
+const keptPath = (home: string): string => join(home, 'dev.json')
+
+/** What is known of a node of `svc dev` by its home; undefined where there is none. */
+export const keptNode = (home: string): KeptNode | undefined => readVersioned<KeptNode>(keptPath(home), 1)
+
+/** The words after `node` that start a development node. */
+export const devArgs = (script: string, home: string, { api }: Ports): string[] =>
+  [script, 'up', '--home', home, '--host', '127.0.0.1', '--port', String(api)]
+
 /** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
 export function startDevNode (options: DevNodeOptions): DevNode {
-  const { name, home, ports, env, script, stop, log } = options
-  const args = [script, 'up', '--json', '--home', home, '--name', name, '--host', '127.0.0.1', '--port',
-    String(ports.api)]
+  const { name, home, ports, variables, script, stop, log } = options
+  const args = [...devArgs(script, home, ports), '--json']
+  const env = devEnv(options.env, variables)
+  mkdirSync(home, { recursive: true, mode: 0o700 })
+  writeVersioned(keptPath(home), 1, { ports, variables })
   const last: string[] = []
   const note = (line: string): void => {
     last.push(line)

@@ -11,6 +11,7 @@ export { readPipe } from './pipe.js'
 export {
   expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readMoment, showBytes, showSpan, showTime
 } from './text.js'
+export { homeOption, programIn, shellWord } from './shell.js'
 export { nearest } from '../config/nearest.js'
 export { followEvents, patiently, realPace } from './waiting.js'
 export type { Pace } from './waiting.js'

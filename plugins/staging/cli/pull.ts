@@ -1,6 +1,6 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { isVerbError, modelInPath, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import { isVerbError, modelInPath, plain, programIn, realPace, showBytes } from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
 import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
@@ -130,7 +130,7 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   if (hint !== undefined) ctx.err.line(plain(hint))
   const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
-  ctx.err.line(`next: npx svc place ${modelId}`)
+  ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
 interface SeenCard { engine: string, family: string, languages: string[] }
