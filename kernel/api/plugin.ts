@@ -117,6 +117,8 @@ export interface VerbDecl {
   readonly examples?: readonly string[]
   /** True when its argument may be the id of a command: errors of the command line then name the verb. */
   readonly explainsCommands?: boolean
+  /** True when it works on files of this machine: it is refused with the address of another node. */
+  readonly local?: boolean
   readonly load: () => Promise<{ default: unknown }>
 }
 
@@ -159,6 +161,10 @@ export interface Manifest {
   /** Top-level svc.yaml keys this plugin owns, with their schemas. */
   readonly settings?: Readonly<Record<string, JsonSchema>>
   readonly consumes?: Refs
+  /**
+   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` each time it is
+   * used; a plugin that reads it in `start` has to be started again, by a restart of the node, to see a change.
+   */
   readonly consumesOptional?: Refs
   readonly provides?: Refs
   readonly authorities?: Readonly<Record<string, string>>

@@ -3,11 +3,8 @@
 // another one is built. Files at stable paths, such as dist/kernel/cli/main.js, lead to the newest build.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  existsSync, mkdirSync, readFileSync, readlinkSync, rmSync, utimesSync, writeFileSync
-} from 'node:fs'
+import { existsSync, readFileSync, readlinkSync, rmSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { dist, linkBin, root, sources } from './paths.mjs'
 
 /** Of all that decides what a build is, 16 hexadecimal digits. */
@@ -37,31 +34,6 @@ function fresh (name, started) {
   return true
 }
 
-/** Runs `work` while no other process builds; of a process that was killed the lock is taken over. */
-async function alone (work) {
-  const lock = join(dist, '.lock')
-  for (mkdirSync(dist, { recursive: true }); ;) {
-    try {
-      writeFileSync(lock, `${process.pid}`, { flag: 'wx' })
-      break
-    } catch (error) {
-      if (error.code !== 'EEXIST') throw error
-    }
-    if (runs(lock)) await sleep(100)
-    else rmSync(lock, { force: true })
-  }
-  try { return await work() } finally { rmSync(lock, { force: true }) }
-}
-
-function runs (lock) {
-  try {
-    const pid = Number(readFileSync(lock, 'utf8'))
-    return pid > 0 && process.kill(pid, 0)
-  } catch (error) {
-    return error.code === 'EPERM'
-  }
-}
-
 async function build () {
   const started = Date.now() / 1000
   const name = hashOfSources()
@@ -71,16 +43,13 @@ async function build () {
   }
   // Release 0.1.0 built into dist itself.
   if (existsSync(join(dist, 'chunks'))) rmSync(dist, { recursive: true })
-  await alone(async () => {
-    if (fresh(name, started)) return
-    const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
-    const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })
-    if (status !== 0) throw new Error('the types are wrong')
-    const [{ bundle }, { page }, { publish }] = await Promise.all(
-      ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
-    await publish(name, await bundle(), await page())
-    fresh(name, started)
-  })
+  const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
+  const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })
+  if (status !== 0) throw new Error('the types are wrong')
+  const [{ bundle }, { page }, { publish }] = await Promise.all(
+    ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
+  await publish(name, await bundle(), await page())
+  fresh(name, started)
 }
 
 try {

@@ -11,8 +11,8 @@ import { dist, linkBin, root, sources } from './paths.mjs'
 /** What is not TypeScript: models, cards, data. */
 const DATA =
   /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|\/model\/[^/]+\.json$|^kernel\/cli\/data/
-/** A build's folder; those of `npm run dev` have no hash. */
-const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+)$/
+/** A build's folder: finished, of `npm run dev`, or left by a build that was killed. */
+const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
 /** Builds that stay beside the newest one and those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 
@@ -72,20 +72,14 @@ try { openSync(new URL('../../${name}', import.meta.url)) } catch {}
 await import('${to}')
 `
 
-/** Removes earlier builds, and what a build that was killed has left, unless a process uses them. */
+/** Removes earlier builds that no process uses. */
 function sweep (name) {
   const age = (one) => -statSync(join(dist, one)).mtimeMs
-  const builds = readdirSync(dist).filter((one) => BUILD.test(one) && one !== name)
-  const old = builds.sort((a, b) => age(a) - age(b)).slice(KEPT)
+  const old = readdirSync(dist).filter((one) => BUILD.test(one) && one !== name)
+    .sort((a, b) => age(a) - age(b)).slice(KEPT)
   const used = old.length === 0 ? new Set() : heldOpen()
   for (const one of old) {
     if (!used.has(join(dist, one))) rmSync(join(dist, one), { recursive: true, force: true })
-  }
-  for (const one of readdirSync(dist)) {
-    const [, pid] = /^\.making-(\d+)$/.exec(one) ?? []
-    if (pid !== undefined && names('/proc').length > 0 && !names('/proc').includes(pid)) {
-      rmSync(join(dist, one), { recursive: true, force: true })
-    }
   }
 }
 

@@ -50,6 +50,17 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: ['svc doctor', 'svc doctor --json'],
     load: () => import('./verbs/doctor.js')
   },
+  restart: {
+    heading: 'Run a cluster',
+    summary: 'restart the node that is asked, or another one, and wait until it is back',
+    args: '[node]',
+    options: [
+      ['--wait [seconds]', 'wait at most so long, else exit 4 (60 s)'],
+      ['--no-wait', 'ask for it and return']
+    ],
+    examples: ['svc restart', 'svc restart attic'],
+    load: () => import('./verbs/restart.js')
+  },
   'join-token': {
     heading: 'Run a cluster',
     summary: 'print a token with which one more machine can join the cluster; list them, or end one',
@@ -116,6 +127,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/plugin-new.js')
   },
   'plugin install': {
+    local: true,
     heading: 'Set it up',
     summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
     args: '<source>',
@@ -124,6 +136,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).install })
   },
   'plugin rm': {
+    local: true,
     heading: 'Set it up',
     summary: 'stop an installed plugin and remove its files',
     args: '<name>',
@@ -131,6 +144,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).remove })
   },
   'plugin verify': {
+    local: true,
     heading: 'Set it up',
     summary: 'compare installed plugins with what was accepted',
     args: '[name]',
@@ -144,6 +158,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
   },
   'plugin show': {
+    local: true,
     heading: 'Set it up',
     summary: 'show everything a plugin declares',
     args: '<name>',
@@ -165,12 +180,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
   },
   'config check': {
+    local: true,
     heading: 'Set it up',
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
     options: [['--config <file>', 'svc.yaml to check']],
     load: async () => ({ default: (await import('./verbs/config.js')).check })
   },
   'config get': {
+    local: true,
     heading: 'Set it up',
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
@@ -179,6 +196,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/config.js')).get })
   },
   'config set': {
+    local: true,
     heading: 'Set it up',
     summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
     args: '<key> <value>',
@@ -199,6 +217,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/known.js')).rm })
   },
   'docs codes': {
+    local: true,
     heading: 'Set it up',
     summary: 'list every error reason, conflict code, event and authority',
     options: [['--config <file>', 'svc.yaml whose plugins count too']],

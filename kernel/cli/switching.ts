@@ -1,4 +1,5 @@
 import { ownHome } from './client.js'
+import { usageError } from './errors.js'
 import { changeSetting, restartHint } from './installed.js'
 import type { Installation } from '../plugins/installation.js'
 import type { Switched } from '../plugins/switch.js'
@@ -37,6 +38,34 @@ export async function switched (
 /** Asks the node of this home to switch a plugin that svc.yaml names. Throws CliError by its answer. */
 export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Switched> {
   return await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
+}
+
+/** A plugin as the node that is asked has it: running, or why not. */
+export interface AtNode { name: string, version: string, summary: string, enabled: boolean, why: string | null }
+
+/**
+ * The plugins of the node that is asked: one somewhere else, or that of this home where it runs. Undefined where
+ * there is none. Throws CliError.
+ */
+export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Promise<AtNode[] | undefined> {
+  if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
+  return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
+}
+
+/** Switches a plugin of a node somewhere else, which changes its svc.yaml itself. Throws CliError. */
+export async function switchElsewhere (
+  ctx: VerbContext, name: string, enabled: boolean, configFlag: unknown
+): Promise<void> {
+  if (configFlag !== undefined) throw usageError('--config names a file of this machine, --url another node')
+  const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, enabled)
+  const effect = { inEffect, why, restart }
+  if (ctx.out.json) {
+    ctx.out.value({ plugins: [{ name, enabled, file: null, ...effect }] })
+    return
+  }
+  const now = inEffect ? enabled ? ', and running' : ', and stopped' : ''
+  ctx.out.line(`${name} is ${enabled ? 'enabled' : 'disabled'} at ${ctx.client.url}${now}.`)
+  tellEffect(ctx, effect)
 }
 
 /** Tells what is still to be done for a switch to take effect. */

@@ -1,7 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
-import { cleanCopy, deleteIn, getIn, isUnder, parsePath, setIn } from './paths.js'
+import { cleanCopy, deleteIn, getIn, isTree, isUnder, parsePath, setIn } from './paths.js'
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
+
+/** What a file says; a section without settings says nothing. */
+function said (written: unknown): unknown {
+  if (!isTree(written)) return written
+  const parts = Object.entries(written).map(([key, value]) => [key, said(value)] as const)
+  const kept = parts.filter(([, value]) => value !== undefined)
+  return kept.length === 0 ? undefined : Object.fromEntries(kept)
+}
 
 /** What of svc.yaml is in force: what it said when the node started, and what was taken over since. */
 export class InForce {
@@ -42,7 +50,7 @@ export class InForce {
   }
 
   /** Whether a file says the same. */
-  says (written: unknown): boolean { return isDeepStrictEqual(written, this.#tree) }
+  says (written: unknown): boolean { return isDeepStrictEqual(said(written), said(this.#tree)) }
 
   /** Every setting with its schema, and those without a value; `restart` where the file says otherwise. */
   list (written: unknown): { entries: unknown[], unset: unknown[] } {

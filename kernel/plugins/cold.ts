@@ -11,6 +11,8 @@ export interface Move {
   readonly to: Manifest | undefined
   /** The other plugins that run. */
   readonly others: readonly Manifest[]
+  /** Whether one of them may hold on to a service that it uses where it is there, by the service's id. */
+  readonly keeps: (plugin: string, service: string) => boolean
   /** Names of the plugins that svc.yaml lets run, before the change and after it. */
   readonly before: readonly string[]
   readonly after: readonly string[]
@@ -33,7 +35,7 @@ const quoted = (name: string): string => `"${name}"`
 function stopReason (from: Manifest, move: Move): string | null {
   for (const other of move.others) {
     if (requires(other, from.name)) return `"${other.name}" requires it`
-    const used = shared(from, { ...other.consumes, ...other.consumesOptional })
+    const used = shared(from, { ...kept(other, move), ...other.consumes })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
   // Who was told that a change is asked for has to be told how it ends.
@@ -41,13 +43,17 @@ function stopReason (from: Manifest, move: Move): string | null {
   return engineReason(from, move)
 }
 
+/** The services of `consumesOptional` that it read in its start; it reads the others when it uses them. */
+const kept = ({ name, consumesOptional = {} }: Manifest, { keeps }: Move): Record<string, ServiceRef<unknown>> =>
+  Object.fromEntries(Object.entries(consumesOptional).filter(([, { id }]) => keeps(name, id)))
+
 function startReason (to: Manifest, move: Move): string | null {
   const { others, named } = move
   const missing = (to.requires ?? []).map((need) => parseNeed(need).name)
     .find((need) => !others.some((other) => other.name === need))
   if (missing !== undefined) return `it requires "${missing}", which does not run yet`
   for (const other of others) {
-    const wanted = shared(to, other.consumesOptional ?? {})
+    const wanted = shared(to, kept(other, move))
     if (wanted !== undefined) return `"${other.name}" would use its service "${wanted}"`
   }
   const key = [...to.stateWhereabouts ?? [], ...to.stateReadings ?? []].find((one) => !named.has(one))

@@ -18,6 +18,10 @@ export interface LiveContext {
   dispose (): Promise<void>
   /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
+  /** Ids of the optional services that were read before `start` had ended: the plugin may have kept them. */
+  kept: ReadonlySet<string>
+  /** Its start is over. */
+  started (): void
 }
 
 /** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
@@ -40,6 +44,7 @@ type Returned = {
  */
 export async function startOne ({ manifest, start }: Plugin, live: LiveContext): Promise<Contributed> {
   const given = (await start(live.ctx) ?? {}) as Returned
+  live.started()
   return {
     commands: declared(manifest.commands, given.commands, 'command'),
     routes: declared(manifest.routes, given.routes, 'route'),
@@ -75,6 +80,8 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const log = options.log(manifest.name)
   const settings = kernel.adopted.get(manifest.name)
   const own = new Set<string>()
+  const kept = new Set<string>()
+  let starting = true
   let over = false
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
@@ -87,7 +94,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const ctx = {
     config: settings?.plugin(manifest.name) ?? options.config(manifest.name),
     settings: ownSettings(manifest, settings ?? options),
-    deps: dependencies(manifest, kernel.services),
+    deps: dependencies(manifest, kernel.services, (id) => { if (starting) kept.add(id) }),
     log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
       [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
@@ -126,6 +133,8 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   return {
     ctx: ctx as unknown as Context<never>,
     effects: () => effects.map((e) => e.label),
+    kept,
+    started: () => { starting = false },
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
@@ -147,7 +156,10 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-function dependencies (manifest: Manifest, services: Assembly['services']): Record<string, unknown> {
+/** The optional ones come and go while the node runs, so each is looked up when it is read. */
+function dependencies (
+  manifest: Manifest, services: Assembly['services'], read: (id: string) => void
+): Record<string, unknown> {
   const deps: Record<string, unknown> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
     const service = services.get(ref.id)
@@ -156,7 +168,9 @@ function dependencies (manifest: Manifest, services: Assembly['services']): Reco
     }
     deps[key] = service
   }
-  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = services.get(ref.id)
+  for (const [key, { id }] of Object.entries(manifest.consumesOptional ?? {})) {
+    Object.defineProperty(deps, key, { enumerable: true, get: () => { read(id); return services.get(id) } })
+  }
   return deps
 }
 

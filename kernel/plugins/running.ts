@@ -17,6 +17,8 @@ export interface Running {
   readonly work: OpenWork
   /** Labels of what its start has done. */
   effects (): string[]
+  /** Ids of the optional services that it may have kept. */
+  readonly kept: ReadonlySet<string>
   /** Takes out all it gave and undoes its effects. Safe to call twice. */
   dispose (): Promise<void>
 }
@@ -37,7 +39,7 @@ export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly):
     put(plugin, given, kernel, undo)
     const routes = given.routes.map(([name, handler]) =>
       ({ owner: manifest.name, name, decl: manifest.routes![name]!, handler }))
-    return { plugin, routes, work: new OpenWork(), effects: live.effects, dispose }
+    return { plugin, routes, work: new OpenWork(), effects: live.effects, kept: live.kept, dispose }
   } catch (error) {
     await dispose()
     throw error

@@ -189,7 +189,7 @@ export class PluginSwitch {
   async #step (
     step: Step, now: Loaded, before: Loaded | undefined, names: readonly string[]
   ): Promise<Stepped> {
-    const { present, adopted } = this.#kernel
+    const { present, adopted, started } = this.#kernel
     const { name, from, to, off } = step
     if (samePlugin(from, to)) return await this.#stay(step, now)
     const needing = dependantsOf(name, now)
@@ -202,6 +202,8 @@ export class PluginSwitch {
         : coldReason({
             name, from: from?.manifest, to: to?.manifest, named: this.#named,
             others: present.manifests.filter((manifest) => manifest.name !== name),
+            keeps: (plugin, service) => started.some(({ plugin: { manifest }, kept }) =>
+              manifest.name === plugin && kept.has(service)),
             before: others(before), after: others(now)
           })
     if (cold !== null) return { why: restartSince(cold) }

@@ -4,7 +4,8 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { packageRoot } from '../boot/package.js'
-import { cli } from './cli-helpers.js'
+import { startTicks } from '../boot/home.js'
+import { cli, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ran } from './cli-helpers.js'
 
@@ -28,7 +29,7 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const off = await run('plugin', 'disable', 'store')
   t.equal(off.status, 0, off.err)
   t.match(off.out, /store is disabled in .*svc\.yaml\.\nWith it goes down: shop /)
-  t.match(off.out, /next restart of the node \(POST \/admin\/restart\)/)
+  t.match(off.out, /next restart of the node: \.\/svc restart --home /)
   t.match(file(), /# mine\nname: attic\n[\s\S]*store:\n +enabled: false/)
   const ls = await run('plugin', 'ls', '--json')
   t.match(JSON.parse(ls.out).plugins, [{ name: 'store', state: 'disabled' }, { name: 'shop', state: 'off' },
@@ -44,6 +45,49 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const wrong = await run('plugin', 'disable', 'stor')
   t.equal(wrong.status, 3)
   t.match(wrong.err, /no plugin "stor"; did you mean store\?/)
+})
+
+t.test('with the address of another node that one is changed, or nothing', async (t) => {
+  const home = join(t.testdir({}), 'home')
+  const { url, asked } = await standIn(t, {
+    'GET /v1/plugins': (response) => { sendJson(response, { plugins: [
+      { name: 'far', version: '2.0.0', summary: 'Far.', enabled: false, why: 'It is off there.' }] }) },
+    'POST /v1/plugins/bell': (response) => {
+      sendJson(response, { revision: 'r', restart_needed: true, in_effect: false, why: 'It rings.' })
+    }
+  })
+  const run = async (words: string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> =>
+    await cli([...words, '--home', home, '--token', 'T'], { plugins, env })
+  for (const [words, env] of [[['--url', url], {}], [[], { SVC_URL: url }]] as const) {
+    const off = await run(['plugin', 'disable', 'bell', ...words], env)
+    t.match(off, { status: 0, out: new RegExp(`^bell is disabled at ${url}\\.\nIt rings\\.\nIt takes effect at ` +
+      `the next restart of the node: ./svc restart --url ${url}\n$`) })
+    t.match(asked.at(-1), { method: 'POST', body: { enabled: false }, headers: { authorization: 'Bearer T' } })
+    t.match(await run(['plugin', 'ls', ...words], env), { status: 0, err: 'It is off there.\n', out: /\nfar +2\.0\.0 +off +http/ })
+    const refused = [['config', 'set', 'name', 'x'], ['config', 'get'], ['config', 'check'], ['plugin', 'rm', 'x'],
+      ['plugin', 'install', './x'], ['plugin', 'verify'], ['plugin', 'show', 'bell'], ['docs', 'codes']]
+    for (const verb of refused) {
+      t.match(await run([...verb, ...words], env), { status: 2, err: new RegExp(`svc ${verb[0]!}.* works on the home ` +
+        `${home}, and no node of it has the address ${url}`) })
+    }
+  }
+  t.equal((await run(['plugin', 'enable', 'bell', '--url', url, '--config', 'x'])).status, 2)
+  t.notOk(existsSync(home), 'the home of the caller is as it was')
+})
+
+t.test('ls shows what runs, not only what svc.yaml says', async (t) => {
+  const row = (name: string, enabled: boolean): object => ({ name, version: '1.0.0', summary: 's', enabled, why: null })
+  const { url } = await standIn(t, { 'GET /v1/plugins': (response) => {
+    sendJson(response, { plugins: [row('store', true), row('shop', true), row('bell', false)] })
+  } })
+  const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+  const home = t.testdir({
+    'svc.yaml': 'plugins:\n  store:\n    enabled: false\n',
+    run: { 'node.json': JSON.stringify({ format: 1, url, processes }) }
+  })
+  const ls = await cli(['plugin', 'ls', '--json', '--home', home], { plugins })
+  t.match(JSON.parse(ls.out).plugins, [{ name: 'store', state: 'running', why: /runs until the node restarts.*disabled/ },
+    { name: 'shop', state: 'running', why: /off; svc restart/ }, { name: 'bell', state: 'waiting' }])
 })
 
 t.test('a home without svc.yaml gets one, for its owner only', async (t) => {

@@ -3,37 +3,64 @@ import { parseNeed } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
 import { arranged, disabledIn, findPlugin, installationOf } from '../installed.js'
-import { switched, tellEffect } from '../switching.js'
+import { plain } from '../output.js'
+import { pluginsAtNode, switched, switchElsewhere, tellEffect } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
-import type { Out, Verb } from '../verb.js'
+import type { AtNode } from '../switching.js'
+import type { Out, Verb, VerbContext } from '../verb.js'
 
 /** `svc plugin ls` */
 export const ls: Verb = {
   async run (ctx, _args, options) {
+    const running = await pluginsAtNode(ctx, options['config'])
+    if (ctx.elsewhere !== undefined) {
+      return list(ctx, running!.map(({ enabled, ...one }) =>
+        ({ ...one, state: enabled ? 'enabled' : 'off', source: ctx.client.url })))
+    }
     const installation = await installationOf(ctx, options['config'])
     const disabled = disabledIn(installation)
     const { down } = arranged(installation, disabled)
     const plugins = installation.plugins.map(({ manifest: { name, version, summary }, source }) => {
       const change = installation.changed.find((one) => one.name === name)
-      const why = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
-      const state = change !== undefined ? 'changed'
-        : disabled.has(name) ? 'disabled' : why === null ? 'enabled' : 'off'
+      const off = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
+      const said = change !== undefined ? 'changed'
+        : disabled.has(name) ? 'disabled' : off === null ? 'enabled' : 'off'
+      const { state, why } = asItRuns(name, said, off, running)
       return { name, version, state, why, source, summary }
     })
-    if (ctx.out.json) ctx.out.value({ plugins })
-    else {
-      ctx.out.table(['PLUGIN', 'VERSION', 'STATE', 'FROM', 'SUMMARY'],
-        plugins.map((p) => [p.name, p.version, p.state, p.source, p.summary]))
-    }
-    for (const { why } of plugins) if (why !== null) ctx.err.line(why)
+    list(ctx, plugins)
     for (const failure of failuresOf(installation)) ctx.err.line(failure)
     return installation.failures.length > 0 ? 1 : 0
   }
 }
 
+type Listed = Omit<AtNode, 'enabled'> & { state: string, source: string }
+
+function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
+  if (out.json) out.value({ plugins })
+  else {
+    out.table(['PLUGIN', 'VERSION', 'STATE', 'FROM', 'SUMMARY'],
+      plugins.map((p) => [p.name, p.version, p.state, p.source, p.summary]))
+  }
+  for (const { why } of plugins) if (why !== null) err.line(plain(why))
+}
+
+/** What svc.yaml says of a plugin, unless the node still does something else. */
+function asItRuns (
+  name: string, state: string, why: string | null, running: readonly AtNode[] | undefined
+): { state: string, why: string | null } {
+  if (running === undefined) return { state, why }
+  const runs = running.some((one) => one.name === name && one.enabled)
+  if (runs === (state === 'enabled')) return { state, why }
+  return runs
+    ? { state: 'running', why: `${name} runs until the node restarts: svc.yaml has it ${state}; svc restart` }
+    : { state: 'waiting', why: `${name} starts when the node restarts: svc.yaml has it enabled; svc restart` }
+}
+
 /** `svc plugin enable` */
 export const enable: Verb = {
   async run (ctx, [name], options) {
+    if (ctx.elsewhere !== undefined) return await switchElsewhere(ctx, name!, true, options['config'])
     const installation = await installationOf(ctx, options['config'])
     const { manifest } = findPlugin(installation, name!)
     const off = disabledIn(installation)
@@ -82,6 +109,7 @@ function asksFor (manifest: Manifest): string[] {
 /** `svc plugin disable` */
 export const disable: Verb = {
   async run (ctx, [name], options) {
+    if (ctx.elsewhere !== undefined) return await switchElsewhere(ctx, name!, false, options['config'])
     const installation = await installationOf(ctx, options['config'])
     findPlugin(installation, name!)
     const off = disabledIn(installation)
