@@ -50,7 +50,13 @@ export interface ClientOptions {
   signal: AbortSignal
   /** Whom to believe at an https address. */
   trust: TrustOptions
+  /** Without a byte for so long the node is asked for a sign of life, ms; 30 s when left out. */
+  quietMs?: number
 }
+
+const QUIET_MS = 30_000
+/** Longest wait for that sign, ms. */
+const SIGN_MS = 10_000
 
 /** Largest JSON answer that is read, bytes. */
 const BODY_LIMIT = 256 * 1024 * 1024
@@ -72,8 +78,9 @@ export function createClient (options: ClientOptions): Client {
     const authorization = token === undefined
       ? await signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
+    const quiet = options.quietMs ?? QUIET_MS
     const response = await send(to, {
-      method, signal, agent: through,
+      method, signal, agent: through, timeout: quiet,
       headers: {
         accept: ask.accept ?? 'application/json',
         ...(body === undefined
@@ -81,7 +88,8 @@ export function createClient (options: ClientOptions): Client {
           : { 'content-type': 'application/json', 'content-length': body.byteLength }),
         ...(authorization === undefined ? {} : { authorization })
       }
-    }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
+    }, body, async () => await answers(base, through, Math.min(quiet, SIGN_MS)))
+      .catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
     if (status >= 200 && status < 300) {
@@ -134,12 +142,43 @@ function parseBase (url: string): URL {
   return base
 }
 
-async function send (url: URL, options: RequestOptions, body: Buffer | undefined): Promise<IncomingMessage> {
-  const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
+const requestAt = async ({ protocol }: URL): Promise<typeof httpRequest> =>
+  protocol === 'https:' ? (await import('node:https')).request : httpRequest
+
+/** A node bounds every answer itself, so a wait goes on for as long as the node is there. */
+async function send (
+  url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
+): Promise<IncomingMessage> {
+  const request = await requestAt(url)
   return await new Promise((resolve, reject) => {
-    const outgoing = request(url, options, resolve)
+    let response: IncomingMessage | undefined
+    const outgoing = request(url, options, (found) => { resolve(response = found) })
     outgoing.on('error', reject)
+    const ask = (): void => {
+      void isThere().then((there) => {
+        const waiting = response ?? outgoing
+        if (there) outgoing.socket?.setTimeout(options.timeout!)
+        else waiting.destroy(new CliError(exitCodes.unreachable,
+          `the node at ${url.origin} gives no sign of life; \`svc doctor\` looks what is wrong`))
+      })
+    }
+    // The request itself tells of the first time only.
+    outgoing.on('socket', (socket) => {
+      socket.on('timeout', ask)
+      outgoing.on('close', () => { socket.off('timeout', ask) })
+    })
     outgoing.end(body)
+  })
+}
+
+/** Whether whatever listens there answers at all. */
+async function answers (base: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> {
+  const request = await requestAt(base)
+  return await new Promise((resolve) => {
+    const asked = request(new URL(`${base.pathname.replace(/\/$/, '')}/healthz`, base),
+      { agent, signal: AbortSignal.timeout(ms) }, (response) => { response.resume(); resolve(true) })
+    asked.on('error', () => { resolve(false) })
+    asked.end()
   })
 }
 
@@ -148,8 +187,9 @@ async function * guarded (
 ): AsyncGenerator<Uint8Array> {
   try {
     for await (const chunk of response) yield chunk as Uint8Array
-  } catch {
+  } catch (error) {
     if (signal.aborted) throw interrupted()
+    if (error instanceof CliError) throw error
     throw new CliError(exitCodes.failed,
       `the node at ${base.origin} ended the answer early; its log says why`)
   }

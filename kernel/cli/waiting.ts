@@ -85,6 +85,18 @@ export const realPace: Pace = {
   mono: systemClock.mono
 }
 
+/** How long a verb waits for something that does not move, ms: longer than the deadline of a warm-up. */
+export const STILL_MS = 360_000
+
+/** Says whether what is shown has stayed the same for too long. */
+export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean {
+  let [last, since] = ['', pace.mono()]
+  return (shown) => {
+    if (shown !== last) [last, since] = [shown, pace.mono()]
+    return pace.mono() - since >= STILL_MS
+  }
+}
+
 /** How long a stream that broke off is tried again, ms. */
 const RETRY_MS = 60_000
 /** It broke off, the node does not answer (yet), or is not ready. */

@@ -21,6 +21,8 @@ import type { Verb, VerbContext } from '../verb.js'
 
 /** How often a command looks whether the one before it is done, ms. */
 const LOCK_POLL_MS = 100
+/** Longest wait for it, ms. */
+const LOCK_MS = 600_000
 
 /** `svc plugin install` */
 export const install: Verb = {
@@ -57,7 +59,9 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
   const path = join(packagesFolder(ctx.home), '.lock')
   let taken = takeLock(path)
   if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
+  const until = performance.now() + LOCK_MS
   while (typeof taken !== 'function') {
+    if (performance.now() > until) throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
     taken = takeLock(path)
   }

@@ -6,7 +6,7 @@ export interface RunnerMemory { residentBytes: number | null, estimatedBytes: nu
 
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates {
-  nodeIdentities: Record<string, { friendlyName: string | null }>
+  nodeIdentities: Record<string, { friendlyName: string | null, nodeInstallId?: string | null }>
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
 }
 
