@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, 
 import { join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
-import { folder, root, run, startNode, svc } from './node/kit.js'
+import { folder, root, run, sparing, startNode, svc } from './node/kit.js'
 import type { Test } from 'tap'
 
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
@@ -130,7 +130,7 @@ t.test('every command of docs/api.md works as written', { skip }, async (t) => {
   const node = await startNode(t, {
     // Tests ask no public hub: a search of it is answered with 409 here.
     config: { model_store: { store_path: 'store', hub: { enabled: false } } },
-    env: { SVC_TEST_HEADROOM_BYTES: '0' }
+    env: sparing(0)
   })
   const script = [`SVC=${node.url}`, `TOKEN=$(cat ${node.home}/operator.token)`, ...blocks.map((block, i) =>
     `echo; echo "=== ${i}"\n${block}`)].join('\n')

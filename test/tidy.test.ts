@@ -106,6 +106,8 @@ const reads = (node: ts.Node, object: string, property?: string): boolean =>
 
 check('console', inSyntax([...trees.keys()], (node) => reads(node, 'console') ? 'console' : undefined))
 
+check('variables of tests', inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0]))
+
 check('process.env', inSyntax(sources, (node) => reads(node, 'process', 'env') ? 'process.env' : undefined))
 
 check('time and chance', inSyntax(sources, (node) => {

@@ -50,7 +50,7 @@ export const kernelErrors = {
   tls_required: final(400, 'This port speaks TLS only.', 'Use https:// instead of http://.'),
   invalid_payload: final(400, 'The payload does not match the capability.',
     'See the input schema: `svc capabilities ID@VERSION`.'),
-  unauthenticated: final(401, 'This needs a token.', 'Make one with `svc token create` on the node\'s host.'),
+  unauthenticated: final(401, 'This needs a token.', 'Make one with `svc token create NAME` on the node\'s host.'),
   missing_grant: final(403, 'The credential lacks the authority.',
     'Ask the operator for a token that has it.'),
   foreign_origin: final(403, 'Requests from this web page are not allowed.',

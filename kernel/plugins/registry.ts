@@ -1,5 +1,6 @@
 import { parseNeed, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
+import { nearest } from '../config/nearest.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
 import type { Manifest } from '../api/plugin.js'
 
@@ -12,6 +13,16 @@ const RETIRED: ReadonlySet<string> = new Set()
 const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
+
+/** What a manifest may say. */
+const FIELDS: Readonly<Record<keyof Manifest, true>> = {
+  name: true, version: true, kernel: true, summary: true, requires: true, after: true, config: true,
+  settings: true, consumes: true, consumesOptional: true, provides: true, authorities: true, routes: true,
+  events: true, errors: true, conflicts: true, capabilities: true, sections: true, commands: true, state: true,
+  stateWhereabouts: true, stateReadings: true, engines: true, models: true, verbs: true, checks: true,
+  tools: true, panels: true, status: true, deviceNews: true, variables: true, devSettings: true,
+  firstSteps: true
+}
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {
@@ -54,6 +65,11 @@ export function checkManifests (plugins: readonly Manifest[]): string[] {
 function badShape (m: Manifest): string[] {
   const problems: string[] = []
   const bad = (what: string): void => { problems.push(`plugin "${String(m.name)}": ${what}`) }
+  for (const field of Object.keys(m)) {
+    if (Object.hasOwn(FIELDS, field)) continue
+    const near = nearest(field, Object.keys(FIELDS))
+    bad(`a manifest has no field "${field}"${near === undefined ? '' : `; did you mean "${near}"?`}`)
+  }
   if (typeof m.name !== 'string' || !NAME.test(m.name)) bad('its name must be lower-case words joined by "-"')
   if (typeof m.summary !== 'string' || m.summary === '') bad('it needs a summary of one sentence')
   if (typeof m.version !== 'string') bad('it needs a version such as "1.0.0"')
