@@ -24,6 +24,7 @@ function project (t: Test, example: string): string {
   cpSync(source(example), copy, { recursive: true })
   mkdirSync(join(copy, 'node_modules'))
   symlinkSync(root, join(copy, 'node_modules', 'svc'), 'dir')
+  symlinkSync(join(root, 'node_modules/tap'), join(copy, 'node_modules', 'tap'), 'dir')
   const json = join(copy, 'package.json')
   if (!existsSync(json)) writeFileSync(json, JSON.stringify({ name: example, private: true, type: 'module' }))
   return copy
@@ -57,10 +58,11 @@ t.test('the documents show the examples as they are', (t) => {
 for (const example of EXAMPLES) {
   t.test(`the example ${example} passes its tests outside the repository`, async (t) => {
     const copy = project(t, example)
-    const tests = readdirSync(join(copy, 'test')).map((name) => join('test', name))
-    const child = run(process.execPath, ['--test', ...tests], { cwd: copy })
-    t.equal(await child.ended, 0, child.stdout())
-    t.match(child.stdout(), /^# pass [1-9]/m)
+    for (const name of readdirSync(join(copy, 'test'))) {
+      const child = run(process.execPath, [join('test', name)], { cwd: copy })
+      t.equal(await child.ended, 0, child.stdout())
+      t.match(child.stdout(), /^ok [1-9]/m)
+    }
   })
 }
 

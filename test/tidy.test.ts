@@ -106,8 +106,6 @@ const reads = (node: ts.Node, object: string, property?: string): boolean =>
 
 check('console', inSyntax([...trees.keys()], (node) => reads(node, 'console') ? 'console' : undefined))
 
-check('variables of tests', inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0]))
-
 check('process.env', inSyntax(sources, (node) => reads(node, 'process', 'env') ? 'process.env' : undefined))
 
 check('time and chance', inSyntax(sources, (node) => {
@@ -126,6 +124,11 @@ check('types', inSyntax([...trees.keys()], (node) => {
 
 check('silenced compiler', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
   /@ts-(ignore|nocheck)/.test(line) || /@ts-expect-error(?! -- \w)/.test(line) ? line.trim() : undefined))
+
+t.test('no variable of a test reaches the product', (t) => {
+  for (const { path, what } of inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0])) t.fail(`${path}: ${what}`)
+  t.end()
+})
 
 // Mocks of modules have no effect: test/tools/typescript.mjs finds a module before tap would replace it.
 check('left over', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>

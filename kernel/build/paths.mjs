@@ -6,15 +6,17 @@ import { fileURLToPath } from 'node:url'
 export const root = fileURLToPath(new URL('../../', import.meta.url))
 export const dist = join(root, 'dist')
 
-const SKIPPED = new Set(['test', 'fixtures', 'node_modules', 'dist'])
+const SKIPPED = new Set(['test', 'node_modules', 'README.md'])
 
 /** What a build is made of below a folder, as paths from the root. */
 export function * sources (folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
+    // The data of the command line is a plugin to copy, with its test and README.
+    const skipped = path.startsWith('kernel/cli/data/') ? false : SKIPPED.has(entry.name)
     if (entry.isDirectory()) {
-      if (!SKIPPED.has(entry.name)) yield * sources(path)
-    } else if (entry.name !== 'README.md' || path.includes('/data/')) yield path
+      if (!skipped) yield * sources(path)
+    } else if (!skipped) yield path
   }
 }
 
