@@ -43,6 +43,8 @@ export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
 export interface ClientOptions {
   url: string
   token: string | undefined
+  /** Where the token of this home's own node is, if that is the credential. */
+  tokenFile?: string | undefined
   /** Used where there is no token. */
   signing?: Signing | undefined
   /** Told of each good answer. */
@@ -97,6 +99,11 @@ export function createClient (options: ClientOptions): Client {
       return { status, headers: response.headers, bytes }
     }
     const text = await readText(bytes)
+    if (status === 401 && options.tokenFile !== undefined) {
+      throw new CliError(exitCodes.auth, `the node at ${base.origin} does not take what ${options.tokenFile} ` +
+        'holds: it is damaged, was replaced, or this user cannot read it. End the node and remove the file; ' +
+        'the next start makes a new one', { status })
+    }
     throw apiFailure(status, readApiError(text), text, response.headers)
   }
   const open = async (path: string, ask: Ask = {}): Promise<Answer> => {

@@ -1,5 +1,5 @@
 import { homedir } from 'node:os'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
@@ -260,10 +260,13 @@ export function createContext (
     })
   const client = (): Client => {
     const url = address ?? runningUrl(home)
-    const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
+    const given = option('token', 'SVC_TOKEN')
+    const token = given ?? ownToken(home, url)
+    const own = given === undefined ? ownHome(home, url) : undefined
+    const tokenFile = own === undefined ? undefined : join(own, 'operator.token')
     const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
     const answered = (): void => { if (signing !== undefined) metAsDevice = url }
-    return made ??= clientFor({ url, token, signing, answered })
+    return made ??= clientFor({ url, token, tokenFile, signing, answered })
   }
   const context: RunContext = {
     get metAsDevice () { return metAsDevice },
