@@ -3,9 +3,9 @@
 // another one is built. Files at stable paths, such as dist/kernel/cli/main.js, lead to the newest build.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync, readlinkSync, rmSync, utimesSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
-import { dist, linkBin, root, sources } from './paths.mjs'
+import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
 /** Of all that decides what a build is, 16 hexadecimal digits. */
 function hashOfSources () {
@@ -17,14 +17,10 @@ function hashOfSources () {
   return hash.digest('hex').slice(0, 16)
 }
 
-function current () {
-  try { return readlinkSync(join(dist, 'current')) } catch { return undefined }
-}
-
 /** Notes that the build is as new as its sources were at `started`, seconds; ./svc compares their times. */
 function fresh (name, started) {
   const main = join(dist, 'kernel/cli/main.js')
-  if (current() !== name || !existsSync(main)) return false
+  if (linkAt(join(dist, 'current')) !== name || !existsSync(main)) return false
   try {
     linkBin()
     utimesSync(main, started, started)
@@ -48,7 +44,10 @@ async function build () {
   if (status !== 0) throw new Error('the types are wrong')
   const [{ bundle }, { page }, { publish }] = await Promise.all(
     ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
-  await publish(name, await bundle(), await page())
+  const parts = [await bundle(), await page()]
+  // A source that was changed meanwhile may or may not be in it.
+  if (hashOfSources() !== name) return await build()
+  await publish(name, ...parts)
   fresh(name, started)
 }
 

@@ -29,6 +29,7 @@ export function linkBin () {
   symlinkSync(to, join(bin, 'svc'))
 }
 
-function linkAt (path) {
+/** Where a link leads; undefined where there is none that this user may read. */
+export function linkAt (path) {
   try { return readlinkSync(path) } catch { return undefined }
 }

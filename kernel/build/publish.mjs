@@ -1,12 +1,12 @@
 // Lays a build down: its folder first, then, one rename after the other, the files that lead to it.
 import {
-  existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync,
-  utimesSync, writeFileSync
+  existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync,
+  writeFileSync
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { ENTRIES } from './bundle.mjs'
 import { licences } from './licences.mjs'
-import { dist, linkBin, root, sources } from './paths.mjs'
+import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
 /** What is not TypeScript: models, cards, data. */
 const DATA =
@@ -33,12 +33,13 @@ export async function publish (name, { outputFiles, metafile }, page) {
   if (existsSync(join(dist, name))) rmSync(making, { recursive: true })
   else renameSync(making, join(dist, name))
   utimesSync(join(dist, name), new Date(), new Date())
-  lead(name, metafile)
+  switchTo(name, metafile)
   linkBin()
   sweep(name)
 }
 
-function lead (name, { inputs, outputs }) {
+/** Has the stable paths lead to a build; `current` comes last, so that it stands for all of them. */
+function switchTo (name, { inputs, outputs }) {
   const replace = (path, write) => {
     const aside = join(dist, `.aside-${process.pid}`)
     write(aside)
@@ -65,6 +66,7 @@ function lead (name, { inputs, outputs }) {
   replace('current', (aside) => { symlinkSync(name, aside) })
 }
 
+/** The file at the stable path of the program. */
 const program = (name, to) => `#!/usr/bin/env node
 import { openSync } from 'node:fs'
 // A folder that a process has open is in use: later builds leave it there.
@@ -88,9 +90,5 @@ function names (folder) {
 }
 
 /** What processes of this machine have open, as far as this user sees. */
-function heldOpen () {
-  return new Set(names('/proc').filter((pid) => /^\d+$/.test(pid)).flatMap((pid) =>
-    names(`/proc/${pid}/fd`).map((fd) => {
-      try { return readlinkSync(`/proc/${pid}/fd/${fd}`) } catch { return '' }
-    })))
-}
+const heldOpen = () => new Set(names('/proc').filter((pid) => /^\d+$/.test(pid)).flatMap((pid) =>
+  names(`/proc/${pid}/fd`).map((fd) => linkAt(`/proc/${pid}/fd/${fd}`))))
