@@ -114,7 +114,7 @@ t.test('what is fresh is not built again', { skip: !existsSync(join(root, 'dist/
   const before = built()
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
     { scripts: Record<string, string> }
-  t.match(scripts, { prepare: 'npm run build', build: 'node kernel/build/build.mjs' }, 'what npx runs each time')
+  t.match(scripts, { prepare: 'npm run build', build: 'node kernel/build/build.mjs' }, 'what npx runs')
   t.match(spawnSync(process.execPath, ['kernel/build/build.mjs'], { cwd: root, env }), { status: 0 })
   const ran = spawnSync('./svc', ['--version'], { cwd: root, env, encoding: 'utf8' })
   t.match(ran, { status: 0, stdout: /^\d+\.\d+\.\d+\n$/, stderr: '' })

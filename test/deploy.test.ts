@@ -18,7 +18,9 @@ const runs = process.getuid?.() === 0 && /^(running|degraded)/.test(ran('systemc
 const unit = (name: string): string => readFileSync(join(root, 'docs/deploy', name), 'utf8')
   .replace('/opt/svc/node_modules/.bin/svc', `${process.execPath} ${cli}`)
 
-t.test('the units are valid, and in a sandbox', { skip: analyses ? false : 'systemd-analyze is not here' }, (t) => {
+t.test('the units are valid, and in a sandbox', {
+  skip: analyses ? false : 'systemd-analyze is not here'
+}, (t) => {
   const check = (t: Test, name: string, most: number): void => {
     const path = join(folder(t), name)
     writeFileSync(path, unit(name))

@@ -126,7 +126,8 @@ check('silenced compiler', inLines(code.filter((p) => p !== 'test/tidy.test.ts')
   /@ts-(ignore|nocheck)/.test(line) || /@ts-expect-error(?! -- \w)/.test(line) ? line.trim() : undefined))
 
 t.test('no variable of a test reaches the product', (t) => {
-  for (const { path, what } of inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0])) t.fail(`${path}: ${what}`)
+  const found = inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0])
+  t.same(found, [])
   t.end()
 })
 

@@ -117,7 +117,7 @@ export interface VerbDecl {
   readonly examples?: readonly string[]
   /** True when its argument may be the id of a command: errors of the command line then name the verb. */
   readonly explainsCommands?: boolean
-  /** True when it works on files of this machine: it is refused with the address of another node. */
+  /** True if it works on local files; the command line then refuses the address of another node. */
   readonly local?: boolean
   readonly load: () => Promise<{ default: unknown }>
 }
@@ -162,8 +162,8 @@ export interface Manifest {
   readonly settings?: Readonly<Record<string, JsonSchema>>
   readonly consumes?: Refs
   /**
-   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` each time it is
-   * used; a plugin that reads it in `start` has to be started again, by a restart of the node, to see a change.
+   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` each time it
+   * is used; a plugin that reads it in `start` sees a change only after a restart of the node.
    */
   readonly consumesOptional?: Refs
   readonly provides?: Refs

@@ -58,9 +58,9 @@ export interface SvcNode {
   /** What clients may know of its certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
-  /** Whether its log is on stdout, as JSON. */
+  /** Whether the log goes to stdout as JSON. */
   readonly logsJson: boolean
-  /** Names of the members of the cluster that this start has joined; undefined if it has joined none. */
+  /** Names of the other members if this start joined a cluster; else undefined. */
   readonly joined: readonly string[] | undefined
   /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
   listen (): Promise<{ url: string }>

@@ -1,13 +1,13 @@
-// Builds svc if that is still to be done: `npm run build`, `npm run prepare`, ./svc. Each build has a folder,
-// dist/<hash of the sources>, which does not change afterwards, so that a node goes on with its own while
-// another one is built. Files at stable paths, such as dist/kernel/cli/main.js, lead to the newest build.
+// Builds svc unless the newest build is fresh: `npm run build`, `npm run prepare`, ./svc.
+// A build gets a folder, dist/<hash of the sources>, which never changes, so that running nodes keep theirs.
+// Files at stable paths, such as dist/kernel/cli/main.js, import from the newest build.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, rmSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
-/** Of all that decides what a build is, 16 hexadecimal digits. */
+/** 16 hexadecimal digits. */
 function hashOfSources () {
   const hash = createHash('sha256')
   const settings = ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json']
@@ -17,7 +17,7 @@ function hashOfSources () {
   return hash.digest('hex').slice(0, 16)
 }
 
-/** Notes that the build is as new as its sources were at `started`, seconds; ./svc compares their times. */
+/** Whether the build is fresh; sets its time to `started` (s), because ./svc compares it with the sources. */
 function fresh (name, started) {
   const main = join(dist, 'kernel/cli/main.js')
   if (linkAt(join(dist, 'current')) !== name || !existsSync(main)) return false
@@ -37,7 +37,7 @@ async function build () {
   if (!existsSync(join(root, 'node_modules/esbuild'))) {
     throw new Error(`the packages of ${root} are not installed; run: cd ${root} && npm ci`)
   }
-  // Release 0.1.0 built into dist itself.
+  // Release 0.1.0 built into dist directly.
   if (existsSync(join(dist, 'chunks'))) rmSync(dist, { recursive: true })
   const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
   const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })
@@ -45,7 +45,7 @@ async function build () {
   const [{ bundle }, { page }, { publish }] = await Promise.all(
     ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
   const parts = [await bundle(), await page()]
-  // A source that was changed meanwhile may or may not be in it.
+  // The sources changed during the build, so the name does not fit the contents.
   if (hashOfSources() !== name) return await build()
   await publish(name, ...parts)
   fresh(name, started)

@@ -22,7 +22,7 @@ const BANNER = `import { createRequire as createRequireOfBundle } from 'node:mod
 const require = createRequireOfBundle(import.meta.url)
 const builtUrl = import.meta.url.replace(/(.*\\/dist\\/[^/]+\\/).*/, '$1')`
 
-/** Files that look for data beside themselves find it in the build's folder, whichever chunk they are in. */
+/** Makes import.meta.url point into the folder of the build, whichever chunk the code is in. */
 const ownUrls = {
   name: 'own-urls',
   setup ({ onLoad }) {
@@ -66,7 +66,7 @@ function isCommonJs (path) {
   return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).type !== 'module'
 }
 
-/** The outputs are written by `publish`, into the folder of the build: `outdir` stands for that. */
+/** `publish` writes the outputs to the folder of the build; `outdir` is a placeholder. */
 export const options = {
   absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist/build',
   chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',

@@ -21,7 +21,7 @@ function start () {
   })
 }
 
-/** The page as the last whole build has it. */
+/** The page of the last complete build. */
 function page () {
   const folder = join(dist, 'current/plugins/dashboard/built')
   return readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))])

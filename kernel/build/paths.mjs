@@ -1,4 +1,4 @@
-// Where the build finds and puts things.
+// Paths of the build.
 import { existsSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,11 +8,11 @@ export const dist = join(root, 'dist')
 
 const SKIPPED = new Set(['test', 'node_modules', 'README.md'])
 
-/** What a build is made of below a folder, as paths from the root. */
+/** The inputs of a build below a folder, relative to the root. */
 export function * sources (folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
-    // The data of the command line is a plugin to copy, with its test and README.
+    // The scaffold of `svc plugin new` includes a test and a README.
     const skipped = path.startsWith('kernel/cli/data/') ? false : SKIPPED.has(entry.name)
     if (entry.isDirectory()) {
       if (!skipped) yield * sources(path)
@@ -29,7 +29,7 @@ export function linkBin () {
   symlinkSync(to, join(bin, 'svc'))
 }
 
-/** Where a link leads; undefined where there is none that this user may read. */
+/** The target of a symbolic link; undefined if it cannot be read. */
 export function linkAt (path) {
   try { return readlinkSync(path) } catch { return undefined }
 }

@@ -1,4 +1,4 @@
-// Lays a build down: its folder first, then, one rename after the other, the files that lead to it.
+// Publishes a build: first its folder, then the files at the stable paths, each by a rename.
 import {
   existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync,
   writeFileSync
@@ -8,15 +8,15 @@ import { ENTRIES } from './bundle.mjs'
 import { licences } from './licences.mjs'
 import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
-/** What is not TypeScript: models, cards, data. */
+/** Inputs that are copied: models, cards, data. */
 const DATA =
   /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|\/model\/[^/]+\.json$|^kernel\/cli\/data/
-/** A build's folder: finished, of `npm run dev`, or left by a build that was killed. */
+/** Folders of builds: finished, of `npm run dev`, or left by a killed build. */
 const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
-/** Builds that stay beside the newest one and those in use. */
+/** Number of earlier builds to keep besides those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 
-/** Makes the folder dist/NAME and has the stable paths lead to it. */
+/** Writes dist/NAME and points the stable paths at it. */
 export async function publish (name, { outputFiles, metafile }, page) {
   const making = join(dist, `.making-${process.pid}`)
   rmSync(making, { recursive: true, force: true })
@@ -29,7 +29,7 @@ export async function publish (name, { outputFiles, metafile }, page) {
     if (DATA.test(path)) put(path, readFileSync(join(root, path)))
   }
   for (const [path, contents] of page) put(join('plugins/dashboard/built', path), contents)
-  // Processes may run from an earlier build of the same sources.
+  // The same sources may have been built before, and processes may use that build.
   if (existsSync(join(dist, name))) rmSync(making, { recursive: true })
   else renameSync(making, join(dist, name))
   utimesSync(join(dist, name), new Date(), new Date())
@@ -38,7 +38,7 @@ export async function publish (name, { outputFiles, metafile }, page) {
   sweep(name)
 }
 
-/** Has the stable paths lead to a build; `current` comes last, so that it stands for all of them. */
+/** Points the stable paths at a build. `current` is last: once it names a build, the other paths do too. */
 function switchTo (name, { inputs, outputs }) {
   const replace = (path, write) => {
     const aside = join(dist, `.aside-${process.pid}`)
@@ -50,9 +50,9 @@ function switchTo (name, { inputs, outputs }) {
     replace(path, (aside) => { writeFileSync(aside, contents, { mode }) })
   }
   text('LICENCES.txt', licences(root, Object.keys(inputs)))
-  // What a package has of dist: this build, and what leads to it.
+  // A package contains this build only.
   text('.npmignore', ['/*', '!/kernel', '!/plugins', '!/LICENCES.txt', `!/${name}`, ''].join('\n'))
-  // Which sources are in which file, for the test of what a verb loads.
+  // Maps outputs to sources, for the test that limits what a verb loads.
   text('sources.json', JSON.stringify(Object.fromEntries(Object.entries(outputs)
     .filter(([file]) => file.endsWith('.js'))
     .map(([file, output]) => [file.replace('dist/build', name), Object.keys(output.inputs)]))))
@@ -66,15 +66,15 @@ function switchTo (name, { inputs, outputs }) {
   replace('current', (aside) => { symlinkSync(name, aside) })
 }
 
-/** The file at the stable path of the program. */
+/** The text of dist/kernel/cli/main.js. */
 const program = (name, to) => `#!/usr/bin/env node
 import { openSync } from 'node:fs'
-// A folder that a process has open is in use: later builds leave it there.
+// Later builds do not delete a folder that a process has open.
 try { openSync(new URL('../../${name}', import.meta.url)) } catch {}
 await import('${to}')
 `
 
-/** Removes earlier builds that no process uses. */
+/** Removes earlier builds that are not in use. */
 function sweep (name) {
   const age = (one) => -statSync(join(dist, one)).mtimeMs
   const old = readdirSync(dist).filter((one) => BUILD.test(one) && one !== name)
@@ -89,6 +89,6 @@ function names (folder) {
   try { return readdirSync(folder) } catch { return [] }
 }
 
-/** What processes of this machine have open, as far as this user sees. */
+/** Paths that processes of this machine have open; those of other users may be missing. */
 const heldOpen = () => new Set(names('/proc').filter((pid) => /^\d+$/.test(pid)).flatMap((pid) =>
   names(`/proc/${pid}/fd`).map((fd) => linkAt(`/proc/${pid}/fd/${fd}`))))

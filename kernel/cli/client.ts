@@ -43,7 +43,7 @@ export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
 export interface ClientOptions {
   url: string
   token: string | undefined
-  /** Where the token of this home's own node is, if that is the credential. */
+  /** Path of the token if it is the operator token of a local home. */
   tokenFile?: string | undefined
   /** Used where there is no token. */
   signing?: Signing | undefined
@@ -52,12 +52,12 @@ export interface ClientOptions {
   signal: AbortSignal
   /** Whom to believe at an https address. */
   trust: TrustOptions
-  /** Without a byte for so long the node is asked for a sign of life, ms; 30 s when left out. */
+  /** Idle time after which the client checks that the node still answers, ms; default 30 s. */
   quietMs?: number
 }
 
 const QUIET_MS = 30_000
-/** Longest wait for that sign, ms. */
+/** Deadline of that check, ms. */
 const SIGN_MS = 10_000
 
 /** Largest JSON answer that is read, bytes. */
@@ -100,9 +100,9 @@ export function createClient (options: ClientOptions): Client {
     }
     const text = await readText(bytes)
     if (status === 401 && options.tokenFile !== undefined) {
-      throw new CliError(exitCodes.auth, `the node at ${base.origin} does not take what ${options.tokenFile} ` +
-        'holds: it is damaged, was replaced, or this user cannot read it. End the node and remove the file; ' +
-        'the next start makes a new one', { status })
+      throw new CliError(exitCodes.auth, `the node at ${base.origin} does not take what ` +
+        `${options.tokenFile} holds: it is damaged, was replaced, or this user cannot read it. End the ` +
+        'node and remove the file; the next start makes a new one', { status })
     }
     throw apiFailure(status, readApiError(text), text, response.headers)
   }
@@ -152,7 +152,7 @@ function parseBase (url: string): URL {
 const requestAt = async ({ protocol }: URL): Promise<typeof httpRequest> =>
   protocol === 'https:' ? (await import('node:https')).request : httpRequest
 
-/** A node bounds every answer itself, so a wait goes on for as long as the node is there. */
+/** The node bounds the time of every answer, so the client waits as long as the node is alive. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
@@ -169,7 +169,7 @@ async function send (
           `the node at ${url.origin} gives no sign of life; \`svc doctor\` looks what is wrong`))
       })
     }
-    // The request itself tells of the first time only.
+    // A request emits `timeout` once; the socket emits it each time.
     outgoing.on('socket', (socket) => {
       socket.on('timeout', ask)
       outgoing.on('close', () => { socket.off('timeout', ask) })
@@ -178,7 +178,7 @@ async function send (
   })
 }
 
-/** Whether whatever listens there answers at all. */
+/** Whether the server answers /healthz, with any status. */
 async function answers (base: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> {
   const request = await requestAt(base)
   return await new Promise((resolve) => {

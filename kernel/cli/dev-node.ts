@@ -21,7 +21,7 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of this process, and what the node has in place of it. */
+  /** Environment of this process, and the variables that replace parts of it. */
   env: NodeJS.ProcessEnv
   variables: Variables
   /** The script of `svc`. */
@@ -65,7 +65,7 @@ export interface DevSettings {
   own?: Readonly<Record<string, string | null>>
 }
 
-/** Variables that a development node has for itself: its port for members, where the others are, a store. */
+/** Environment variables of one development node: members' port, peers, store. */
 export function ownVariables ({ name, port, peers = [], own = {} }: DevSettings): Variables {
   return {
     ...Object.fromEntries([...ownSettings].map((variable) => [variable, null])),
@@ -78,18 +78,18 @@ export function ownVariables ({ name, port, peers = [], own = {} }: DevSettings)
   }
 }
 
-/** An environment with a node's own variables in place of those that it has. */
+/** The environment with the variables of a node applied. */
 export function devEnv (env: NodeJS.ProcessEnv, own: Variables): NodeJS.ProcessEnv {
   const all = Object.entries({ ...env, ...own })
   return Object.fromEntries(all.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
 }
 
-/** A node of `svc dev` as it was started, for `svc dev start`. */
+/** Record of how a node of `svc dev` was started, for `svc dev start`. */
 export interface KeptNode { ports: Ports, variables: Variables }
 
 const keptPath = (home: string): string => join(home, 'dev.json')
 
-/** What is known of a node of `svc dev` by its home; undefined where there is none. */
+/** Reads the record of a node of `svc dev` from its home; undefined if the home has none. */
 export const keptNode = (home: string): KeptNode | undefined => readVersioned<KeptNode>(keptPath(home), 1)
 
 /** The words after `node` that start a development node. */

@@ -94,8 +94,8 @@ function open (port: number): Promise<Server> {
 
 function cannot (port: number, code: string): CliError {
   if (code === 'EADDRNOTAVAIL' || code === 'EAFNOSUPPORT') {
-    return new CliError(exitCodes.failed, `this machine has no address ${HOST} (${code}), on which the nodes ` +
-      'of `svc dev` listen; bring its loopback interface up: ip address add 127.0.0.1/8 dev lo')
+    return new CliError(exitCodes.failed, `this machine has no address ${HOST} (${code}), on which the ` +
+      'nodes of `svc dev` listen; bring its loopback interface up: ip address add 127.0.0.1/8 dev lo')
   }
   if (code !== 'EADDRINUSE') {
     return new CliError(exitCodes.failed,

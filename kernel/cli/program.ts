@@ -106,11 +106,11 @@ async function verbsFor (argv: readonly string[], options: CliOptions): Promise<
   }, verbs)
 }
 
-/** A verb about files of this machine must not change them for a node somewhere else. */
+/** Throws if a verb that works on local files is given the address of another node. */
 function refuseElsewhere (verb: string, { elsewhere, home }: VerbContext): void {
   if (elsewhere === undefined) return
-  throw usageError(`svc ${verb} works on the home ${home}, and no node of it has the address ${elsewhere}; run ` +
-    'it on that machine, or leave out --url (SVC_URL)')
+  throw usageError(`svc ${verb} works on the home ${home}, and no node of it has the address ` +
+    `${elsewhere}; run it on that machine, or leave out --url (SVC_URL)`)
 }
 
 /** The value of an option before commander has read the words. */
@@ -275,7 +275,9 @@ export function createContext (
     out,
     err: createProgress(io),
     home,
-    get elsewhere () { return address === undefined || ownHome(home, address) === home ? undefined : address },
+    get elsewhere () {
+      return address === undefined || ownHome(home, address) === home ? undefined : address
+    },
     wait: waitSeconds(given['wait']),
     signal,
     io,

@@ -1,18 +1,18 @@
-/** Commands that are printed to be pasted into a shell. */
+/** Parts of commands that users paste into a shell. */
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { packageRoot } from '../boot/package.js'
 
-/** The text as one word, in quotes if a shell would read it otherwise. */
+/** Quotes the text for a shell if it needs quotes. */
 export const shellWord = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll('\'', '\'\\\'\'')}'`
 
-/** The option that names a home, with a space before it; empty for the default home. */
+/** ` --home HOME`; empty for the default home. */
 export const homeOption = (home: string): string =>
   home === join(homedir(), '.svc') ? '' : ` --home ${shellWord(home)}`
 
-/** How this svc is called from a folder: by the launcher of a checkout, else as npm has installed it. */
+/** The command that runs this svc from a folder: the launcher of a checkout, else `npx svc`. */
 export function programIn (folder: string): string {
   const root = packageRoot()
   if (!existsSync(join(root, 'svc'))) return 'npx svc'

@@ -40,19 +40,21 @@ export async function turn ({ client }: VerbContext, name: string, enabled: bool
   return await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
 }
 
-/** A plugin as the node that is asked has it: running, or why not. */
-export interface AtNode { name: string, version: string, summary: string, enabled: boolean, why: string | null }
+/** A row of GET /v1/plugins. */
+export interface AtNode {
+  name: string, version: string, summary: string, enabled: boolean, why: string | null
+}
 
 /**
- * The plugins of the node that is asked: one somewhere else, or that of this home where it runs. Undefined where
- * there is none. Throws CliError.
+ * The plugins of another node, or of this home's node if it runs; else undefined.
+ * Throws CliError.
  */
 export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Promise<AtNode[] | undefined> {
   if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
   return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
 }
 
-/** Switches a plugin of a node somewhere else, which changes its svc.yaml itself. Throws CliError. */
+/** Switches a plugin of another node; that node changes its own svc.yaml. Throws CliError. */
 export async function switchElsewhere (
   ctx: VerbContext, name: string, enabled: boolean, configFlag: unknown
 ): Promise<void> {

@@ -53,7 +53,7 @@ export interface VerbContext {
   readonly err: Progress
   /** Absolute path of the home directory. */
   readonly home: string
-  /** The address that was given, where no node of this home has it: the verb is about another node. */
+  /** The given address, unless it is that of this home's node. */
   readonly elsewhere: string | undefined
   /** Seconds of `--wait[=s]`; undefined when it was not given. */
   readonly wait: number | undefined

@@ -85,10 +85,10 @@ export const realPace: Pace = {
   mono: systemClock.mono
 }
 
-/** How long a verb waits for something that does not move, ms: longer than the deadline of a warm-up. */
+/** Longest wait without any progress, ms; above the 300 s deadline of a warm-up. */
 export const STILL_MS = 360_000
 
-/** Says whether what is shown has stayed the same for too long. */
+/** Returns a function that is true once the shown text has not changed for STILL_MS. */
 export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean {
   let [last, since] = ['', pace.mono()]
   return (shown) => {

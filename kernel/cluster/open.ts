@@ -62,7 +62,7 @@ export class NodeLinks {
   readonly #bound: Bound
   readonly #links: Links
   readonly #bandwidth: Bandwidth
-  /** Whether this start has made the home a member. */
+  /** Whether this start joined a cluster. */
   joined = false
   /** Undefined while this home joins: members may link with it by then. */
   #cluster: ClusterCore | undefined

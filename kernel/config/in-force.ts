@@ -3,7 +3,7 @@ import { cleanCopy, deleteIn, getIn, isTree, isUnder, parsePath, setIn } from '.
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
-/** What a file says; a section without settings says nothing. */
+/** The settings without empty sections, which have no meaning. */
 function said (written: unknown): unknown {
   if (!isTree(written)) return written
   const parts = Object.entries(written).map(([key, value]) => [key, said(value)] as const)

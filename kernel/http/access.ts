@@ -93,7 +93,7 @@ export function authorize (
 export function requireAuthority (caller: Caller, authority: string | null): void {
   if (authority === null || caller.authorities.has(authority)) return
   const needed = `This needs the authority "${authority}"`
-  // Most programs also read; the two that a token has by itself need no word.
+  // New tokens have read and invoke; a token for more needs read as well for most programs.
   const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
   const make = `\`svc token create NAME${words}\` on the node's host makes one`
   if (caller.id === 'local' || caller.id === 'anonymous') {

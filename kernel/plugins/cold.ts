@@ -11,7 +11,7 @@ export interface Move {
   readonly to: Manifest | undefined
   /** The other plugins that run. */
   readonly others: readonly Manifest[]
-  /** Whether one of them may hold on to a service that it uses where it is there, by the service's id. */
+  /** Whether a plugin may hold a reference to an optional service. */
   readonly keeps: (plugin: string, service: string) => boolean
   /** Names of the plugins that svc.yaml lets run, before the change and after it. */
   readonly before: readonly string[]
@@ -43,8 +43,10 @@ function stopReason (from: Manifest, move: Move): string | null {
   return engineReason(from, move)
 }
 
-/** The services of `consumesOptional` that it read in its start; it reads the others when it uses them. */
-const kept = ({ name, consumesOptional = {} }: Manifest, { keeps }: Move): Record<string, ServiceRef<unknown>> =>
+/** Optional services that the plugin read during `start`; it looks up the others at each use. */
+const kept = (
+  { name, consumesOptional = {} }: Manifest, { keeps }: Move
+): Record<string, ServiceRef<unknown>> =>
   Object.fromEntries(Object.entries(consumesOptional).filter(([, { id }]) => keeps(name, id)))
 
 function startReason (to: Manifest, move: Move): string | null {

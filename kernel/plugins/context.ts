@@ -18,9 +18,9 @@ export interface LiveContext {
   dispose (): Promise<void>
   /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
-  /** Ids of the optional services that were read before `start` had ended: the plugin may have kept them. */
+  /** Ids of the optional services that the plugin read during `start` and may have stored. */
   kept: ReadonlySet<string>
-  /** Its start is over. */
+  /** Marks the end of `start`. */
   started (): void
 }
 
@@ -156,7 +156,7 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-/** The optional ones come and go while the node runs, so each is looked up when it is read. */
+/** Optional services may appear and vanish, so they are getters. */
 function dependencies (
   manifest: Manifest, services: Assembly['services'], read: (id: string) => void
 ): Record<string, unknown> {

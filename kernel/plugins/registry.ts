@@ -14,14 +14,14 @@ const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
-/** What a manifest may say. */
+/** The fields of a manifest. */
 const FIELDS: Readonly<Record<keyof Manifest, true>> = {
   name: true, version: true, kernel: true, summary: true, requires: true, after: true, config: true,
   settings: true, consumes: true, consumesOptional: true, provides: true, authorities: true, routes: true,
-  events: true, errors: true, conflicts: true, capabilities: true, sections: true, commands: true, state: true,
-  stateWhereabouts: true, stateReadings: true, engines: true, models: true, verbs: true, checks: true,
-  tools: true, panels: true, status: true, deviceNews: true, variables: true, devSettings: true,
-  firstSteps: true
+  events: true, errors: true, conflicts: true, capabilities: true, sections: true, commands: true, state:
+  true, stateWhereabouts: true, stateReadings: true, engines: true, models: true, verbs: true, checks: true,
+  tools: true, panels: true, status: true, deviceNews: true, variables: true, devSettings: true, firstSteps:
+  true
 }
 
 /** Everything a manifest contributes that must be unique over all plugins. */

@@ -17,7 +17,7 @@ export interface Running {
   readonly work: OpenWork
   /** Labels of what its start has done. */
   effects (): string[]
-  /** Ids of the optional services that it may have kept. */
+  /** Ids of the optional services that it may have stored. */
   readonly kept: ReadonlySet<string>
   /** Takes out all it gave and undoes its effects. Safe to call twice. */
   dispose (): Promise<void>

@@ -66,7 +66,8 @@ t.test('the line that svc dev prints starts a killed node again as it was', asyn
   let said = ''
   again.stdout.on('data', (part) => { said += String(part) })
   again.stderr.on('data', (part) => { said += String(part) })
-  await until(`the node is up: ${line}`, () => /svc is up at (\S+)/.exec(said)?.[1] === first!.url ? true : undefined)
+  const url = await until(`the node is up: ${line}`, () => /svc is up at (\S+)/.exec(said)?.[1])
+  t.equal(url, first!.url)
   t.same(await stateOf(first!), before)
   again.kill('SIGTERM')
   t.same(await once(again, 'exit'), [0, null], said)

@@ -112,16 +112,19 @@ t.test('two verbs of one name are refused', async (t) => {
 })
 
 t.test('a token file that the own node does not take is named, with what to do', async (t) => {
-  const node = await standIn(t, { 'GET /state': (response) => { sendError(response, 401, 'unauthenticated') } })
+  const node = await standIn(t, {
+    'GET /state': (response) => { sendError(response, 401, 'unauthenticated') }
+  })
   const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
   const home = t.testdir({
     run: { 'node.json': JSON.stringify({ format: 1, url: node.url, processes }) }, 'operator.token': 'x\n'
   })
-  const words = new RegExp(`takes? what ${home}/operator\\.token holds: .* remove the file; the next start makes`)
+  const words = new RegExp(`take what ${home}/operator\\.token holds: .* remove the file; the next start`)
   t.match(await cli(['state', '--home', home]), { status: 5, err: words })
   writeFileSync(join(home, 'operator.token'), '')
   t.match(await cli(['state', '--home', home]), { status: 5, err: words })
-  t.match(await cli(['state', '--home', home, '--token', 'svc_app']), { status: 5, err: /401 unauthenticated/ })
+  const given = await cli(['state', '--home', home, '--token', 'svc_app'])
+  t.match(given, { status: 5, err: /401 unauthenticated/ })
 })
 
 t.test('which node is asked, and with which token', async (t) => {

@@ -63,7 +63,8 @@ t.test('svc restart waits for the next process of the node', async (t) => {
       sendJson(response, { status: 'restarting', node_id: node === null ? 'me' : 'old' })
     }
   })
-  const run = async (...words: string[]): ReturnType<typeof cli> => await cli(['restart', ...words, '--url', url])
+  const run = async (...words: string[]): ReturnType<typeof cli> =>
+    await cli(['restart', ...words, '--url', url])
   t.match(await run('attic'), { status: 0, out: 'attic is back, as new\n', err: /attic restarts as soon as/ })
   t.equal(asked.find(({ method }) => method === 'POST')!.url, '/admin/restart?node_id=attic')
   restarted = false

@@ -184,9 +184,10 @@ t.test('the token that a refusal advises is enough for the request and its reads
         requireAuthority(callerOf(id, []), authority)
         t.fail(authority)
       } catch (error) {
-        const [, words = ''] = /`svc token create NAME(?: --authority ([^`]+))?`/.exec((error as Error).message)!
+        const advice = /`svc token create NAME(?: --authority ([^`]+))?`/
+        const [, words = ''] = advice.exec((error as Error).message)!
         const made = callerOf('tok_2', words === '' ? ['read', 'invoke'] : words.split(' '))
-        for (const one of [authority, 'read']) t.doesNotThrow(() => { requireAuthority(made, one) }, `${id} ${one}`)
+        for (const one of [authority, 'read']) t.doesNotThrow(() => { requireAuthority(made, one) }, one)
       }
     }
   }

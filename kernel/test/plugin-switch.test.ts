@@ -244,7 +244,8 @@ t.test('a service that is used where it is there comes and goes at once', async 
 
 t.test('one that reads it in its start keeps it until the restart', async (t) => {
   const rig = await startPlugin(t, user('early', 'in its start'), { plugins: [guest], allow: everything })
-  t.match(await turn(rig, 'guest', false), { in_effect: false, why: /"early" uses its service "guest.clock"/ })
+  t.match(await turn(rig, 'guest', false),
+    { in_effect: false, why: /"early" uses its service "guest.clock"/ })
   t.equal((await rig.inject({ url: '/early' })).json().now, 1)
 })
 

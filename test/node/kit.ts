@@ -75,9 +75,10 @@ export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv
   return { ...Object.fromEntries(kept), NO_COLOR: '1', ...extra }
 }
 
-/** The environment of a node for which so many bytes have to stay free on a disk, not 10 GiB. */
+/** The environment of a node that keeps that many bytes free on its disks instead of 10 GiB. */
 export const sparing = (bytes: number): Record<string, string> => ({
-  NODE_OPTIONS: `--import=${pathToFileURL(join(root, 'test/tools/spare.mjs')).href}`, TEST_SPARE_BYTES: `${bytes}`
+  NODE_OPTIONS: `--import=${pathToFileURL(join(root, 'test/tools/spare.mjs')).href}`,
+  TEST_SPARE_BYTES: `${bytes}`
 })
 
 /** A child process with its output kept. */

@@ -9,12 +9,13 @@ import { ask } from './http.js'
 import { cleanEnv, folder, root, run, until, writeConfig } from './kit.js'
 import type { Test } from 'tap'
 
-/** The sources of this checkout with packages of its own, which are those of this one. */
+/** Copies the sources of this checkout and links its packages. */
 function checkout (t: Test): string {
   const copy = join(folder(t), 'svc checkout')
   const wanted = (path: string): boolean => path.includes('/kernel/cli/data') || basename(path) !== 'test'
-  for (const part of ['kernel', 'plugins', 'package.json', 'package-lock.json', 'tsconfig.json',
-    'tsconfig.build.json', 'svc']) cpSync(join(root, part), join(copy, part), { recursive: true, filter: wanted })
+  const parts = ['kernel', 'plugins', 'svc', 'package.json', 'package-lock.json', 'tsconfig.json',
+    'tsconfig.build.json']
+  for (const part of parts) cpSync(join(root, part), join(copy, part), { recursive: true, filter: wanted })
   mkdirSync(join(copy, 'node_modules/.bin'), { recursive: true })
   for (const name of readdirSync(join(root, 'node_modules'))) {
     if (!name.startsWith('.')) symlinkSync(join(root, 'node_modules', name), join(copy, 'node_modules', name))

@@ -1,5 +1,5 @@
-// Loaded into the node of a test: has every disk look so that TEST_SPARE_BYTES instead of 10 GiB have to stay
-// free on it. The product itself has no way to keep less.
+// Preloaded into nodes of tests: statfs reports space as if the product kept TEST_SPARE_BYTES free
+// instead of its fixed 10 GiB.
 import fs from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 
@@ -9,7 +9,7 @@ const spare = Number(process.env.TEST_SPARE_BYTES)
 fs.statfs = async (path) => {
   const found = await statfs(path)
   const free = found.bavail * found.bsize
-  // Where less is free than has to stay so, nothing fits; there is room for events all the same.
+  // Below the reserve nothing fits, but the event log still has room.
   const shown = free < spare ? Math.min(free, KEPT / 2) : free + KEPT - spare
   return { ...found, bavail: Math.floor(shown / found.bsize) }
 }

@@ -47,7 +47,7 @@ export default {
   }
 } satisfies Verb
 
-/** Starts a node of an earlier `svc dev`, or one that has ended, in the foreground. */
+/** Starts a node of `svc dev` that has ended, in the foreground. */
 async function startAgain (ctx: VerbContext, name: string): Promise<number> {
   const folder = join(ctx.home, 'dev')
   const homes = existsSync(folder) ? readdirSync(folder).filter((one) => /^node\d+$/.test(one)) : []

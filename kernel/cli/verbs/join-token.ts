@@ -35,7 +35,7 @@ export default {
   }
 } satisfies Verb
 
-/** Starts one more node here, with a home and ports of its own. */
+/** The command that starts another node on this machine, in a free home and on free ports. */
 async function localCommand ({ home, io, client }: VerbContext, token: string): Promise<string> {
   let [n, port] = [2, Number(new URL(client.url).port) + 2]
   while (existsSync(`${home}-${n}`)) n++

@@ -34,7 +34,7 @@ function write (folder: string, files: Record<string, string>): void {
     mkdirSync(dirname(join(folder, path)), { recursive: true })
     writeFileSync(join(folder, path), text)
   }
-  // What npm would install, where it is here already, so that the test runs at once.
+  // Links to packages of the checkout, so that the test runs without `npm install`.
   mkdirSync(join(folder, 'node_modules/.bin'), { recursive: true })
   symlinkSync(packageRoot(), join(folder, 'node_modules', 'svc'), 'dir')
   if (!existsSync(TAP)) return
@@ -42,7 +42,7 @@ function write (folder: string, files: Record<string, string>): void {
   symlinkSync('../tap/dist/esm/run.mjs', join(folder, 'node_modules/.bin/tap'))
 }
 
-/** The test runner of a checkout; an installed svc brings none. */
+/** The test runner; an installed svc does not include it. */
 const TAP = join(packageRoot(), 'node_modules/tap')
 
 /** `./demo/index.js` when the module lies below the folder of svc.yaml or near it, else its absolute path. */

@@ -61,7 +61,9 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
   if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
   const until = performance.now() + LOCK_MS
   while (typeof taken !== 'function') {
-    if (performance.now() > until) throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
+    if (performance.now() > until) {
+      throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
+    }
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
     taken = takeLock(path)
   }

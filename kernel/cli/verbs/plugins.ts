@@ -45,7 +45,7 @@ function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   for (const { why } of plugins) if (why !== null) err.line(plain(why))
 }
 
-/** What svc.yaml says of a plugin, unless the node still does something else. */
+/** The state by svc.yaml, corrected if the running node differs until its restart. */
 function asItRuns (
   name: string, state: string, why: string | null, running: readonly AtNode[] | undefined
 ): { state: string, why: string | null } {

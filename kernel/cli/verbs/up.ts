@@ -36,7 +36,7 @@ export default {
   }
 } satisfies Verb
 
-/** Runs a node with this process as its launcher, and ends as it ends. */
+/** Runs a node with this process as its launcher; exits with its status or signal. */
 export async function launched (ctx: VerbContext, options: LaunchOptions): Promise<number> {
   try {
     const ending = await launch(options)
@@ -94,7 +94,7 @@ function inUse (
     : `${what} ${port} is in use by ${holderOf(port)}; stop it, or choose ${other}`)
 }
 
-/** Writes the name into svc.yaml, so that a later start without `--name` has it too. */
+/** Writes the name to svc.yaml, for later starts without `--name`. */
 async function keepName (ctx: VerbContext, name: string, config: string | undefined): Promise<void> {
   const { changeSetting, installationOf } = await import('../installed.js')
   const installation = await installationOf(ctx, config)
@@ -187,7 +187,7 @@ async function announce (
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
   const { joined } = node
   if (joined !== undefined) ctx.err.line(`joined the cluster of ${joined.join(', ') || 'one node'}`)
-  // With `logging.enabled` stdout is for JSON.
+  // With `logging.enabled` stdout carries only JSON.
   const out = node.logsJson ? ctx.err : ctx.out
   if (starts > 1) {
     ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)

@@ -33,10 +33,10 @@ function isProgram (file: string): boolean {
   }
 }
 
-/** How much longer than its sound a player may take, ms: to start, and for what it has buffered. */
+/** Time that a player may take beyond the length of its sound, ms: start-up and buffers. */
 const GRACE_MS = 3000
 
-/** A player that runs. */
+/** A running player. */
 export interface Playing {
   /** Gives it more; `seconds`: how long all of the sound is by now. Throws an Error with what is wrong. */
   write (bytes: Uint8Array, seconds: number): Promise<void>
@@ -51,7 +51,7 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
   const began = performance.now()
   let length = 0
   let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
-  // Sound is played as fast as it is long: a player that is still busy afterwards has found no device.
+  // A player that needs longer than its sound has no device.
   const inTime = async (over: Promise<unknown>): Promise<void> => {
     const late = new AbortController()
     const limitMs = Math.max(0, began + length * 1000 + graceMs - performance.now())
@@ -91,7 +91,7 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
   }
 }
 
-/** In a process group of its own, which ends as a whole. What it says is held back for its failure. */
+/** Runs the player in a new process group, to kill it with its children. Its stderr is shown if it fails. */
 function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv): {
   stdin: Writable, over: Promise<void>, stop: () => void
 } {

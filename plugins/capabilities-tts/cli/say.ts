@@ -10,7 +10,7 @@ interface Heard { bytes: number, seconds: number }
 
 /** Where the sound goes. */
 interface Target {
-  /** `seconds`: how long all of it is by now. */
+  /** `seconds`: length of all sound so far. */
   write (bytes: Uint8Array, seconds: number): Promise<void>
   keep (): Promise<void>
   drop (): Promise<void>

@@ -104,7 +104,7 @@ t.test('it waits while the node is starting', async (t) => {
   t.equal(asked, 1, 'with --wait=0 it does not')
 })
 
-/** A player that hears no signal, starts another process, and never gets to play. */
+/** A player that ignores signals, starts a child, and never plays. */
 const hangs = `#!/bin/sh
 trap '' TERM INT
 echo 'ALSA lib: cannot find card 0' >&2
@@ -113,7 +113,7 @@ echo "$$ $!" > "$(dirname "$0")/pids.new"
 mv "$(dirname "$0")/pids.new" "$(dirname "$0")/pids"
 wait`
 
-/** Resolves once none of the processes of the player is left. */
+/** Resolves once all processes of the player have ended. */
 async function gone (folder: string): Promise<void> {
   const pids = readFileSync(join(folder, 'pids'), 'utf8').trim().split(' ').map(Number)
   const alive = (pid: number): boolean => {
@@ -140,8 +140,9 @@ t.test('without a sound device it ends, in a file, and leaves no player', async 
   const node = await standIn(t, {
     'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
     'POST /v1/capabilities/stream': (response) => {
-      response.end(Buffer.from(sound.toString('latin1').replaceAll('"duration_seconds":1', '"duration_seconds":0')
-        .replaceAll(/"timestamp_seconds":\d/g, '"timestamp_seconds":0'), 'latin1'))
+      const short = sound.toString('latin1')
+        .replaceAll(/"(duration|timestamp)_seconds":\d/g, '"$1_seconds":0')
+      response.end(Buffer.from(short, 'latin1'))
     }
   })
   const given = { plugins: [tts], cwd, terminal: true, env: { PATH: `${join(cwd, 'bin')}:/usr/bin:/bin` } }

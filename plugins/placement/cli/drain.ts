@@ -32,7 +32,7 @@ async function untilEmpty (ctx: VerbContext, pace: Pace, nodeId: string, seconds
     const left = rows.filter(({ nodes }) => nodes.some((one) => one.nodeId === nodeId)).length
     if (left === 0 || pace.mono() - began >= seconds * 1000) return left
     await pace.pause(POLL_MS, ctx.signal)
-    if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted; the node stays drained: svc undrain lets it run models again')
+    if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted; the node stays drained until svc undrain')
   }
 }
 

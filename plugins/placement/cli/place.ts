@@ -61,7 +61,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
 }
 
-/** Install ids of the nodes that are to take no part, so that one is left. Throws VerbError (3). */
+/** Install ids of all nodes except the given one. Throws VerbError (3). */
 function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
   if (node === undefined) return []
   const all = Object.entries(state.nodeIdentities)

@@ -60,7 +60,7 @@ async function untilGone (
     const left = instances.filter(({ instanceId }) => Object.hasOwn(state.instances, instanceId)).length
     if (left === 0 || pace.mono() - began >= seconds * 1000) return left
     await pace.pause(POLL_MS, ctx.signal)
-    if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted; what was asked to stop goes on stopping: svc ps')
+    if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted; it goes on stopping: svc ps')
   }
 }
 

@@ -22,7 +22,7 @@ export const verbs = {
       ['--no-wait', 'place it and return']
     ],
     examples: [
-      'svc place svc/voice-en', 'svc place acme/voice --node attic', 'svc place acme/chat --dry-run --explain',
+      'svc place svc/voice-en --node attic', 'svc place acme/chat --dry-run --explain',
       'svc place acme/chat --min-nodes 2 --exclude attic --wait=300'
     ],
     load: () => import('./place.js')

@@ -1,6 +1,8 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness } from '../../../kernel/cli/index.js'
+import {
+  isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
+} from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
 import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'

@@ -46,7 +46,8 @@ t.test('svc pull follows to the end, and names the next command', async (t) => {
 
 t.test('a download that does not move is not waited for without end', async (t) => {
   const node = await downloading(t, [{ downloadedBytes: 10 }, { downloadedBytes: 20 }])
-  t.match(await node.run(['pull', 'acme/x']), { status: 4, err: /nothing has come for 6 minutes; the download/ })
+  t.match(await node.run(['pull', 'acme/x']),
+    { status: 4, err: /nothing has come for 6 minutes; the download/ })
 })
 
 t.test('svc pull on a terminal shows one line', async (t) => {
