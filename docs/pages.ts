@@ -221,8 +221,9 @@ function settingRows (path: string, schema: JsonSchema | undefined): string[][] 
   const inner = Object.entries((schema['properties'] ?? {}) as Record<string, JsonSchema>)
   if (inner.length > 0) return inner.flatMap(([key, one]) => settingRows(`${path}.${key}`, one))
   if (schema['type'] === 'object' && schema['properties'] !== undefined) return []
+  const local = schema['x-local'] === true ? ' Set in svc.yaml only, never over HTTP.' : ''
   return [[code(path), schema['default'] === undefined ? '-' : code(JSON.stringify(schema['default'])),
-    typeof schema['description'] === 'string' ? schema['description'] : '']]
+    `${typeof schema['description'] === 'string' ? schema['description'] : ''}${local}`]]
 }
 
 /** A README with its generated part replaced. Throws when the markers are missing. */

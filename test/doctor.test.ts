@@ -97,12 +97,6 @@ t.test('what the nodes say of their insides', async (t) => {
     ['warn', /never\/gave .*: works on 1 requests and gave nothing for 900 s/, /svc why t3/]
   ])
   const resources = { eventLoopDelayMs: { p99: 400 }, heapUsedBytes: 1.9 * GIB, heapLimitBytes: 2 * GIB }
-  const held = (...holds: ('files' | 'privileges' | 'none' | null)[]): unknown =>
-    checkDiagnosis(diagnosis(inside({ supervisorRunners: holds.map((hold) => runner({ hold })) })))
-      .map(({ result, message }) => [result, message])
-  t.match(held('files', null), [['ok', /report nothing/]])
-  t.match(held('files', 'privileges'), [['ok', /no new rights.*Landlock/]])
-  t.match(held('privileges', 'none'), [['ok', /plugins\.runners\.confine is off/]])
   same(t, 'process', checkDiagnosis(diagnosis(inside({ resources }))), [
     ['ok', /event loop of attic: it was late by 400 ms/, null],
     ['warn', /heap of attic: 1\.9 GiB/, /svc capture/]

@@ -170,7 +170,7 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
     const to = target(path, from)
     const ofKernel = /^kernel\/(index|cli\/index|api\/engine|cards\/index)\.ts$/
     const door = ofKernel.test(to) || /^plugins\/[^/]+\/service\.ts$/.test(to) ||
-      ['plugins/onnx/engine.ts', 'plugins/tracing/recorder.ts'].includes(to)
+      ['plugins/chat/cards.ts', 'plugins/onnx/engine.ts', 'plugins/tracing/recorder.ts'].includes(to)
     return door || to.startsWith(`${own}/`) ? [] : [{ path, what: to }]
   })
 }))
@@ -191,6 +191,40 @@ check('imports of the kernel', inFolder('kernel/').flatMap((path) => imports(pat
 
 check('plugins named in the kernel', inSyntax(inFolder('kernel/'), (node) =>
   ts.isStringLiteral(node) && bundled.some((p) => p.manifest.name === node.text) ? node.text : undefined))
+
+/** Exports that open connections, by module; null: all of them. */
+const DIALS: Readonly<Record<string, readonly string[] | null>> = {
+  'node:http': ['request', 'get', 'Agent', 'globalAgent'],
+  'node:https': ['request', 'get', 'Agent', 'globalAgent'],
+  'node:net': ['connect', 'createConnection', 'Socket'], 'node:tls': ['connect', 'TLSSocket'],
+  'node:http2': null, 'node:dgram': null, 'undici': null
+}
+const importsOf = (node: ts.Node): [from: string, names: string[] | null] | undefined => {
+  if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
+    const { importClause: clause, moduleSpecifier: { text: from } } = node
+    const named = clause?.namedBindings
+    if (clause === undefined || clause.isTypeOnly) return undefined
+    if (clause.name !== undefined || named === undefined || !ts.isNamedImports(named)) return [from, null]
+    return [from, named.elements.filter((one) => !one.isTypeOnly)
+      .map(({ name, propertyName }) => (propertyName ?? name).text)]
+  }
+  const called = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword
+  const from = called ? node.arguments[0] : undefined
+  return from !== undefined && ts.isStringLiteral(from) ? [from.text, null] : undefined
+}
+check('outgoing connections', inSyntax(sources, (node) => {
+  const [from = '', names = null] = importsOf(node) ?? []
+  const dials = DIALS[from] ?? DIALS[`node:${from}`]
+  const opens = from in DIALS || `node:${from}` in DIALS
+  if (opens && (names === null || names.some((name) => dials?.includes(name) ?? true))) {
+    return `opens connections by ${from}; those of kernel/net/outgoing.ts check the address`
+  }
+  if (ts.isCallExpression(node) && node.expression.getText() === 'fetch') return 'fetch'
+  const made = ts.isNewExpression(node) ? node.expression.getText() : ''
+  const dialler = /^(WebSocket|EventSource|OTLPTraceExporter)$/.test(made)
+  if (!dialler || node.getText().includes('outgoingAgent(')) return undefined
+  return `new ${made} without outgoingAgent`
+}))
 
 check('dead files', (() => {
   const entries = ['cli/main', 'cli/index', 'index', 'testing/index']

@@ -12,6 +12,8 @@ export interface Arrival {
   readonly method: string
   /** Path and query as the client sent them. */
   readonly target: string
+  /** The socket; its ports identify the process at the other end. */
+  readonly connection?: { readonly remotePort?: number | undefined, readonly localPort?: number | undefined }
   /** The device that the encrypted handshake of a relayed connection authenticated; null for direct ones. */
   readonly device: string | null
 }
@@ -43,5 +45,7 @@ export interface CallerScheme {
 export interface Callers {
   /** Returns what takes it away again. Throws when the word or the beginning is taken. */
   register (scheme: CallerScheme): () => void
+  /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
+  distrust (test: (arrival: Arrival) => boolean): () => void
 }
 export const CallerService = defineService<Callers>('kernel.callers')

@@ -23,6 +23,7 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
   ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i)
   ajv.addFormat('date-time', (s: string) => !Number.isNaN(Date.parse(s)))
+  ajv.addKeyword('x-local').addKeyword('x-remote')
   ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit').addKeyword('x-ignored')
   ajv.addKeyword({ keyword: 'x-refused', schemaType: 'object', errors: true, validate: refuse })
   return ajv

@@ -8,6 +8,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import net from 'node:net'
 import { availableParallelism, constants } from 'node:os'
+import { noInspector } from './inspector.js'
 import type { ChildProcess } from 'node:child_process'
 
 /** Exit status by which a node asks its launcher to start it again (EX_TEMPFAIL of sysexits.h). */
@@ -138,7 +139,8 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
   const own = options.output === undefined ? 'inherit' : 'pipe'
   // What this process was started with comes later, and wins.
   const flags = [
-    `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...process.execArgv
+    `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...noInspector(),
+    ...process.execArgv
   ]
   const child = spawn(command, [...before, ...flags, ...options.args], {
     env,

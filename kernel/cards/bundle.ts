@@ -21,7 +21,8 @@ export function checkCard (value: unknown, where: string): ModelCard {
 export function parseCard (text: string, where: string): ModelCard {
   let value: unknown
   try {
-    value = parse(text, { maxAliasCount: 0 })
+    // Warnings would be written to stderr, with what the text has in it.
+    value = parse(text, { maxAliasCount: 0, logLevel: 'error' })
   } catch (error) {
     throw new Error(`model card ${where}: ${(error as Error).message}`, { cause: error })
   }

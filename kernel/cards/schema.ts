@@ -7,7 +7,11 @@ const cardFile = {
   additionalProperties: false,
   required: ['path', 'role', 'bytes'],
   properties: {
-    path: { type: 'string', pattern: '^(?!.*\\.\\.)[A-Za-z0-9._+=@()/-]{1,128}$' },
+    // Relative to the model's folder; no empty segment, `.` or `..`.
+    path: {
+      type: 'string', maxLength: 128,
+      pattern: '^(?!.*\\.\\.)(?!(.*/)?\\.(/|$))[A-Za-z0-9._+=@()-]+(/[A-Za-z0-9._+=@()-]+)*$'
+    },
     role: text,
     bytes: count,
     sha256: { type: 'string', pattern: '^[0-9a-f]{64}$' }

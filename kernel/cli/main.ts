@@ -1,7 +1,12 @@
 #!/usr/bin/env node
-import { exitCodes } from './errors.js'
-import { runCli } from './program.js'
+import { refuseInspector } from '../boot/inspector.js'
 import type { Plugin } from '../api/plugin.js'
+
+// Before any other module.
+refuseInspector(process.env)
+const [{ exitCodes }, { runCli }] = await Promise.all([import('./errors.js'), import('./program.js')])
+// Node handles a signal from before the first line a moment later.
+refuseInspector(process.env)
 
 /** The plugins that ship with svc: the one place where the kernel reaches for them. */
 async function plugins (): Promise<readonly Plugin[]> {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import semver from 'semver'
+import { noInspector } from '../boot/inspector.js'
 import type { ExitCode } from './errors.js'
 import type { VerbContext } from './verb.js'
 
@@ -26,8 +27,10 @@ const FLAGS = [
 /** Runs npm for `source`. Throws CliError in words of what was asked for. */
 export async function npm (ctx: VerbContext, cwd: string, source: string, args: string[]): Promise<void> {
   const [command = '', ...more] = args
+  const options = [ctx.io.env['NODE_OPTIONS'] ?? '', ...noInspector()].join(' ').trim()
+  const env = { ...ctx.io.env, NODE_OPTIONS: options }
   const { status, text } =
-    await ran('npm', [command, ...FLAGS, ...more], { cwd, env: ctx.io.env, limitMs: NPM_MS, ctx })
+    await ran('npm', [command, ...FLAGS, ...more], { cwd, env, limitMs: NPM_MS, ctx })
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 

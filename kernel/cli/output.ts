@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline'
 import { styleText } from 'node:util'
+import { unsafe } from '../config/paths.js'
 import type { Readable, Writable } from 'node:stream'
 import type { Out, Progress, VerbContext } from './verb.js'
 
@@ -12,16 +13,15 @@ export interface Io {
   cwd: string
 }
 
-/** Removes control characters, so that a name from the network cannot steer the terminal. */
-export function clean (text: string): string {
-  return [...text].filter((c) => c >= ' ' && (c < '\x7f' || c > '\x9f')).join('')
-}
+/** Removes what steers a terminal, or turns the direction of writing: for a name from the network. */
+export const clean = (text: string): string => text.replace(unsafe, '')
 
-/** With a space for each run of control characters: for text of another machine inside a sentence. */
-export const plain = (text: string): string => text.replace(/\p{Cc}+/gu, ' ')
+/** With a space for each run of such characters: for text of another machine inside a sentence. */
+export const plain = (text: string): string => text.replace(new RegExp(`${unsafe.source}+`, 'gu'), ' ')
 
-/** The text without control characters other than new lines and tabs, so that it cannot steer a terminal. */
-export const visible = (text: string): string => text.replace(/[^\P{Cc}\n\t]/gu, '')
+/** The text without such characters other than new lines and tabs. */
+export const visible = (text: string): string =>
+  text.replace(unsafe, (character) => /[\n\t]/.test(character) ? character : '')
 
 /** Columns padded to their widest cell; no trailing spaces. */
 export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {

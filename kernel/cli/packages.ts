@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { randomUUID } from 'node:crypto'
+import { noInspector } from '../boot/inspector.js'
 import { packageRoot } from '../boot/package.js'
 import { linkSvc, packagesFolder } from '../plugins/packages.js'
 import { isPackage, npm, ran } from './npm.js'
@@ -131,7 +132,7 @@ async function describe (
   const reads = [root, packageRoot(), join(packagesFolder(ctx.home), 'node_modules')]
     .map((folder) => `--allow-fs-read=${folder}/*`)
   const { status, text } = await ran(process.execPath,
-    [guard, ...reads, '--no-warnings', '--input-type=module', '--eval', script],
+    [guard, ...reads, ...noInspector(), '--no-warnings', '--input-type=module', '--eval', script],
     { cwd: root, env: { PATH: ctx.io.env['PATH'] }, limitMs: DESCRIBE_MS, ctx })
   const line = text.split('\n').findLast((one) => one.startsWith(MARK))
   if (line === undefined) {

@@ -1,3 +1,4 @@
+import { getIn } from '../config/paths.js'
 import type { VerbContext } from './verb.js'
 
 /** The value of a setting as svc.yaml and the variables of this run have it. */
@@ -7,5 +8,7 @@ export async function readSetting (ctx: VerbContext, key: string): Promise<unkno
     await Promise.all([import('./installed.js'), import('../config/resolve.js')])
   const installation = await installationOf(ctx)
   const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
-  return config.entries(key).find(({ path }) => path === key)?.value
+  const [top, ...rest] = key.split('.')
+  // Not of the entries, which are shown to people: secrets are masked there.
+  return getIn(config.settings(top!), rest)
 }

@@ -7,12 +7,13 @@ import { changeFile } from './edit.js'
 import { saveConfigFile } from './file.js'
 import { InForce } from './in-force.js'
 import { kernelKeys } from './kernel-keys.js'
-import { formatPath, getIn, isTree, parsePath } from './paths.js'
+import { canonicalPath, gatherKnown, isLocal } from './known.js'
+import { formatPath, getIn, parsePath } from './paths.js'
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
 import type { Env } from './env.js'
-import type { ConfigOwner } from './known.js'
-import type { Path } from './paths.js'
+import type { ConfigOwner, Known } from './known.js'
+import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 /** A change as a client asks for it: values by dotted path, null to remove. */
@@ -71,7 +72,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   const saved = (): unknown => readConfigText(text(), null).value
   const inForce = new InForce(options.config, options.written)
   let { owners, authorities } = options
-  const write = ({ revision, set }: ConfigChange, caller: Caller): Saved => {
+  const write = ({ revision, set }: ConfigChange, caller: Caller, ownChoice = false): Saved => {
     const before = text()
     if (revision !== undefined && revisionOf(before) !== revision) {
       throw kernelError('config_changed', 'svc.yaml has changed since it was read; read GET /config again.',
@@ -79,9 +80,12 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
     }
     const { path, env } = options
     const after = changeFile(path, before, Object.entries(set).map(([key, value]) =>
-      [inForce.at(key).writtenAt(key), value === null ? undefined : value]), { owners, authorities, env })
+      [inForce.at(key).writtenAt(key), value === null ? undefined : value]), { owners, authorities, env },
+    (from, to) => {
+      if (!ownChoice) refuseOutOfReach(from, to, gatherKnown(owners))
+      authorizeChange(from, to, caller)
+    })
     if ('issues' in after) throw refused(after.issues)
-    authorizeChange(readConfigText(before, null).value, readConfigText(after.text, null).value, caller)
     if (after.text === before) return { revision: revisionOf(before), undo: () => {} }
     saveConfigFile(path, after.text)
     return {
@@ -97,7 +101,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
         restart_needed: !inForce.says(written)
       }
     },
-    write,
+    write: (change, caller) => write(change, caller),
     value: (path) => getIn(saved(), path),
     took (paths, config) { inForce.take(paths, config, saved()) },
     know (more, granted) {
@@ -108,7 +112,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
     masked: ({ set }) => Object.fromEntries(Object.entries(set).map(([path, value]) =>
       [path, options.config.masked(path, value)])),
     keep (path, value, caller) {
-      write({ set: { [path]: value } }, caller)
+      write({ set: { [path]: value } }, caller, true)
       inForce.keep(path, value)
     }
   }
@@ -125,18 +129,40 @@ function refused (issues: { path: string, message: string }[]): Error {
 }
 
 /**
- * Whether a caller may change svc.yaml over HTTP from one parsed text to another. Compares what the texts
- * say, so that no way of writing a path makes a difference. Throws `invalid_request` for the module of a
- * plugin, which would be code to run; `missing_grant` for settings of plugins without `plugin:manage`, and
- * for granting what the caller has not.
+ * Throws `invalid_request` for a change over HTTP of what is marked `x-local`, and for one that brings a
+ * reference to the environment, which would show what it holds. Compares what the texts say, so that no way
+ * of writing a path makes a difference.
+ */
+function refuseOutOfReach (before: unknown, after: unknown, known: Known): void {
+  for (const path of changedPaths(before, after)) {
+    const value = getIn(after, path)
+    const refuse = (message: string): Error => refused([{ path: formatPath(path), message }])
+    if (typeof value === 'string' && value.includes('${env.')) {
+      throw refuse('a reference like ${env.NAME} is read in svc.yaml only; send the value itself')
+    }
+    if (isLocal(known, canonicalPath(known, path))) {
+      throw refuse('is set in svc.yaml on the machine of the node only: `svc config set` there, or an editor')
+    }
+  }
+}
+
+/** The paths at which two contents differ, including sections that only one of them has. */
+function * changedPaths (before: unknown, after: unknown, path: Path = []): Generator<Path> {
+  if (isDeepStrictEqual(before, after)) return
+  const holds = (value: unknown): value is Tree => typeof value === 'object' && value !== null
+  if (!holds(before) || !holds(after)) yield path
+  const keys = [before, after].flatMap((value) => holds(value) ? Object.keys(value) : [])
+  for (const key of new Set(keys)) {
+    yield * changedPaths(getIn(before, [key]), getIn(after, [key]), [...path, key])
+  }
+}
+
+/**
+ * Whether a caller may change svc.yaml from one content to another. Throws `missing_grant` for settings of
+ * plugins without `plugin:manage`, and for granting what the caller has not.
  */
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
-  const plugins = getIn(after, ['plugins'])
-  for (const name of isTree(plugins) ? Object.keys(plugins) : []) {
-    const path = ['plugins', name, 'module']
-    if (getIn(after, path) !== undefined && changed(path)) throw notOverHttp(formatPath(path))
-  }
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')
   const granted = localIn(before)
   for (const authority of localIn(after)) {
@@ -148,9 +174,4 @@ function authorizeChange (before: unknown, after: unknown, caller: Caller): void
 function localIn (file: unknown): readonly unknown[] {
   const value = getIn(file, parsePath('access.local')!)
   return Array.isArray(value) ? value : kernelKeys.access.properties.local.default
-}
-
-function notOverHttp (path: string): Error {
-  const message = 'names code to run; only the owner of svc.yaml sets it, in the file itself'
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }

@@ -16,11 +16,12 @@ export interface ChangeIssue { path: string, message: string, report: string }
 /**
  * svc.yaml's text after changes (undefined removes a setting), or why they cannot be made: a path without a
  * place in it, or a wrong value. The rest of the text stays, `${env.NAME}` and comments too. Only what the
- * changes bring counts: a file may have problems already, such as a variable that only the node has.
+ * changes bring counts: a file may have problems already, such as a variable that only the node has. `allow`
+ * is told both contents before a value is checked, and throws what is refused.
  */
 export function changeFile (
   path: string, before: string, changes: readonly (readonly [path: string, value: unknown])[],
-  input: ResolveInput
+  input: ResolveInput, allow: (before: unknown, after: unknown) => void = () => {}
 ): { text: string } | { wrong: 'path' | 'value', issues: ChangeIssue[] } {
   let text = before
   for (const [key, value] of changes) {
@@ -31,6 +32,7 @@ export function changeFile (
       return { wrong: 'path', issues: [{ path: key, message, report: `${path}: ${message}` }] }
     }
   }
+  allow(readConfigText(before, null).value, readConfigText(text, null).value)
   const check = (yaml: string): ChangeIssue[] =>
     resolveConfig(readConfigText(yaml, path), { ...input, env: withoutSettings(input.env) }).problems
       .map((problem) => ({ path: problem.path, message: problem.message, report: reportOf(problem) }))

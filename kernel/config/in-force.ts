@@ -68,8 +68,7 @@ export class InForce {
     return {
       entries: shown.map((entry) =>
         ({ ...entry, ...restart(entry.path), schema: schemas.get(entry.path) ?? null })),
-      // The module of a plugin is not set over HTTP.
-      unset: [...schemas].filter(([path, { format }]) => !known.has(path) && format !== 'module')
+      unset: [...schemas].filter(([path]) => !known.has(path))
         .map(([path, schema]) => ({ path, ...restart(path), schema }))
     }
   }

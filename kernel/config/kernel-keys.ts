@@ -6,15 +6,21 @@ const whole = <D extends number> (description: string, value: D, minimum: number
   type: 'integer', description: string, default: D, minimum: number, maximum: number
 } => ({ type: 'integer', description, default: value, minimum, maximum })
 
-const list = (description: string, format: string): {
-  type: 'array'
-  description: string
-  items: { type: 'string', format: string }
-  uniqueItems: true
-  default: never[]
-} => ({ type: 'array', description, items: { type: 'string', format }, uniqueItems: true, default: [] })
+const list = (description: string, format: string, remote: string): {
+  'type': 'array'
+  'description': string
+  'items': { type: 'string', format: string }
+  'uniqueItems': true
+  'default': never[]
+  'x-remote': string
+} => ({
+  'type': 'array', description, 'items': { type: 'string', format }, 'uniqueItems': true, 'default': [],
+  'x-remote': remote
+})
 
-const pemFile = { type: 'string', minLength: 1, maxLength: 4096, 'x-expected': 'a path' } as const
+const pemFile = {
+  'type': 'string', 'minLength': 1, 'maxLength': 4096, 'x-expected': 'a path', 'x-local': true
+} as const
 
 const api = {
   type: 'object',
@@ -23,16 +29,19 @@ const api = {
   default: {},
   properties: {
     host: {
-      type: 'string',
-      format: 'host',
-      default: '127.0.0.1',
-      description: 'Address to listen on; 0.0.0.0 or :: for every address of the machine.'
+      'type': 'string',
+      'format': 'host',
+      'default': '127.0.0.1',
+      'x-remote': 'is asked of this machine only, and a request from elsewhere needs a credential',
+      'description': 'Address to listen on; 0.0.0.0 or :: for every address of the machine.'
     },
     port: whole('Port to listen on; 0 takes any free one.', 52415, 0, 65535),
-    allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host'),
+    allowed_hosts: list('Further names under which clients may address this node (Host header).', 'host',
+      'names this node itself, which asks nothing there'),
     allowed_origins: list('Web pages that may call this node beside the members\', as scheme://host[:port].',
-      'origin'),
-    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr'),
+      'origin', 'is compared with what a page says of itself, and is not asked'),
+    trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr',
+      'is compared with where a request comes from, and is not asked'),
     tls: {
       type: 'string',
       enum: ['off', 'self', 'files'],
@@ -113,11 +122,12 @@ const logging = {
       description: 'Lowest level that is logged.'
     },
     ingest_url: {
-      type: 'string',
-      format: 'http-url',
+      'type': 'string',
+      'format': 'http-url',
       'x-secret': true,
-      examples: ['https://logs.example.net/ingest'],
-      description: 'Where log lines are sent as well.'
+      'x-local': true,
+      'examples': ['https://logs.example.net/ingest'],
+      'description': 'Where log lines are sent as well.'
     }
   }
 } as const
@@ -129,10 +139,11 @@ const cluster = {
   default: {},
   properties: {
     host: {
-      type: 'string',
-      format: 'host',
-      examples: ['192.168.1.20'],
-      description: 'Address on which members are listened for. When absent, that of the API; is that ' +
+      'type': 'string',
+      'format': 'host',
+      'examples': ['192.168.1.20'],
+      'x-remote': 'is asked of this machine only, and members show their keys there',
+      'description': 'Address on which members are listened for. When absent, that of the API; is that ' +
         'loopback, every address (0.0.0.0) once another machine is to join or has joined.'
     },
     port: {
@@ -143,18 +154,14 @@ const cluster = {
       description: 'Port on which members are listened for; the API\'s port + 1 when absent.'
     },
     advertise: {
-      type: 'string',
-      format: 'host-port',
-      examples: ['attic.lan:52416'],
-      description: 'Where other nodes reach the members\' listener, when that is not where it is bound.'
+      'type': 'string',
+      'format': 'host-port',
+      'examples': ['attic.lan:52416'],
+      'x-remote': 'is dialled by members, which check the key of who answers',
+      'description': 'Where other nodes reach the members\' listener, when that is not where it is bound.'
     },
-    peers: {
-      type: 'array',
-      items: { type: 'string', format: 'host-port' },
-      uniqueItems: true,
-      default: [],
-      description: 'Further addresses (host:port) at which to look for members.'
-    },
+    peers: list('Further addresses (host:port) at which to look for members.', 'host-port',
+      'is sent nothing before the key of who answers is that of a member'),
     quorum: {
       type: ['integer', 'string'],
       minimum: 1,

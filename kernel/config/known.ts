@@ -86,9 +86,10 @@ export function pluginSchema (owner: ConfigOwner): JsonSchema {
 }
 
 const moduleSchema: JsonSchema = {
-  type: 'string',
-  format: 'module',
-  description: 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
+  'type': 'string',
+  'format': 'module',
+  'x-local': true,
+  'description': 'Where the plugin is: a path relative to svc.yaml, or the name of a package.'
 }
 
 function walk (
@@ -143,8 +144,17 @@ export function schemaAt (known: Known, path: Path): JsonSchema | undefined {
 }
 
 /** True when the schema at a path, or one above it, says `x-secret`. */
-export function isSecret (known: Known, path: Path): boolean {
-  return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.['x-secret'] === true)
+export const isSecret = (known: Known, path: Path): boolean => isMarked(known, path, 'x-secret')
+
+/** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
+export function isLocal (known: Known, path: Path): boolean {
+  // The schema of a plugin that could not be loaded is unknown: any key may name a program.
+  const foreign = path[0] === 'plugins' && path.length > 2 && path[2] !== 'enabled'
+  return isMarked(known, path, 'x-local') || (foreign && schemaAt(known, path.slice(0, 3)) === undefined)
+}
+
+function isMarked (known: Known, path: Path, mark: 'x-secret' | 'x-local'): boolean {
+  return path.some((_, index) => schemaAt(known, path.slice(0, index + 1))?.[mark] === true)
 }
 
 /** The same setting's own path when `path` is, or lies under, one of its other places. */

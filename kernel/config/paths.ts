@@ -113,7 +113,7 @@ function unquote (text: string | undefined): string | undefined {
 }
 
 /** Control characters, line separators and marks that turn the direction of writing. */
-const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
+export const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
 
 /** Escapes what could break a line of output or hide in it. */
 export function printable (text: string): string {

@@ -4,11 +4,12 @@
  * environment over file over defaults and reports all problems at once.
  */
 import type { JsonSchema } from '../api/schema.js'
+import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
 import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'
 import type { KernelConfig } from './kernel-keys.js'
-import { canonicalPath, gatherKnown, schemaAt, suggestKey } from './known.js'
+import { canonicalPath, gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
 import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
@@ -17,9 +18,6 @@ import type { ConfigOwner } from './known.js'
 import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
-
-/** What a secret looks like wherever settings are shown. */
-const hidden = '********'
 
 export type Origin = 'flag' | 'env' | 'file' | 'default'
 
@@ -34,6 +32,8 @@ export interface Entry {
   readonly line?: number
   /** Name of the variable, or `command line`. */
   readonly source?: string
+  /** No HTTP route may change it. */
+  readonly local?: true
 }
 
 /** The settings as they apply: validated, with defaults, frozen; maps have no prototype. */
@@ -170,7 +170,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
     masked: (path, value) => {
       const at = canonicalPath(known, parsePath(path) ?? [path])
       // What a module means by keys that are not known here nobody can tell: they may be secrets.
-      return value !== null && schemaAt(known, at) === undefined ? hidden : mask(draft, value, at)
+      return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
     },
     writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
   }
@@ -192,11 +192,13 @@ function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
     const inner = [...keys].flatMap((key) => listEntries(draft, value[key], [...path, key]))
     if (inner.length > 0 || isTree(named)) return inner
   }
-  return [{ path: formatPath(path), value: mask(draft, value, path), ...originOf(draft, path) }]
+  const local = isLocal(draft.known, path) ? { local: true } as const : {}
+  return [{ path: formatPath(path), value: mask(draft, value, path), ...originOf(draft, path), ...local }]
 }
 
 function mask (draft: Draft, value: unknown, path: Path): unknown {
-  if (isHidden(draft, path)) return hidden
+  if (isHidden(draft, path)) return HIDDEN
+  if (typeof value === 'string') return withoutUrlSecrets(value)
   if (Array.isArray(value)) return value.map((one, index) => mask(draft, one, [...path, String(index)]))
   if (!isTree(value)) return value
   const inner = Object.entries(value).map(([key, one]) => [key, mask(draft, one, [...path, key])] as const)

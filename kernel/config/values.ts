@@ -1,5 +1,6 @@
 /** The values that schemas of settings and of payloads allow: in words, by format, and read from text. */
 import { isIP } from 'node:net'
+import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
@@ -105,12 +106,8 @@ function isHttpUrl (text: string): boolean {
   return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
 }
 
-/** A cloud's own service, which gives the machine's credentials to whoever asks from it. */
-const METADATA =
-  /^(169\.254\.|\[::ffff:a9fe:|\[fd00:ec2::254\]$|100\.100\.100\.200$|metadata\.google\.internal\.?$)/
-
 function isSendUrl (text: string): boolean {
-  return isHttpUrl(text) && !METADATA.test(new URL(text).hostname)
+  return isHttpUrl(text) && hostProblem(new URL(text).hostname, 'named') === null
 }
 
 function isOrigin (text: string): boolean {

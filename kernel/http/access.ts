@@ -43,16 +43,16 @@ export function createAccess (options: AccessOptions): (arrival: Arrival) => Pro
     const proof = schemes.check(arrival)
     if (proof !== undefined) return proof
     if (device !== null) throw relayedOnly()
-    const isHere = !indirect && isLoopback(remoteAddress)
+    const isHere = (): boolean => !indirect && isLoopback(remoteAddress) && schemes.trusts(arrival)
     if (authorization === undefined) {
-      return isHere ? here : { caller: { id: 'anonymous', mode: 'direct', authorities: new Set() } }
+      return isHere() ? here : { caller: { id: 'anonymous', mode: 'direct', authorities: new Set() } }
     }
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
     const holder = token === undefined ? undefined : tokens.check(token)
     if (holder !== undefined) {
       return { caller: { id: holder.id, mode: 'direct', authorities: holder.authorities } }
     }
-    if (isHere && token !== undefined && !token.startsWith('svc_')) return here
+    if (token !== undefined && !token.startsWith('svc_') && isHere()) return here
     failures.add(remoteAddress)
     throw kernelError('unauthenticated', token === undefined
       ? 'The credential is not valid here; `svc device pair URL` pairs a device anew.'

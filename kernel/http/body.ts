@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError } from '../api/errors.js'
+import { excessOf, oneATurn } from './body-bounds.js'
 import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 
@@ -30,10 +31,12 @@ export function readJsonOnly (app: FastifyInstance): void {
         { limit_bytes: limit }))
       return
     }
-    collectBody(payload, limit, (error, body) => {
+    collectBody(payload, limit, oneATurn((error, body) => {
+      const excess = body === undefined ? null : excessOf(body)
       if (error !== null || body === undefined) done(error)
       else if (!isExpected(request, body)) done(otherBody())
       else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
+      else if (excess !== null) done(invalid([{ path: '', message: excess }], 'body'))
       else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
       else {
         const text = body.toString()
@@ -43,7 +46,7 @@ export function readJsonOnly (app: FastifyInstance): void {
           else done(invalid([odd], 'body'))
         })
       }
-    })
+    }))
   })
 }
 
@@ -145,10 +148,16 @@ function ambiguity (text: string, value: unknown): Ambiguity | null {
     if (typeof inner === 'string') {
       if (halves && HALF.test(inner)) return { path, message: 'has half of a surrogate pair' }
     } else if (typeof inner === 'object' && inner !== null) {
-      for (const [key, child] of Object.entries(inner)) {
-        if (!Array.isArray(inner)) keys++
-        if (typeof child === 'object' || halves) {
-          open.push([path === '' ? key : `${path}.${key}`, child, level + 1])
+      const visit = (child: unknown, key: string | number): void => {
+        if (typeof child === 'string' ? halves && HALF.test(child) : typeof child === 'object') {
+          open.push([path === '' ? String(key) : `${path}.${key}`, child, level + 1])
+        }
+      }
+      if (Array.isArray(inner)) inner.forEach(visit)
+      else {
+        for (const [key, child] of Object.entries(inner)) {
+          keys++
+          visit(child, key)
         }
       }
       const bad = halves && Object.keys(inner).some((key) => HALF.test(key))

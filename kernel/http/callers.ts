@@ -7,6 +7,7 @@ const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 /** The ways of showing who asks that plugins add to the kernel's own tokens. */
 export class CallerSchemes implements Callers {
   readonly #schemes = new Set<CallerScheme>()
+  readonly #distrusted = new Set<(arrival: Arrival) => boolean>()
 
   register (scheme: CallerScheme): () => void {
     for (const { word, bearer } of this.#schemes) {
@@ -16,6 +17,14 @@ export class CallerSchemes implements Callers {
     this.#schemes.add(scheme)
     return () => { this.#schemes.delete(scheme) }
   }
+
+  distrust (test: (arrival: Arrival) => boolean): () => void {
+    this.#distrusted.add(test)
+    return () => { this.#distrusted.delete(test) }
+  }
+
+  /** Whether the address of a request gives it rights. */
+  trusts (arrival: Arrival): boolean { return ![...this.#distrusted].some((test) => test(arrival)) }
 
   /** What a credential proves. Undefined when it belongs to no scheme; throws when it is refused. */
   check (arrival: Arrival): Proof | undefined {

@@ -9,6 +9,7 @@ import { isLoopback } from './access.js'
 import { answerBrokenRequest } from './broken.js'
 import { relayedDevice } from './callers.js'
 import { Door } from './door.js'
+import { isOwnServer } from '../net/addresses.js'
 import { answerHalfClosed } from './ending.js'
 import { answerInClear, isTls, tlsOf } from './tls/port.js'
 import type { HttpLimits } from './server.js'
@@ -35,7 +36,7 @@ export class Front {
 
   /** With an identity it speaks TLS. */
   constructor (limits: HttpLimits, identity?: ServerIdentity) {
-    this.server = makeServer(limits, identity)
+    this.server = isOwnServer(makeServer(limits, identity))
     this.door = openDoor(this.server, limits)
     this.begins = answerHalfClosed(this.server)
     this.#first = new Promise((resolve) => { this.#opened = resolve })

@@ -1,8 +1,7 @@
 import { isObject } from '../api/schema.js'
+import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
 import type { JsonSchema } from '../api/schema.js'
 
-/** What stands for a value that is not kept. */
-export const HIDDEN = '********'
 const TEXT_MOST = 256
 const ITEMS_MOST = 16
 /** Of a request, and of what its handler notes, bytes of JSON: a record fits into an event. */
@@ -11,7 +10,7 @@ const NOTE_MOST = 1500
 
 /**
  * The part of a value that its schema describes. Hidden are fields that are `writeOnly` and values of which
- * the schema does not say what they are; long texts and lists are cut, and passwords in addresses hidden.
+ * the schema does not say what they are; long texts and lists are cut, and secrets in URLs hidden.
  * Without a schema everything counts as described.
  */
 export function keptOf (schema: JsonSchema | null, value: unknown): unknown {
@@ -48,7 +47,7 @@ function isOpen (schema: JsonSchema): boolean {
 
 /** At most 256 characters, without lone surrogates, for which RFC 8785 has no text. */
 function shortened (text: string): string {
-  const plain = text.replace(/\/\/[^/\s@]+@/g, `//${HIDDEN}@`).replace(/\p{Surrogate}/gu, '\ufffd')
+  const plain = withoutUrlSecrets(text).replace(/\p{Surrogate}/gu, '\ufffd')
   if (plain.length <= TEXT_MOST) return plain
   return `${plain.slice(0, TEXT_MOST - 1).replace(/\p{Surrogate}$/u, '')}…`
 }

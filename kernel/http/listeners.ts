@@ -1,4 +1,5 @@
 import { createServer } from 'node:net'
+import { isOwnServer } from '../net/addresses.js'
 import { setRelayed } from './callers.js'
 import { plainEvent } from './tls/port.js'
 import type { Server } from 'node:net'
@@ -34,9 +35,9 @@ export class MorePorts {
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
-        const server = createServer({ noDelay: true }, (socket) => {
+        const server = isOwnServer(createServer({ noDelay: true }, (socket) => {
           app.server.emit('connection', socket)
-        })
+        }))
         server.on('error', failed)
         server.once('listening', () => { this.#rewrites.set(portOf(server), rewrite) })
         const listen = (): void => { server.listen({ host: host(), port }) }

@@ -234,7 +234,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const device = relayedDevice(socket) ?? null
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
-      target: targetOf(request), device
+      target: targetOf(request), device, connection: socket
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
     ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'

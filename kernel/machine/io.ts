@@ -2,6 +2,7 @@ import { execFile, spawn } from 'node:child_process'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
+import { noInspector } from '../boot/inspector.js'
 import { SMI_ARGS } from './gpu.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Clock } from '../api/clock.js'
@@ -89,7 +90,7 @@ export function systemInformation (
 }
 
 function start (module: string): ChildProcess {
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', CHILD, module], {
+  const child = spawn(process.execPath, [...noInspector(), '--input-type=module', '--eval', CHILD, module], {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'], env: TOOLS
   })
   child.on('error', () => {})

@@ -1,3 +1,4 @@
+import { withoutUrlSecrets } from '../net/urls.js'
 import type { Clock } from '../api/clock.js'
 
 /** Levels, lowest first, with pino's numbers. */
@@ -213,5 +214,5 @@ const SECRETS = [
 
 /** Text of another program without what looks like a credential. */
 export function withoutSecrets (text: string): string {
-  return SECRETS.reduce((left, pattern) => left.replace(pattern, '$1 [redacted]'), text)
+  return SECRETS.reduce((left, pattern) => left.replace(pattern, '$1 [redacted]'), withoutUrlSecrets(text))
 }

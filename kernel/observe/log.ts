@@ -2,6 +2,8 @@ import { Writable } from 'node:stream'
 import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
+import { withoutUrlSecrets } from '../net/urls.js'
+import { unsafe } from '../config/paths.js'
 import { createLogRing } from './log-ring.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
@@ -44,6 +46,9 @@ export function createLog (options: LogOptions): NodeLog {
     { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
   ]
   if (options.json) streams.push({ level, stream: process.stdout })
+  const all = multistream(streams)
+  const write = all.write.bind(all)
+  all.write = (line: string) => write(withoutUrlSecrets(line))
   const logger = pino({
     level: options.level,
     base: options.base,
@@ -51,7 +56,7 @@ export function createLog (options: LogOptions): NodeLog {
     redact: { paths: REDACT, censor: '[redacted]' },
     serializers: { err: shortError },
     formatters: { log: cutFields }
-  }, multistream(streams))
+  }, all)
   return {
     root: logger,
     child: (plugin) => logger.child({ plugin }),
@@ -87,12 +92,13 @@ function shortError (error: unknown): unknown {
   return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
 }
 
-/** Cuts long texts and takes line separators and control characters out of them. */
+/** Cuts long texts and takes out of them what could break a line of output or hide in it. */
 function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
     [key, typeof value === 'string' ? clean(value) : value]))
 }
 
 function clean (value: string): string {
-  return value.slice(0, MAX_FIELD).replace(/[\u0000-\u0008\u000b-\u001f\u007f\u2028\u2029]/g, '\ufffd')
+  return value.slice(0, MAX_FIELD).replace(unsafe, (character) =>
+    /[\n\t]/.test(character) ? character : '\ufffd')
 }

@@ -6,7 +6,8 @@ import { kernelError } from '../api/errors.js'
 import { definePlugin } from '../api/plugin.js'
 import { ListenerService } from '../api/services.js'
 import { isAudited } from '../http/audited.js'
-import { HIDDEN, keptNote, keptOf, keptParts } from '../http/kept.js'
+import { keptNote, keptOf, keptParts } from '../http/kept.js'
+import { HIDDEN } from '../net/urls.js'
 import { fake, startPlugin } from '../testing/index.js'
 import { duplexPair } from './duplex-pair.js'
 import type { Change, ChangeEnd } from '../api/audit.js'
@@ -55,6 +56,7 @@ t.test('of values is kept what their schema describes', async (t) => {
   check({ type: 'array', items: { type: 'integer' } }, Array.from({ length: 20 }, (_, i) => i),
     [...Array.from({ length: 16 }, (_, i) => i), 'and 4 more'])
   check(text, 'https://me:secret@example.org/a@b', `https://${HIDDEN}@example.org/a@b`)
+  check(text, 'see https://example.org/in?key=secret now', `see https://example.org/in?${HIDDEN} now`)
   check(text, 'x'.repeat(1000), `${'x'.repeat(255)}…`)
   check(text, 'a\ud800b', 'a\ufffdb')
   check(text, `${'x'.repeat(254)}😀😀`, `${'x'.repeat(254)}…`)

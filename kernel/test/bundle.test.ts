@@ -2,7 +2,7 @@ import t from 'tap'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { createBundle } from '../cards/bundle.js'
+import { createBundle, parseCard } from '../cards/bundle.js'
 import type { Manifest } from '../api/plugin.js'
 
 const fine = readFileSync(new URL('../../test/node/fixtures/models/ok/card.yaml', import.meta.url), 'utf8')
@@ -19,4 +19,26 @@ t.test('one card that cannot be read takes no other model along', async (t) => {
   t.equal(bundle.models().length, 1)
   t.throws(() => bundle.model('test/bad'), /model card .*bad.card\.yaml/, 'who asks for it is told why')
   t.equal(bundle.model('test/none'), undefined)
+})
+
+t.test('a card names files below its folder, and nothing else', (t) => {
+  const withPath = (path: string): unknown =>
+    parseCard(fine.replace('files: []', `files: [{ path: ${path}, role: x, bytes: 1 }]`), 'x')
+  for (const path of ['/etc/passwd', '../x', 'a/../x', './x', 'a/./x', 'a/.', '.', 'a//x', 'a/', '']) {
+    t.throws(() => withPath(`"${path}"`), /model card x: files\.0\.path/, path)
+  }
+  for (const path of ['model.onnx', 'a/b.onnx', '.hidden/x', 'a.b/c.d']) withPath(path)
+  t.end()
+})
+
+t.test('what is wrong with a card is thrown, and written nowhere', async (t) => {
+  const warned: string[] = []
+  const note = ({ message }: Error): void => { warned.push(message) }
+  process.on('warning', note)
+  t.teardown(() => { process.off('warning', note) })
+  for (const text of ['a: !<\u001b[31mx> 1', '%FOO \u001b[31m\n---\na: 1']) {
+    t.throws(() => parseCard(text, 'x'), /model card x/)
+  }
+  await new Promise((resolve) => { setImmediate(resolve) })
+  t.same(warned, [])
 })

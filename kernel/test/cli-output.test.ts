@@ -1,13 +1,22 @@
 import t from 'tap'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createProgress, formatTable } from '../cli/output.js'
+import { clean, createProgress, formatTable, plain, visible } from '../cli/output.js'
 import { cli, frames, listed, listing, sendError, sendJson, standIn } from './cli-helpers.js'
 import { Writable } from 'node:stream'
 
 t.test('a table is padded, and control characters are left out', async (t) => {
   const rows = [['x', 'y'], ['wide one', '\x1b[31mred\x07']]
   t.equal(formatTable(['A', 'LONG'], rows), 'A         LONG\nx         y\nwide one  [31mred')
+})
+
+t.test('nothing from the network steers a terminal, or turns the direction of writing', (t) => {
+  const text = 'a\x1b[31m\x9b31m\u202eb\u2066c\u200f\u061c\u2028d\r\n\te'
+  t.equal(visible(text), 'a[31m31mbcd\n\te')
+  t.equal(clean(text), 'a[31m31mbcde')
+  t.equal(plain(text), 'a [31m 31m b c d e')
+  t.equal(visible('👩‍👩‍👧 naïve שלום'), '👩‍👩‍👧 naïve שלום')
+  t.end()
 })
 
 t.test('colours and replaced lines only where they are wanted', async (t) => {

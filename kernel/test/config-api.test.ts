@@ -20,7 +20,25 @@ const owners = [{
   config: {
     type: 'object',
     additionalProperties: false,
-    properties: { size: { type: 'integer', minimum: 1, default: 3 } }
+    properties: {
+      size: { type: 'integer', minimum: 1, default: 3 },
+      program: { 'type': 'string', 'x-local': true },
+      names: { type: 'array', items: { type: 'string' } },
+      at: {
+        type: 'object', default: {},
+        additionalProperties: {
+          type: 'object',
+          properties: { url: { type: 'string' }, path: { 'type': 'string', 'x-local': true } }
+        }
+      },
+      options: {
+        'type': 'object', 'default': {}, 'x-local': true, 'additionalProperties': { type: 'object' }
+      }
+    }
+  },
+  settings: {
+    cache: { 'type': 'string', 'x-local': true, 'x-also': ['shelf.cache'] },
+    shelf: { type: 'object', properties: { size: { type: 'integer' } } }
   }
 }, { name: 'guest', bundled: false }]
 
@@ -130,8 +148,6 @@ t.test('variables in the file stay variables, set or not', (t) => {
   set({ 'plugins.probe.size': 9 })
   t.equal(readFileSync(path, 'utf8'), `${text}plugins:\n  probe:\n    size: 9\n`)
   set({ name: '${env.NODE_NAME}' })
-  t.throws(() => { set({ name: '${env.NOT_THERE}' }) },
-    { reason: 'invalid_request', message: /no variable NOT_THERE/ })
   t.throws(() => { set({ 'api.port': 'x' }) }, { reason: 'invalid_request', message: /api\.port/ },
     'what a variable overrides is checked too')
   t.end()
@@ -166,7 +182,7 @@ t.test('who may change what, however the path is written', (t) => {
     { '"plugins"': { guest: code } }, { 'plugins[0].module': code.module }, { 'Plugins.guest': code },
     { 'plugins.guest': [code] }, { 'plugins.guest.Module': code.module }, { 'plugins.probe': code }
   ]) check(set, all, 'invalid_request')
-  for (const set of [{ 'plugins.probe.size': 9 }, { '"plugins".probe.size': 9 }, { '"plugins"': null },
+  for (const set of [{ 'plugins.probe.size': 9 }, { '"plugins".probe.size': 9 },
     { 'plugins."guest".enabled': false }]) {
     check(set, [], 'missing_grant')
     check(set, ['plugin:manage'], 'written')
@@ -179,6 +195,76 @@ t.test('who may change what, however the path is written', (t) => {
   check({ 'access.local': [] }, [], 'written')
   check({ 'access.local': null }, [], 'written')
   check({ 'access.local': ['${env.WHO}'] }, all, 'invalid_request')
+  t.end()
+})
+
+t.test('what is marked as local changes in the file only, however the change is written', (t) => {
+  const text = 'shelf:\n  size: 1\n  cache: /a\nplugins:\n  probe:\n    program: /bin/a\n    at:\n' +
+    '      one: { url: u, path: /p }\n    options:\n      llama: { bin: /b }\n' +
+    '  guest: { module: ./guest.js }\n  away: { module: ./away.js, command: x }\n'
+  const check = (set: Record<string, unknown>, local?: string): void => {
+    const { api, path } = open(t, text)
+    const what = JSON.stringify(set)
+    try {
+      api.write({ set }, manager)
+      t.equal(local, undefined, what)
+    } catch (error) {
+      t.match(error, { reason: 'invalid_request', details: { param: local ?? '?' } }, what)
+      t.match((error as Error).message, /is set in svc\.yaml on the machine of the node only/, what)
+      t.equal(readFileSync(path, 'utf8'), text)
+    }
+  }
+  check({ 'plugins.probe.size': 5 })
+  check({ 'plugins.probe.at.one.url': 'other' })
+  check({ 'plugins.probe.program': '/bin/a' })
+  check({ 'shelf.size': 2 })
+  check({ 'plugins.away.enabled': false })
+  for (const value of ['/bin/sh', null, '']) {
+    check({ 'plugins.probe.program': value }, 'plugins.probe.program')
+  }
+  check({ 'plugins.probe.at.one.path': '/etc' }, 'plugins.probe.at.one.path')
+  check({ 'plugins.probe.at.two': { path: '/etc' } }, 'plugins.probe.at.two.path')
+  check({ 'plugins.probe.at': null }, 'plugins.probe.at.one.path')
+  check({ 'plugins.probe.options.llama.bin': '/x' }, 'plugins.probe.options.llama.bin')
+  check({ 'plugins.probe.options.vllm': { a: 1 } }, 'plugins.probe.options.vllm')
+  check({ 'plugins.probe': { size: 5 } }, 'plugins.probe.program')
+  check({ 'cache': '/x' }, 'cache')
+  check({ 'shelf.cache': '/x' }, 'shelf.cache')
+  check({ shelf: null }, 'shelf.cache')
+  check({ 'plugins.away.command': 'y' }, 'plugins.away.command')
+  check({ 'plugins.guest.module': './other.js' }, 'plugins.guest.module')
+  check({ plugins: null }, 'plugins.probe.program')
+  const { api, path } = open(t, text)
+  api.keep('cache', '/b', manager)
+  t.match(readFileSync(path, 'utf8'), /cache: \/b/, 'what the node itself decides is kept')
+  t.match(api.read().entries.find((entry) => (entry as Listed).path === 'plugins.probe.program'),
+    { local: true, schema: { 'x-local': true } })
+  t.match(api.read().entries.find((entry) => (entry as Listed).path === 'plugins.probe.options.llama.bin'),
+    { local: true }, 'inside of a map, too')
+  t.end()
+})
+
+t.test('no change brings a reference to the environment', (t) => {
+  const text = 'name: ${env.NODE_NAME}\nplugins:\n  probe:\n    names: ["${env.NODE_NAME}", b]\n'
+  const { api, path } = open(t, text)
+  const refused: Record<string, unknown>[] = [
+    { name: '${env.SVC_API_PORT}' }, { name: 'x ${env.NODE_NAME}' }, { name: '${env.NOT_THERE}' },
+    { 'logging.ingest_url': 'https://x.example/${env.NODE_NAME}' },
+    { 'logging': { ingest_url: 'https://x.example/?${env.NODE_NAME}' } },
+    { 'plugins.probe.names': ['b', '${env.NODE_NAME}'] }, { 'plugins.probe.names': ['${env.SVC_API_PORT}'] },
+    { 'plugins.probe.at': { x: { url: '${env.NODE_NAME}' } } }, { 'api.port': '${env.SVC_API_PORT}' },
+    { 'access.local': ['${env.NODE_NAME}'] }, { name: '${env.}' }
+  ]
+  for (const set of refused) {
+    t.throws(() => { api.write({ set }, manager) }, {
+      reason: 'invalid_request', message: /\$\{env\.NAME\} is read in svc\.yaml only/
+    }, JSON.stringify(set))
+  }
+  t.equal(readFileSync(path, 'utf8'), text)
+  api.write({ set: { 'plugins.probe.size': 4 } }, manager)
+  api.write({ set: { 'plugins.probe.names': ['${env.NODE_NAME}', 'c'] } }, manager)
+  t.match(readFileSync(path, 'utf8'), /^name: \$\{env\.NODE_NAME\}\n[^]*\$\{env\.NODE_NAME\}[^]*c/,
+    'those stay')
   t.end()
 })
 

@@ -162,6 +162,8 @@ t.test('secrets', async (t) => {
     'Bearer canary-1234', hidden)
   check('plugins: { runners: { tags: [a, "${env.HUB}"] } }', 'plugins.runners.tags',
     ['a', 'canary-1234'], ['a', hidden])
+  check('plugins: { runners: { tags: ["https://ann:pw@h/x?key=1"] } }', 'plugins.runners.tags',
+    ['https://ann:pw@h/x?key=1'], [`https://${hidden}@h/x?${hidden}`])
   check('api: { port: "${env.PORT}" }', 'api.port', 8080, hidden)
   check('name: "${env.NUMBER}"', 'name', '1234567', hidden)
   check('model_store: { node_cache_path: "/x/${env.HOST}" }', 'node_cache_path', '/x/a.example', hidden)

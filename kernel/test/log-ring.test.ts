@@ -43,6 +43,8 @@ t.test('what looks like a credential is cut out', (t) => {
     ['Authorization: Bearer abc.def-123456', 'Authorization: [redacted] [redacted]'],
     ['{"api_key":"abcd1234","n":1}', '{"api_key": [redacted]","n":1}'],
     ['password = hunter2!', 'password = [redacted]'],
+    ['at https://ann:pa55@h/x?a=1#f (or ws://h/?b), /events?since=3',
+      'at https://********@h/x?******** (or ws://h/?******** /events?since=3'],
     ['tokens: 128 in 3 s', 'tokens: 128 in 3 s'], ['the key is in the lock', 'the key is in the lock']
   ]
   for (const [text, expect] of rows) t.equal(withoutSecrets(text).replace(/ +/g, ' '), expect, text)
@@ -99,8 +101,12 @@ t.test('the node\'s log goes into the ring, after secrets were cut out of it', a
     level: 'warn', json: false, ingestUrl: undefined, clock: manualClock(), base: { node: 'n1' }
   })
   log.child('chat').warn({ token: 'abc', deep: { key: 'x' }, long: 'x'.repeat(5000) }, 'careful')
+  log.root.warn({ at: { url: 'https://u:pw-1@h/x?key=pw-2' }, err: new Error('no ws://h/?pw-3') },
+    'asked https://h?pw-4')
   log.root.info({}, 'too low')
-  const [line, ...rest] = log.ring.lines()
+  const [line, asked, ...rest] = log.ring.lines()
+  t.match(asked, { message: 'asked https://h?********', fields: { at: { url: /h\/x\?\*/ } } })
+  t.notMatch(JSON.stringify(asked), /pw-/)
   t.match(line, { level: 'warn', plugin: 'chat', message: 'careful', fields: { token: '[redacted]' } })
   t.same(line!.fields['deep'], { key: '[redacted]' })
   t.equal((line!.fields['long'] as string).length, 2048)

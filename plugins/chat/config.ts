@@ -42,10 +42,11 @@ export const settings = {
     description: 'Builds of external engines, which `svc engine add` brings.',
     properties: {
       url: {
-        type: 'string', format: 'uri', pattern: '^https?://[^@]+$',
-        default: 'https://api.github.com/repos/ggml-org/llama.cpp',
-        description: 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror that ' +
-          'answers /releases/tags/TAG as it does.'
+        'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
+        'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
+        'x-expected': 'an https address without a password or a query',
+        'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
+          'that answers /releases/tags/TAG as it does.'
       }
     }
   }

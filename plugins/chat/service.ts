@@ -1,17 +1,6 @@
 export { eitherFailure, isAnthropic, openAiFailure } from './api/failures.js'
 import { isVerbError } from '../../kernel/cli/index.js'
 import type { VerbContext } from '../../kernel/cli/index.js'
-import type { TemplateFacts, TemplateFiles } from './text/template-check.js'
-
-export { layoutOf } from './engine/layout.js'
-export type { Layout } from './engine/layout.js'
-export type { TemplateFacts } from './text/template-check.js'
-
-/** For cards: what a model's chat template does; see there. The interpreter is loaded for it. */
-export async function templateFacts (files: TemplateFiles): Promise<TemplateFacts | null> {
-  const check = await import('./text/template-check.js')
-  return check.templateFacts(files)
-}
 
 /** GET /state, as far as it says which programs of engines the nodes have: null for one that is missing. */
 export interface SeenPrograms {

@@ -11,7 +11,6 @@ interface Runner {
   inProgressTasks: string[]
   secondsInStatus: number
   secondsSinceForward: number | null
-  hold?: 'files' | 'privileges' | 'none' | null
 }
 
 /** One node in the answer of GET /v1/diagnostics/cluster. */
@@ -91,7 +90,6 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
   const { resources, supervisorRunners, warnings, warningCodes = [] } = diagnostics
   return [
     ...supervisorRunners.flatMap((runner) => checkRunner(node, runner)),
-    ...checkHold(node, supervisorRunners),
     ...checkProcess(node, resources),
     ...warnings.flatMap((text, i) => {
       const code = warningCodes[i] ?? 'node_warning'
@@ -136,19 +134,6 @@ function checkRestarts (
   return well && restarts < RESTARTS_MANY
     ? [ok(name, `${times}; it is ready again`, { code: 'runner_restarted', about })]
     : [warn(name, times, `Why: ${logs}.`, { code: 'runner_restarts', about })]
-}
-
-/** What runners could do that nobody asked them for. The engines parse files of strangers. */
-function checkHold (node: string, runners: Runner[]): Check[] {
-  const name = `runners of ${node}`
-  if (runners.some(({ hold }) => hold === 'none')) {
-    return [ok(name, 'they may read and do what the node may: plugins.runners.confine is off, or this ' +
-      'system has no setpriv with --no-new-privs', { code: 'runners_unconfined', about: [node] })]
-  }
-  if (!runners.some(({ hold }) => hold === 'privileges')) return []
-  return [ok(name, 'they get no new rights, but may read what the node may: setpriv of util-linux 2.40 or ' +
-    'newer and a kernel with Landlock would hold them to their files',
-  { code: 'runners_half_confined', about: [node] })]
 }
 
 function checkProcess (

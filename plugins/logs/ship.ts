@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import type { Agent } from 'undici'
-import { delay } from '../../kernel/index.js'
+import type { Dispatcher } from 'undici'
+import { delay, outgoingDispatcher } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { Shipping } from './service.js'
 
@@ -94,8 +94,7 @@ export class LogShipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
   // Loaded only where lines are shipped: it takes a tenth of a start.
-  readonly #agent: Promise<Agent> = import('undici')
-    .then(({ Agent }) => new Agent({ connections: 1, pipelining: 1 }))
+  readonly #agent: Promise<Dispatcher> = outgoingDispatcher('named', { connections: 1, pipelining: 1 })
 
   /** Aborts when pauses are to end, and when requests are. */
   readonly #stop = new AbortController()

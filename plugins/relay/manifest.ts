@@ -20,12 +20,14 @@ export const manifest = {
       description: 'Through which server paired devices reach this node from elsewhere.',
       properties: {
         url: {
-          type: ['string', 'null'],
-          default: null,
-          minLength: 8,
-          maxLength: 500,
-          pattern: '^https?://[^/?#@\\s]+/?$',
-          description: 'Address of a relay (`svc relay`), as https://relay.example. Null: none is dialled.'
+          'type': ['string', 'null'],
+          'default': null,
+          'minLength': 8,
+          'maxLength': 500,
+          'format': 'http-url',
+          'pattern': '^https?://[^/?#@\\s]+/?$',
+          'x-local': true,
+          'description': 'Address of a relay (`svc relay`), as https://relay.example. Null: none is dialled.'
         }
       }
     }

@@ -38,6 +38,8 @@ export interface MachineParts {
   files: RuntimeFiles
   /** User the node runs as. */
   uid: number
+  /** Says what the sandbox of runners lacks here; null for nothing. */
+  lacks? (folder: string, now: number): string | null
 }
 
 /** The working plugin, apart from what it declares. */
@@ -220,18 +222,21 @@ function sectionsOf (ctx: RunnersContext) {
 }
 
 /** Looks for the hardware there is; ends with the plugin. */
-function detect (ctx: RunnersContext, { files, uid }: MachineParts): Detection {
+function detect (ctx: RunnersContext, { files, uid, lacks }: MachineParts): Detection {
+  const { clock, node: { home } } = ctx
   const detection = startDetection({
     files,
     gpus: async () => await ctx.deps.machine.gpus(),
     overrides: async () => await checkOverrides(files.env, uid),
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
-    home: ctx.node.home,
+    home,
+    unheld: () => !ctx.config.confine ? 'plugins.runners.confine is off'
+      : lacks?.(runnersFolder(home), clock.mono()) ?? null,
     engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external, program } }) =>
       ({ name, backends, external, program })),
     log: ctx.log,
-    clock: ctx.clock,
+    clock,
     raise: ctx.raise,
     clear: ctx.clear
   })

@@ -46,24 +46,27 @@ export const config = {
       description: 'Requests that wait at one runner; one more is answered with 429.'
     },
     engine_options: {
-      type: 'object',
-      description:
+      'type': 'object',
+      'x-local': true,
+      'description':
         'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32}}. ' +
         'The README of the plugin that brings the engine lists them.',
-      additionalProperties: { type: 'object' },
-      default: {}
+      'additionalProperties': { type: 'object' },
+      'default': {}
     },
     confine: {
-      type: 'boolean',
-      default: true,
-      description:
-        'Holds runners to what they need where the system can: no new rights (setpriv), and only the files ' +
-        'of the system, svc, the engine and the model (Landlock, setpriv of util-linux 2.40 or newer).'
+      'type': 'boolean',
+      'x-local': true,
+      'default': true,
+      'description':
+        'Holds runners to what they need, as far as the system can: files of the system, svc, the engine ' +
+        'and the model, no other process, no network, no capabilities. `svc doctor` says what is missing.'
     },
     rpc_for_every_user: {
-      type: 'boolean',
-      default: false,
-      description:
+      'type': 'boolean',
+      'x-local': true,
+      'default': false,
+      'description':
         'Lets this node take part in models that llama.cpp spreads over several nodes. Its RPC has no key: ' +
         'while such a model runs, every user of this machine reaches the memory it computes in.'
     },
@@ -129,6 +132,13 @@ export const conflicts = {
       'A declared backend claims hardware this node cannot observe; the declaration is still honoured.',
     remediation:
       'Correct plugins.runners.backends in svc.yaml, or make the hardware visible to svc; then restart.'
+  },
+  runners_unconfined: {
+    severity: 'warn',
+    meaning: 'Runners, which read files of strangers, are not held to what they need.',
+    remediation:
+      'Do what the message says and restart, or place models that you trust only; the README of the plugin ' +
+      'runners has what each system can do.'
   }
 } as const satisfies Record<string, ConflictDecl>
 

@@ -11,6 +11,8 @@ import { nodeResources } from './machine/detection.js'
 import { memoryView } from './machine/memory.js'
 import { runtimeFiles } from './machine/runtimes.js'
 import { manifest } from './manifest.js'
+import { ofRunner } from './process/peers.js'
+import { lacksHere } from './process/sandbox.js'
 import { createSupervisor, resolveLimits, sweepOrphans } from './process/supervisor.js'
 import { cancelHandler } from './routing/cancel.js'
 import { availabilityHandler, judgeBy } from './routing/chain.js'
@@ -40,6 +42,7 @@ export function createRunners (machine: MachineParts): Plugin {
       void announce()
     })
     ctx.effect('announcing', session.onChange(() => { void announce() }))
+    ctx.effect('callers', ctx.deps.callers.distrust(({ connection = {} }) => ofRunner(connection)))
     ctx.readiness('runners', assembly.readiness)
     if (models !== undefined) {
       ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
@@ -128,4 +131,6 @@ function instanceService (
   }
 }
 
-export default createRunners({ createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0 })
+export default createRunners({
+  createSupervisor, files: runtimeFiles(), uid: process.getuid?.() ?? 0, lacks: lacksHere
+})

@@ -1,6 +1,6 @@
 import {
-  BundleService, ClusterService, CommandService, LogRingService, MachineService, SessionService,
-  StateService, TracerService
+  BundleService, CallerService, ClusterService, CommandService, LogRingService, MachineService,
+  SessionService, StateService, TracerService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { ModelsService } from '../staging/service.js'
@@ -20,8 +20,8 @@ export const manifest = {
   after: ['staging'],
   consumesOptional: { models: ModelsService, state: StateService },
   consumes: {
-    bundle: BundleService, commands: CommandService, session: SessionService, cluster: ClusterService,
-    machine: MachineService, tracers: TracerService, logs: LogRingService
+    bundle: BundleService, callers: CallerService, commands: CommandService, session: SessionService,
+    cluster: ClusterService, machine: MachineService, tracers: TracerService, logs: LogRingService
   },
   provides: {
     runners: RunnersService, instances: InstanceService, work: RunnerWorkService

@@ -63,9 +63,10 @@ export interface RunnerReport {
   /** Memory that placement counts for it; null where it could not even be made. */
   estimatedBytes: number | null
   /**
-   * How far it is confined: to the files it needs, to its rights, or not at all; null when it does not run.
+   * How far it is confined: by namespaces, to the files it needs, to its rights, or not at all; null when it
+   * does not run.
    */
-  hold: 'files' | 'privileges' | 'none' | null
+  hold: 'namespaces' | 'network' | 'files' | 'privileges' | 'none' | null
   /** Tasks that may be inside the runner at once, and tasks that wait for that. */
   slots: number
   waitingTasks: number

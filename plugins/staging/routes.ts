@@ -89,8 +89,9 @@ const download = {
       source: {
         type: 'string', minLength: 1, maxLength: 4096,
         description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-          '`file:///folder` on the node that is asked, and on the node of the store `cache` (the cache of ' +
-          'the hub\'s own programs) or `ollama:NAME:TAG`'
+          '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
+          'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
+          'programs) or `ollama:NAME:TAG`'
       },
       revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
       allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },

@@ -1,7 +1,9 @@
 import type { FromSchema } from '../../kernel/index.js'
 
+const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
+
 const cachePath = {
-  type: 'string', minLength: 1,
+  ...folder,
   description: 'Folder of staged copies, one subfolder <org>--<name> each; <home>/staging when absent.'
 } as const
 
@@ -27,16 +29,17 @@ const hub = {
   properties: {
     enabled: { type: 'boolean', default: true, description: 'Whether models may be fetched from the hub.' },
     url: {
-      type: 'string', format: 'uri', pattern: '^https?://[^@]+$', default: 'https://huggingface.co',
-      description: 'Base address of the hub, or of a mirror that speaks its API.'
+      'type': 'string', 'format': 'http-url', 'pattern': '^https?://[^@?#\\s]+$', 'x-local': true,
+      'default': 'https://huggingface.co',
+      'description': 'Base address of the hub, or of a mirror that speaks its API.'
     },
     redirect_hosts: {
-      type: 'array', uniqueItems: true, items: { type: 'string', minLength: 1 },
-      default: ['*.huggingface.co', '*.hf.co'],
-      description: 'Hosts the hub may send a download to; *.example.net for all below one.'
+      'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'x-local': true,
+      'default': ['*.huggingface.co', '*.hf.co'],
+      'description': 'Hosts the hub may send a download to; *.example.net for all below one.'
     },
     cache_path: {
-      type: 'string', minLength: 1,
+      ...folder,
       description: 'Folder for what a node fetches from the hub itself while no store can be reached; ' +
         '<home>/hub when absent.'
     }
@@ -50,7 +53,13 @@ export const settings = {
     properties: {
       staging,
       hub,
-      store_path: { type: 'string', minLength: 1, description: 'Folder of the LAN store, on a store host.' },
+      store_path: { ...folder, description: 'Folder of the LAN store, on a store host.' },
+      import_roots: {
+        'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'default': [],
+        'x-local': true,
+        'description': 'Folders below which every caller with `operator` may have models imported from; ' +
+          'who has the operator.token of the node may from any.'
+      },
       upload_mib_per_second: {
         type: 'number', exclusiveMinimum: 0,
         description: 'Most MiB a second this node sends to others that copy models; no limit when absent.'
@@ -68,7 +77,7 @@ export const settings = {
       properties: {
         cleanup_on_deactivate: { type: 'boolean' },
         staging_keep_recent_gb: { type: 'number', minimum: 0 },
-        node_cache_path: { type: 'string', minLength: 1 }
+        node_cache_path: folder
       }
     }
   }

@@ -23,13 +23,13 @@ export const manifest = {
           description: 'Most MiB of saved traces on a node; the oldest go first.'
         },
         otlp_url: {
-          type: 'string', pattern: '^https?://\\S+$',
-          description: 'Where traces are also sent, by OTLP over HTTP with JSON.',
-          examples: ['http://localhost:4318/v1/traces']
+          'type': 'string', 'format': 'http-url', 'x-local': true,
+          'description': 'Where traces are also sent, by OTLP over HTTP with JSON.',
+          'examples': ['http://localhost:4318/v1/traces']
         },
         otlp_headers: {
-          type: 'object', additionalProperties: { type: 'string' }, default: {}, 'x-secret': true,
-          description: 'Headers for that receiver, such as its key.'
+          'type': 'object', 'additionalProperties': { type: 'string' }, 'default': {}, 'x-secret': true,
+          'x-local': true, 'description': 'Headers for that receiver, such as its key.'
         }
       }
     }

@@ -1,6 +1,6 @@
 import type { Attributes, HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
-import { delay } from '../../kernel/index.js'
+import { delay, outgoingAgent } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import { spanIdOf } from './traceparent.js'
 import type { TraceRecord } from './trace-file.js'
@@ -37,7 +37,7 @@ const COMPLAIN_MS = 60_000
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
 
 export function createOtlp (parts: OtlpParts): Otlp {
-  const { clock, log, counters, url } = parts
+  const { clock, log, counters } = parts
   const waiting: TraceRecord[] = []
   let sender: Promise<Sender> | undefined
   let sending: Promise<void> | null = null
@@ -48,7 +48,8 @@ export function createOtlp (parts: OtlpParts): Otlp {
     if (clock.mono() - complainedMs < COMPLAIN_MS) return
     complainedMs = clock.mono()
     const why = error instanceof Error ? error.message : String(error)
-    log.warn({ url, error: why, dropped: counters.exportDropped }, 'the OTLP receiver does not take traces')
+    log.warn({ error: why, dropped: counters.exportDropped },
+      'the receiver of tracing.otlp_url does not take traces')
   }
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
@@ -87,7 +88,9 @@ async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpP
   const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
     import('@opentelemetry/exporter-trace-otlp-http'), import('@opentelemetry/resources')
   ])
-  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: timeoutMs })
+  const exporter = new OTLPTraceExporter({
+    url, headers, timeoutMillis: timeoutMs, httpAgentOptions: () => outgoingAgent(url, 'named')
+  })
   const resource = resourceFromAttributes({
     'service.name': 'svc', 'service.version': node.version, 'service.instance.id': node.nodeId,
     'host.name': node.name

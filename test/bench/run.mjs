@@ -3,7 +3,7 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/run.mjs',
-  names: ['voice', 'piper', 'http', 'loop', 'startup', 'memory'],
+  names: ['voice', 'piper', 'http', 'loop', 'startup', 'memory', 'hostile'],
   hint: 'fewer rounds',
   load: (name) => import(`./${name}.mjs`)
 })

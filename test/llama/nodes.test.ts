@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { UNCUT } from '../../plugins/staging/cards/gguf-model.js'
+import { UNCUT } from '../../plugins/staging/cards/cuts.js'
 import { cmdline } from '../node/proc.js'
 import { programs } from './kit.js'
 import {

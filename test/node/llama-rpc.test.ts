@@ -1,5 +1,6 @@
 /** One model over several whole nodes: llama.cpp has stand-ins that talk to each other through the nodes. */
 import t from 'tap'
+import { fileURLToPath } from 'node:url'
 import { donorIn, entries, folder, lives, standIn } from '../../plugins/chat/test/llama-kit.js'
 import { startCluster } from './cluster-kit.js'
 import { ask } from './http.js'
@@ -108,6 +109,23 @@ t.test('a model over a driver and a donor', { timeout: 180_000 }, async (t) => {
     await until('all are gone', () => pids.every((pid) => !lives(pid)))
     t.strictSame(await stars(at!), [])
   })
+})
+
+t.test('confined, driver and donor compute together as well', { timeout: 120_000 }, async (t) => {
+  const directory = folder(t)
+  const env = { SVC_LLAMA_SERVER_BIN: standIn(directory).binary,
+    SVC_LLAMA_RPC_SERVER_BIN: donorIn(directory).binary }
+  const scripts = fileURLToPath(new URL('../../plugins/chat/test/fixtures/llama-server.mjs', import.meta.url))
+  const confined = { plugins: { ...config.plugins,
+    runners: { rpc_for_every_user: true, engine_options: { 'llama-server': { scripts } } } } }
+  const cluster = await startCluster(t, { nodes: 2, config: confined, env, heartbeatMs: 2000 })
+  const { master } = await cluster.agreed()
+  const placed = await place(master)
+  t.equal(placed.status, 200, placed.text)
+  t.match(await says(master, 'lend'), /^\d+ true a b c$/)
+  const { supervisorRunners } = (await ask(master.node, '/v1/diagnostics/node')).json as
+    { supervisorRunners: { hold: string }[] }
+  t.ok(supervisorRunners.length > 0 && supervisorRunners.every(({ hold }) => hold !== 'none'))
 })
 
 t.test('an override that cannot be used: nothing takes its place', { timeout: 120_000 }, async (t) => {

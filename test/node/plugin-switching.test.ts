@@ -164,6 +164,12 @@ t.test('settings switch a plugin at once; what cannot be, or does not start, is 
   t.equal((await ask(node, '/tick')).status, 404)
   t.match((await ask(node, '/config')).json, { restart_needed: false })
   t.notMatch((await ask(node, '/state')).text, /restart_needed/)
+  for (const [path, value] of [['tracing.otlp_url', 'https://x.example'], ['name', '${env.PATH}'],
+    ['engines.url', 'https://x.example'], ['plugins.ticker.module', './other.mjs'],
+    ['plugins.runners.engine_options', { 'llama-server': { serverBinary: '/bin/sh' } }]] as const) {
+    t.match(await put({ [path]: value }),
+      { error: { reason: 'invalid_request', message: /svc\.yaml/ } }, path)
+  }
   t.match(await put({ name: 'attic' }), { restart_needed: true, plugins: [] })
 
   const before = file()

@@ -38,7 +38,8 @@ export const cmdline = (pid: number): string => read(`/proc/${pid}/cmdline`).rep
 
 /** Runner processes of a node. */
 export function runnersOf (pid: number): number[] {
-  return descendants(pid).filter((child) => / \S*runners\/process\/host\.js /.test(`${cmdline(child)} `))
+  const runner = /^\S*node .*runners\/process\/host\.js /
+  return descendants(pid).filter((child) => runner.test(`${cmdline(child)} `))
 }
 
 /** Resident memory, bytes. */
@@ -54,6 +55,20 @@ export function sockets (pid: number): number {
     }).length
   } catch {
     return 0
+  }
+}
+
+/** TCP ports that a process listens on. */
+export function portsOf (pid: number): number[] {
+  const rows = ['tcp', 'tcp6'].flatMap((table) => read(`/proc/${pid}/net/${table}`).split('\n'))
+    .map((line) => line.trim().split(/\s+/)).filter((columns) => columns[3] === '0A')
+  const links = new Map(rows.map((columns) => [`socket:[${columns[9]}]`, columns[1]!]))
+  try {
+    return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      try { return links.get(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [] } catch { return [] }
+    }).map((address) => parseInt(address.split(':')[1]!, 16)).sort((a, b) => a - b)
+  } catch {
+    return []
   }
 }
 

@@ -159,6 +159,32 @@ t.test('two nodes and a store', async (t) => {
     none(t)
   })
 
+  await t.test('a folder of a node, and its home', async (t) => {
+    const { folder, modelId } = makeModel(t, 'acme/hostile', { 'text.txt': 10 })
+    const authorities = ['read', 'operator', 'cluster:write']
+    const made = await first.ask('/v1/tokens', { body: { label: 'ops', authorities } })
+    const { token } = made.json as { token: string }
+    for (const node of site.nodes) {
+      const path = `/store/models/${modelId}/download`
+      const of = (at: string): object => ({ source: pathToFileURL(at).href })
+      if (node === first) {
+        t.match(await node.ask(path, { token, body: of(folder) }),
+          { status: 403, json: { error: { reason: 'missing_grant' } } }, 'an operator from elsewhere')
+      }
+      for (const at of [node.home, join(node.home, 'devices'), dirname(node.home)]) {
+        const answer = await node.ask(path, { body: of(at) })
+        const end = answer.status !== 200 ? answer : await until('its end', async () => {
+          const status = await node.ask(`${path}/status`)
+          return !/"(pending|downloading)"/.test(status.text) && status
+        })
+        t.match(end.text, /home of a node|is no folder|cannot read|holds/, `${at} at ${node.name}`)
+        t.notMatch(end.text, '"complete"')
+      }
+    }
+    t.notOk(existsSync(folderOf(site.store, modelId)))
+    t.strictSame(look(), before)
+  })
+
   await t.test('a model folder with links and names that are refused', async (t) => {
     const hostile: [string, (at: string) => void][] = [
       ['a link', (at) => { symlinkSync('/etc/passwd', join(at, 'link.txt')) }],

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import { delay } from '../../api/clock.js'
 import { kernelError, kernelErrors, toSvcError } from '../../api/errors.js'
+import { unsafe } from '../../config/paths.js'
 import { errorBody, errorHeaders } from '../../http/error-body.js'
 import { keptNote } from '../../http/kept.js'
 import { readAddress } from './addresses.js'
@@ -43,7 +44,7 @@ export interface JoinOptions {
 interface Answer { status: number, body: unknown }
 
 /** Words of another node, fit for a terminal. */
-const cleaned = (text: string): string => text.replace(/\p{Cc}/gu, ' ').slice(0, MAX_WORDS)
+const cleaned = (text: string): string => text.replace(unsafe, ' ').slice(0, MAX_WORDS)
 
 async function readBody (response: IncomingMessage): Promise<unknown> {
   const parts: Buffer[] = []

@@ -8,6 +8,7 @@ import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
 import { socketOptions } from './link.js'
 import { Door } from '../../http/door.js'
 import { memberOf, setMember } from '../../http/passed-on.js'
+import { isOwnServer } from '../../net/addresses.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
@@ -71,7 +72,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   addRoutes(app, options)
   await app.ready()
   const https = server!
-  const sockets = guard(https, options)
+  const sockets = guard(isOwnServer(https), options)
   https.on('upgrade', (request, socket, head) => { routeUpgrade(upgrades, request, socket, head) })
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
   https.on('clientError', (_error, socket) => { socket.destroy() })

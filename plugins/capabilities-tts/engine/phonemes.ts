@@ -7,6 +7,7 @@ import { skippedScripts } from '../text/fold.js'
 import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
 import { isEnglish, PHONEMIZER, PHONEMIZER_COMMAND } from '../languages.js'
 import { american, british } from '../text/accents.js'
+import { plainText } from '../text/markup.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
@@ -19,10 +20,11 @@ export type Espeak = (text: string, voice: string) => string[] | null
 // Longest text handed over at once: bounds memory where there is no sentence end for pages.
 const LONGEST_SENTENCE = 600
 
-/** Sentences of a text, none longer than a page of a small book. */
+/** Sentences of a text without its markup, none longer than a page of a small book. */
 export function * sentences (text: string, language: string): Generator<string> {
   const locale = Intl.Segmenter.supportedLocalesOf([language]).length > 0 ? language : 'en'
-  for (const { segment } of new Intl.Segmenter(locale, { granularity: 'sentence' }).segment(text)) {
+  const segmenter = new Intl.Segmenter(locale, { granularity: 'sentence' })
+  for (const { segment } of segmenter.segment(plainText(text))) {
     for (let rest = segment.trim(); rest !== '';) {
       const cut = rest.length <= LONGEST_SENTENCE ? rest.length : breakBefore(rest, LONGEST_SENTENCE)
       yield rest.slice(0, cut)

@@ -146,6 +146,8 @@ t.test('phoneme strings are split at the best place within the limit', async (t)
 t.test('sentences are never longer than a page and never cut a symbol', async (t) => {
   t.same([...sentences('One. Two!  Three', 'en')], ['One.', 'Two!', 'Three'])
   t.same([...sentences('  ', 'no-such-language')], [])
+  t.same([...sentences('<p>Caf&eacute; <b>noir</b>.</p><p>&Ccedil;a va&nbsp;?</p>', 'fr')],
+    ['Café noir.', 'Ça va ?'], 'without markup in every language')
   const emoji = [...sentences('😀'.repeat(700), 'en')]
   t.equal(emoji.join(''), '😀'.repeat(700))
   t.ok(emoji.every((part) => part.length <= 600 && !/\p{Surrogate}/u.test(part)))

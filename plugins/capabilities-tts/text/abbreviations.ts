@@ -5,8 +5,9 @@ import { cardinal, ordinalOf } from './numbers.js'
 /** A name follows these: they never end a sentence. */
 const TITLES: Record<string, string> = {
   Dr: 'Doctor', Mr: 'Mister', Mrs: 'Missus', Ms: 'Miz', Prof: 'Professor', Gen: 'General', Sgt: 'Sergeant',
-  Capt: 'Captain', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable', Gov: 'Governor',
-  Sen: 'Senator', Rep: 'Representative', Pres: 'President', Mt: 'Mount', Ft: 'Fort', Messrs: 'Messers'
+  Capt: 'Captain', Maj: 'Major', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable',
+  Gov: 'Governor', Sen: 'Senator', Rep: 'Representative', Pres: 'President', Mt: 'Mount', Ft: 'Fort',
+  Messrs: 'Messers'
 }
 
 /** These may end a sentence; the full stop is kept then. */
@@ -14,7 +15,8 @@ const WORDS: Record<string, string> = {
   etc: 'etcetera', vs: 'versus', approx: 'approximately', Inc: 'Incorporated', Ltd: 'Limited',
   Corp: 'Corporation', Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard',
   Rd: 'Road', Fig: 'Figure', fig: 'figure', Vol: 'Volume', vol: 'volume', dept: 'department',
-  Dept: 'Department', est: 'established', min: 'minimum', max: 'maximum', ca: 'circa', al: 'al',
+  Dept: 'Department', Hwy: 'Highway', Pkwy: 'Parkway', Expy: 'Expressway',
+  est: 'established', min: 'minimum', max: 'maximum', ca: 'circa', al: 'al',
   Bros: 'Brothers', Univ: 'University', ref: 'reference', Jan: 'January', Feb: 'February', Mar: 'March',
   Apr: 'April', Aug: 'August', Sept: 'September', Sep: 'September', Oct: 'October', Nov: 'November',
   Dec: 'December', Mon: 'Monday', Tue: 'Tuesday', Tues: 'Tuesday', Wed: 'Wednesday', Thu: 'Thursday',
@@ -32,19 +34,23 @@ const OPEN_END = new RegExp(`(?:^|[\\s("'])(?:(?:${MERGE})|(?:[A-Z]\\.)*[A-Z])\\
 /** After these the sentence goes on unless a new one visibly starts. */
 const MAYBE_END = /(?:^|\s)(?:Co|Inc|Ltd|Corp|Jr|Sr|etc|al|[ap]\.m|U\.S|U\.K)\.\s*$/
 
+const DATED = /\b(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.\s*$/i
+
 /** True when the full stop that ends `before` does not end a sentence, given the text that follows. */
 export function isAbbreviation (before: string, after: string): boolean {
   const tail = before.slice(-24)
   if (/^\s*[a-z]/.test(after) && /\.\s*$/.test(tail)) return true
   if (MAYBE_END.test(tail)) return false
-  if (/(?:^|\s)No\.\s*$/.test(tail)) return /^\s*\d/.test(after)
+  if (DATED.test(tail) && /^\s*\d/.test(after)) return true
+  if (/(?:^|\s)(?:N[oO]|no)\.\s*$/.test(tail)) return /^\s*\d/.test(after)
   if (/(?:^|\s)I\.\s*$/.test(tail)) return false
   return OPEN_END.test(tail)
 }
 
 const REGNAL =
   'Henry|Louis|George|Charles|Edward|James|William|Philip|John|Paul|Pius|Benedict|Elizabeth|Mary|' +
-  'Richard|Frederick|Alexander|Nicholas|Peter|Catherine|Leo|Gregory|Francis'
+  'Richard|Frederick|Alexander|Nicholas|Peter|Catherine|Leo|Gregory|Francis|Thutmose|Ramesses|Napoleon|' +
+  'Ivan|Otto|Haakon|Harald|Olaf|Alfonso|Ferdinand|Innocent|Clement|Urban|Boniface|Julius|Sixtus|David'
 const NUMBERED =
   'Chapter|Part|Act|Scene|Volume|Book|Section|War|Title|Phase|Type|Class|Level|Stage|Article|Super Bowl'
 
@@ -72,15 +78,30 @@ const atEnd = (words: string, at: number, all: string, text: string): string =>
 const known = (table: Record<string, string>): RegExp =>
   new RegExp(`\\b(${Object.keys(table).join('|')})\\.`, 'g')
 
+const STREETS: Record<string, string> = { st: 'Street', ave: 'Avenue', dr: 'Drive' }
+/** In an address: "12 Elm St", "121 Oak Dr.", "6th ave". */
+const STREET =
+  /(?<=\d (?:[NSEW]\.? )?[A-Z][a-z]{1,20} |\d(?:st|nd|rd|th) )([Ss]t|[Aa]ve|[Dd]r(?!\.? [A-Z]))\b\.?/g
+
 /** Read without a full stop, too; the others would be words of their own then (est, min, Sun ...). */
-const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs)\b(?!\.)/g
+const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
 /** Abbreviations and Roman numerals where they are clear. */
 export const ABBREVIATIONS: readonly Rule[] = [
   [/\be\.g\.,?/gi, 'for example,'], [/\bi\.e\.,?/gi, 'that is,'], [/\bet al\./g, 'et al'],
-  [/\bNos?\. ?(?=\d)/g, 'number '], [/\bpp\. ?(?=\d)/g, 'pages '], [/\bp\. ?(?=\d)/g, 'page '],
+  [/\b(?:N[oO]s?|no)\. ?(?=\d)|\bNO (?=\d)|(?<=[A-Za-z)] )No (?=\d)/g, 'number '],
+  [/\bpp\. ?(?=\d)/g, 'pages '], [/\bp\. ?(?=\d)/g, 'page '],
   [/\bc\. ?(?=\d{3})/g, 'circa '],
-  [/\bw\/o\b/g, 'without'], [/\bw\/(?= )/g, 'with'], [/\bSt\. (?=[A-Z])/g, 'Saint '],
+  [/\bw\/o\b/g, 'without'], [/\bw\/(?= )/g, 'with'],
+  [STREET, (all, name: string, at: number, text: string) =>
+    (all.endsWith('.') ? atEnd : String)(STREETS[name.toLowerCase()]!, at, all, text)],
+  [/\b[Ss]t\.? (?=[A-Z])/g, 'Saint '], [/(?<=[A-Z][a-z]{1,20} )[Ss]t\b(?!\.)/g, 'Street'],
+  [/(?<=\d ?)min\./g, (all, at: number, text: string) => atEnd('min', at, all, text)], [/\blbs\b/g, 'pounds'],
+  [/\b([Dd]r|[Mm]t|prof)\.? (?=[A-Z])/g, (_, name: string) =>
+    TITLES[name[0]!.toUpperCase() + name.slice(1)]! + ' '],
+  [/\bPh\.? ?Ds\b/g, "pee aitch dee's"], [/\bPh\.? ?D\b(?!\.)/g, 'pee aitch dee'],
+  [/\bPh\.? ?D\./g, (all, at: number, text: string) => atEnd('pee aitch dee', at, all, text)],
+  [/\b401 ?\(?k\)?(?!\w)/g, 'four oh one kay'],
   [/\bSt\./g, (all, at: number, text: string) => atEnd('Street', at, all, text)],
   [known(TITLES), (_, name: string) => TITLES[name]!],
   [known(WORDS), (all, name: string, at: number, text: string) => atEnd(WORDS[name]!, at, all, text)],
@@ -160,7 +181,7 @@ function isShouting (sentence: string): boolean {
 export function spellAcronyms (sentence: string): string {
   const shouting = isShouting(sentence)
   return sentence
-    .replace(/\b(?:[A-Z]\.){2,}(?=(\s*$)?)/g, (all, end?: string) =>
+    .replace(/\b(?:[A-Z]\.){1,9}[A-Z]\b\.?(?=(\s*$)?)/g, (all, end?: string) =>
       spell(all) + (end === undefined ? ' ' : '.'))
     .replace(/\b([A-Z])\. (?=[A-Z])/g, (_, c: string) => spell(c) + ' ')
     .replace(/([A-Za-z])(?=\d)|(\d)(?=[A-Za-z]{2}|[A-Z]\b)/g, '$1$2 ')

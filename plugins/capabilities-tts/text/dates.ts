@@ -1,14 +1,21 @@
-import { cardinal, decimal, ordinal, year } from './numbers.js'
+import { cardinal, decimal, digits, ordinal, year } from './numbers.js'
 import type { Rule } from './normalise.js'
 
 const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
   'October', 'November', 'December']
 const MONTH =
-  'Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|' +
-  'Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?'
+  '(Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|' +
+  'Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\\b'
+const ERA = '(?:BCE?|AD|CE|B\\.C|A\\.D)\\b'
+/** A year after a month: four digits, or fewer before an era. */
+const YEAR = `(\\d{4}\\b|\\d{1,3}(?= ?${ERA}))`
+const DAY = '\\b(\\d{1,2})(?:st|nd|rd|th)?'
+/** Words, unless a capital shows the name. */
+const WORDS = new Set(['may', 'march', 'mar'])
 
 function monthName (text: string): string {
-  return MONTHS.find((name) => name.startsWith(text.slice(0, 3)))!
+  const start = text.slice(0, 3).toLowerCase()
+  return MONTHS.find((name) => name.toLowerCase().startsWith(start))!
 }
 
 function isDate (month: number, day: number): boolean {
@@ -19,13 +26,18 @@ function spoken (month: number, day: number, y: string): string {
   return `${MONTHS[month - 1]!} ${ordinal(String(day))}, ${year(y)}`
 }
 
+/** "the 5th of May" stays in its order. */
+function monthDay (the: string | undefined, d: string, month: string): string {
+  return the ? `${the}${ordinal(d)} of ${monthName(month)}` : `${monthName(month)} ${ordinal(d)}`
+}
+
 function isoDate (all: string, y: string, m: string, d: string): string {
   return isDate(Number(m), Number(d)) ? spoken(Number(m), Number(d), y) : all
 }
 
 /** Month first as in the United States, unless only day first makes a date. */
 function slashDate (all: string, a: string, b: string, y: string): string {
-  const full = y.length === 2 ? '20' + y : y
+  const full = y.length === 2 ? (y < '70' ? '20' : '19') + y : y
   if (isDate(Number(a), Number(b))) return spoken(Number(a), Number(b), full)
   return isDate(Number(b), Number(a)) ? spoken(Number(b), Number(a), full) : all
 }
@@ -47,7 +59,7 @@ function clock (all: string, h: string, m: string, s?: string, suffix?: string):
 }
 
 /** "pm" with or without dots; the last dot may end the sentence, too. */
-const HALF = '([ap]\\.?m\\b\\.?(?=[^A-Za-z]|$)|[AP]\\.?M\\b\\.?(?=[^A-Za-z]|$))'
+const HALF = '((?:ay|pee) em\\b|[ap]\\.?m\\b\\.?(?=[^A-Za-z]|$)|[AP]\\.?M\\b\\.?(?=[^A-Za-z]|$))'
 
 function keepStop (words: string, all: string, rest: string): string {
   return /[A-Za-z]\.$/.test(all) && /^\s*$/.test(rest) ? words + '.' : words
@@ -58,22 +70,36 @@ export const DATES: readonly Rule[] = [
   [/(\d)T(\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\b/g, '$1, $2'],
   [/\b(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\b(?!\.\d)/g, isoDate],
   [/\b(\d{1,2})\/(\d{1,2})\/(\d{4}|\d\d)\b/g, slashDate],
-  [/\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b/g, (all, d: string, m: string, y: string) => isoDate(all, y, m, d)],
-  [new RegExp(`\\b(\\d{1,2})(?:st|nd|rd|th)? (?:of )?(${MONTH})\\b\\.?,? (\\d{4})\\b`, 'g'),
-    (_, d: string, m: string, y: string) => `${monthName(m)} ${ordinal(d)}, ${year(y)}`],
-  [new RegExp(`\\b(${MONTH})\\b\\.? (\\d{1,2})(?:st|nd|rd|th)?,? (\\d{4})\\b`, 'g'),
-    (_, m: string, d: string, y: string) => `${monthName(m)} ${ordinal(d)}, ${year(y)}`],
-  [new RegExp(`\\b(${MONTH})\\b\\.? (\\d{1,2})(?:st|nd|rd|th)?\\b(?![:.,]\\d)(?! ?[%ap]\\.?m)`, 'g'),
-    (_, m: string, d: string) => `${monthName(m)} ${ordinal(d)}`],
-  [new RegExp(`\\b(\\d{1,2})(?:st|nd|rd|th)? (?:of )?(${MONTH})\\b(?!\\.?[a-z])`, 'g'),
-    (_, d: string, m: string) => `${monthName(m)} ${ordinal(d)}`],
-  [new RegExp(`\\b(${MONTH})\\b\\.? (\\d{4})\\b`, 'g'),
-    (_, m: string, y: string) => `${monthName(m)} ${year(y)}`],
-  [new RegExp(`\\b(\\d{1,2}):(\\d\\d)(?::(\\d\\d))? ?${HALF}`, 'g'), halfDayClock],
+  [/\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b/g, (all, d: string, m: string, y: string) =>
+    isDate(+m, +d) ? isoDate(all, y, m, d) : slashDate(all, d, m, y)],
+  [/\b(\d{1,2})-(\d{1,2})-(\d{4})\b/g, slashDate],
+  [/\b(1[3-9]|2\d|3[01])\/(0[1-9]|1[0-2])\b(?!\/)/g,
+    (_, d: string, m: string) => monthDay('', d, MONTHS[+m - 1]!)],
+  [/(?<=\b(?:on|by|until|since|before|due|born) )(\d{1,2})\/(\d{1,2})\b(?!\/| of | an? )/g,
+    (all, m: string, d: string) => isDate(+m, +d) ? monthDay('', d, MONTHS[+m - 1]!) : all],
+  [new RegExp(`\\b${MONTH}\\.? ${DAY} to ${DAY}\\b(?!:)`, 'g'),
+    (_, m: string, a: string, b: string) => `${monthDay('', a, m)} to ${ordinal(b)}`],
+  [new RegExp(`${DAY} to ${DAY} ${MONTH}`, 'g'),
+    (_, a: string, b: string, m: string) => `${monthDay('', a, m)} to ${ordinal(b)}`],
+  [new RegExp(`(\\bthe )?${DAY}[ -](?:of )?${MONTH}\\.?[, -]{1,2}${YEAR}`, 'gi'),
+    (_, the: string | undefined, d: string, m: string, y: string) => `${monthDay(the, d, m)}, ${year(y)}`],
+  [new RegExp(`\\b${MONTH}\\.?[ -]${DAY},?[ -]${YEAR}`, 'gi'),
+    (_, m: string, d: string, y: string) => `${monthDay('', d, m)}, ${year(y)}`],
+  [new RegExp(`\\b${MONTH}\\.?[ -]${DAY}\\b(?![:.,]\\d)(?! ?[%ap]\\.?m)`, 'gi'),
+    (all, m: string, d: string) => WORDS.has(m) ? all : monthDay('', d, m)],
+  [new RegExp(`(\\bthe )?${DAY} (?:of )?${MONTH}(?!\\.?[a-z])`, 'gi'),
+    (all, the: string | undefined, d: string, m: string) => WORDS.has(m) ? all : monthDay(the, d, m)],
+  [new RegExp(`\\b${MONTH}\\.? ${YEAR}`, 'gi'), (_, m: string, y: string) => `${monthName(m)} ${year(y)}`],
+  [new RegExp(`(?<![\\w.,])\\d{4}(?= ${ERA})|` +
+    '(?<=\\b(?:in|since|year|circa|until) )(?:10|2[1-9])\\d\\d(?= ?(?:[.,;:!?)]|$))', 'g'), year],
+  [new RegExp(`\\b(\\d{1,2})[:.](\\d\\d)(?::(\\d\\d))? ?${HALF}`, 'g'), halfDayClock],
   [new RegExp(`\\b(\\d{1,2}) ?${HALF}`, 'g'), (all, h: string, suffix: string, at: number, text: string) =>
     keepStop(cardinal(h) + half(suffix), all, text.slice(at + all.length))],
   [/\b(\d{1,2}):(\d\d)(?::(\d\d))?\b(?!:)/g, (all, h: string, m: string, s: string | undefined) =>
-    clock(all, h, m, s)]
+    clock(all, h, m, s)],
+  // Numbers of accounts and the like; a date that is none keeps its numbers.
+  [/(?<![\w.-])\d{1,20}(?:-\d{1,20}){2,9}(?![\w-])/g, (all) =>
+    /^\d{4}-\d\d-\d\d$/.test(all) || !/\d{3}/.test(all) ? all : all.split('-').map(digits).join(', ')]
 ]
 
 function halfDayClock (all: string, h: string, m: string, s: string | undefined, suffix: string, at: number,

@@ -14,10 +14,10 @@ const LATIN: Record<string, string> = {
 }
 
 const MARKS: Record<string, string> = {
-  '’': "'", '‘': "'", 'ʼ': "'", '′': "'", '`': "'", '´': "'", '“': '"', '”': '"', '„': '"', '«': '"',
-  '»': '"', '″': '"', '‐': '-', '‑': '-', '‒': '-', '−': '-', '–': '–', '—': '—', '―': '—', '⁄': '/',
-  '∕': '/', '。': '. ', '、': ',', '·': ' ', '،': ',', '؛': ';', '؟': '?', '۔': '.', '।': '.', '¿': ' ',
-  '¡': ' ', '「': '"', '」': '"', '《': '"', '》': '"',
+  '’': "'", '‘': "'", 'ʼ': "'", 'ʻ': "'", '′': "'", '`': "'", '´': "'", '“': '"', '”': '"', '„': '"',
+  '«': '"', '»': '"', '″': '"', '‐': '-', '‑': '-', '‒': '-', '−': '-', '–': '–', '—': '—', '―': '—',
+  '⁄': '/', '∕': '/', '。': '. ', '、': ',', '·': ' ', '،': ',', '؛': ';', '؟': '?', '۔': '.', '।': '.',
+  '¿': ' ', '¡': ' ', '「': '"', '」': '"', '《': '"', '》': '"', '№': 'No. ', 'º': '°', '˚': '°',
   '•': ',', '‣': ',', '▪': ',', '…': '...', '→': ' to ', '⇒': ' to ', '™': ' ', '®': ' ', '©': ' copyright '
 }
 
@@ -32,7 +32,9 @@ const ZEROS = [
 
 /** Letters of other scripts. They are dropped first: NFKC turns some into up to 18 letters. */
 const FOREIGN = /[^\P{L}\p{Script=Latin}\p{Script=Common}\p{Script=Greek}]/gu
-const BEFORE_NFKC = new RegExp(`[${Object.keys(FRACTIONS).join('')}²³™®©…]`, 'gu')
+const RAISED = '⁰¹²³⁴-⁹⁻'
+const BEFORE_NFKC = new RegExp(
+  `[${RAISED}]{2,9}|[${Object.keys(FRACTIONS).join('')}${RAISED}™®©…№´º˚]`, 'gu')
 const AFTER_NFKC = new RegExp(`[${Object.keys(LATIN).join('')}${Object.keys(MARKS).join('')}]`, 'gu')
 
 /** Replaces what NFKC would turn into plain digits and letters: "2½", "m²". */
@@ -40,6 +42,7 @@ function early (c: string): string {
   if (FRACTIONS[c]) return ` ${FRACTIONS[c]}`
   if (c === '²') return ' squared'
   if (c === '³') return ' cubed'
+  if (/^[⁰¹²³⁴-⁹⁻]/.test(c)) return '^' + c.replace('⁻', '-')
   return MARKS[c]!
 }
 
@@ -61,9 +64,9 @@ export function fold (text: string): string {
     .replace(/\r\n?/g, '\n').replace(/[\p{Z}\t\v\f]/gu, ' ').replace(/[\u00ad\u200b-\u200f\u2060\ufeff]/g, '')
     .normalize('NFD').replace(/\p{M}+/gu, '').normalize('NFC')
     .replace(AFTER_NFKC, (c) => LATIN[c] ?? MARKS[c]!)
-    .replace(/[^\P{Nd}0-9]/gu, digit)
+    .replace(/[^\P{Nd}0-9]/gu, digit).replace(/[❶-➓]/g, (c) => String((c.charCodeAt(0) - 0x2776) % 10 + 1))
     .replace(/μ(?=[msgl]\b)/g, 'µ')
-    .replace(/(?<!\p{Script=Greek})[α-ωΑ-Ω](?!\p{Script=Greek})/gu, greek)
+    .replace(/(?<=\d ?)Ω/g, ' ohms ').replace(/(?<!\p{Script=Greek})[α-ωΑ-Ω](?!\p{Script=Greek})/gu, greek)
     .replace(/[^\n\x20-\x7e°µ£€¥₹₩±×÷≈≤≥≠∞√–—§]/gu, ' ')
 }
 

@@ -2,6 +2,7 @@ import { ABBREVIATIONS, spell, spellAcronyms } from './abbreviations.js'
 import { DATES } from './dates.js'
 import { digits } from './numbers.js'
 import { CODES, QUANTITIES } from './quantities.js'
+import { RANGES } from './ranges.js'
 
 /**
  * A global pattern without nested repetition, and what String.replace takes for it. The replacer's arguments
@@ -37,24 +38,26 @@ function readAddress (address: string): string {
 
 /** The punctuation at the end belongs to the sentence, not to the address. */
 function keepEnd (all: string): string {
-  const end = /[.,;:?!)'"\]]*$/.exec(all)?.[0] ?? ''
-  return ` ${readAddress(all.slice(0, all.length - end.length))}${end} `.replace(/\s+([.,;:?!)])/g, '$1')
+  const end = /(?<![.,;:?!)'"\]])[.,;:?!)'"\]]+$/.exec(all)?.[0] ?? ''
+  return ` ${readAddress(all.slice(0, all.length - end.length))}${end} `.replace(/ {1,3}([.,;:?!)])/g, '$1')
 }
 
 /** Web addresses, e-mail addresses, host names and IPv4 addresses. */
 const WEB: readonly Rule[] = [
   [/\b(?:https?|ftp|wss?|file):\/\/[^\s<>"]+/gi, keepEnd],
   [/\bwww\.[^\s<>"]+/gi, keepEnd],
-  [/\b[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}/g, keepEnd],
-  [/\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?::\d+)?\b(?!\.\d)/g, readAddress],
-  [new RegExp(`\\b(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\\.){1,5}${TLD}\\b(?:/[^\\s<>"]*)?`, 'g'), keepEnd]
+  [/(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}/g,
+    keepEnd],
+  [/\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?::\d+)?\b(?!\.\d)(?:\/[^\s<>"]*)?/g, keepEnd],
+  [/\blocalhost(?::\d{2,5}\b|(?=\/\w))(?:\/[^\s<>"]*)?/g, keepEnd],
+  [new RegExp(`\\b(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\\.){1,5}${TLD}(?!\\.?\\w)(?:/[^\\s<>"]*)?`, 'g'), keepEnd]
 ]
 
 /** Signs between words and numbers, once addresses, dates and amounts are written out. */
 const SIGNS: readonly Rule[] = [
   [/\bC\+\+/g, 'C plus plus'], [/\b([CF])#/g, '$1 sharp'], [/#(?= ?\d)/g, ' number '],
   [/#(?=[A-Za-z])/g, ' hashtag '],
-  [/&/g, ' and '], [/%/g, ' percent '], [/@/g, ' at '], [/\+/g, ' plus '], [/±/g, ' plus or minus '],
+  [/&+/g, ' and '], [/%/g, ' percent '], [/@/g, ' at '], [/\+/g, ' plus '], [/±/g, ' plus or minus '],
   [/<=|≤/g, ' at most '], [/>=|≥/g, ' at least '], [/->|=>/g, ' to '], [/!=|≠/g, ' is not '],
   [/≈/g, ' about '], [/=+/g, ' equals '], [/(?<=\w ?)<(?= ?\w)/g, ' less than '],
   [/(?<=\w ?)>(?= ?\w)/g, ' greater than '],
@@ -63,29 +66,46 @@ const SIGNS: readonly Rule[] = [
   [/€/g, ' euros '], [/¥/g, ' yen ']
 ]
 
+/** One mark for a run of them: "?!" is a question, the last end of a sentence counts most. */
+function strongest (run: string): string {
+  const end = run.match(/[?!]+|\./g)?.at(-1)
+  if (end !== undefined) return end.includes('?') ? '? ' : `${end[0]} `
+  return `${run.match(/[;:]/g)?.at(-1) ?? (run.includes(',') ? ',' : '')} `
+}
+
 /** Leaves words and the marks that voices know: , . ; : ? ! */
 const MARKS: readonly Rule[] = [
   [/ ?[—–] ?| -{1,3} |--+/g, ', '], [/[([{]/g, ', '], [/[)\]}]/g, ', '], [/ ?[|] ?/g, ', '],
-  [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],
-  [/\?[?!]*|!+\?[?!]*/g, '?'], [/!+/g, '!'],
-  [/(?<![A-Za-z])'|'(?![A-Za-z])|["]/g, ' '], [/[^A-Za-z',.;:?!]+/g, ' '],
-  [/[\s,.;:?!]*([.?!])[\s,.;:?!]*/g, '$1 '], [/[\s,;:]*([;:])[\s,;:]*/g, '$1 '], [/[\s,]*,[\s,]*/g, ', '],
-  [/^[\s,.;:?!]+/g, ''], [/\s+/g, ' '], [/[\s,;:]+$/g, '']
+  [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/(?<!\.)\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],
+  [/(?<![A-Za-z])'|'(?![A-Za-z])|["]/g, ' '], [/[^A-Za-z',.;:?!]+/g, ' '], [/[\s,.;:?!]+/g, strongest],
+  [/^[ ,.;:?!]+/g, ''], [/[ ,;:]{1,2}$/g, '']
 ]
 
 function applyWords (sentence: string): string {
   const written = applyRules(sentence, WEB)
     .replace(/\b([A-Z]{1,3})&([A-Z]{1,3})\b/g, (_, a: string, b: string) => `${spell(a)} and ${spell(b)}`)
-  const dated = applyRules(applyRules(applyRules(written, ABBREVIATIONS), CODES), DATES)
-  const counted = applyRules(dated, SIGNS.slice(0, 4))
-  return spellAcronyms(applyRules(applyRules(splitCodes(counted), QUANTITIES), SIGNS))
+  const words = applyRules(written, ABBREVIATIONS)
+  return spellAcronyms(applyRules(/[\d%€^]/.test(words) ? applyNumbers(words) : words, SIGNS))
 }
 
-/** Reads letters and digits apart in "MP3", "GPT4" and "x86"; amounts such as "5km" and "3rd" stay. */
+const DATED: readonly Rule[] = [...CODES, ...RANGES, ...DATES, ...SIGNS.slice(0, 4)]
+
+function applyNumbers (sentence: string): string {
+  return applyRules(splitCodes(applyRules(sentence, DATED)), QUANTITIES)
+}
+
+/** Letters and the digits behind them, up to what stays an amount ("5km", "3rd"). */
+const CODE =
+  /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g
+
+/** Reads letters and digits apart in "MP3s", "GPT-4" and "A100-80GB". */
 function splitCodes (text: string): string {
-  return text.replace(/\b([A-Za-z]+)-?(\d+)(?=[A-Za-z]*\b)/g, (_, letters: string, number: string) => {
-    const spelled = letters === 'IPv' || /^[b-df-hj-np-tv-z]{2,3}$/.test(letters)
-    return `${spelled ? spell(letters) : letters} ${number}`
+  return text.replace(CODE, (_, letters: string, number: string, plural: string | undefined,
+    dash: string | undefined, at: number) => {
+    const spelled = /^(?:IPv|[A-Z]|[b-df-hj-np-tv-z]{2,3})$/.test(letters)
+    const many = plural ? (/^[A-Z]+$/.test(letters) ? "'s" : 's') : ''
+    const gap = /\d/.test(text.charAt(at - 1)) ? ' ' : ''
+    return `${gap}${spelled ? spell(letters) : letters} ${number}${many}${dash ? ' ' : ''}`
   })
 }
 

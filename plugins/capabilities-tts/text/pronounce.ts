@@ -184,7 +184,7 @@ function lookUp (word: string): number[] | undefined {
 const plainWord = (word: string): number[] => lookUp(word) ?? bySuffix(word, lookUp) ?? readLetters(word)
 
 function withApostrophe (word: string): number[] | undefined {
-  const bare = word.replace(/^'+|'+$/g, '')
+  const bare = word.replace(/^'+|(?<!')'+$/g, '')
   if (bare !== word) return word.endsWith("s'") ? plainOrClitic(bare) : lookUp(bare) ?? plainOrClitic(bare)
   for (const [ending, sound] of CLITICS) {
     if (bare.endsWith(ending)) return append(plainOrClitic(bare.slice(0, -ending.length)), sound)

@@ -6,12 +6,13 @@ const REGULAR = `
   kB kilobyte, KB kilobyte, MB megabyte, GB gigabyte, TB terabyte, PB petabyte, KiB kibibyte, MiB mebibyte,
   GiB gibibyte, TiB tebibyte, Mb megabit, Gb gigabit,
   km kilometer, cm centimeter, mm millimeter, µm micrometer, nm nanometer, m meter, mi mile, yd yard,
-  px pixel, kg kilogram, mg milligram, µg microgram, g gram, lb pound, oz ounce,
+  px pixel, kg kilogram, KG kilogram, KM kilometer, mg milligram, µg microgram, g gram, lb pound, oz ounce,
   ml milliliter, mL milliliter, µl microliter, L liter, l liter, gal gallon, ha hectare,
   ms millisecond, µs microsecond, ns nanosecond, s second, sec second, secs second, min minute, mins minute,
-  h hour, hr hour, hrs hour, W watt, kW kilowatt, MW megawatt, kWh kilowatt hour, V volt, mA milliamp,
-  mAh milliamp hour, dB decibel, J joule, kJ kilojoule, Pa pascal, kPa kilopascal, cal calorie,
-  kcal kilocalorie, pt point, tok token`
+  h hour, hr hour, hrs hour, W watt, kW kilowatt, MW megawatt, Wh watt hour, kWh kilowatt hour,
+  MWh megawatt hour, GWh gigawatt hour, V volt, mA milliamp, mAh milliamp hour, dB decibel, J joule,
+  kJ kilojoule, Pa pascal, hPa hectopascal, kPa kilopascal, cal calorie, kcal kilocalorie, pt point,
+  tok token`
 
 /** Symbol, singular, plural. */
 const IRREGULAR: ReadonlyArray<readonly [string, string, string]> = [
@@ -25,7 +26,8 @@ const IRREGULAR: ReadonlyArray<readonly [string, string, string]> = [
   ['GHz', 'gigahertz', 'gigahertz'], ['ft', 'foot', 'feet'], ['lbs', 'pound', 'pounds']
 ]
 
-const PREFIXES = [['k', 'kilo'], ['K', 'kilo'], ['M', 'mega'], ['G', 'giga'], ['T', 'tera']] as const
+const PREFIXES =
+  [['k', 'kilo'], ['K', 'kilo'], ['m', 'mega'], ['M', 'mega'], ['G', 'giga'], ['T', 'tera']] as const
 const RATES = [['B/s', 'byte'], ['bit/s', 'bit'], ['bps', 'bit']] as const
 
 const UNITS = new Map<string, readonly [string, string]>()
@@ -41,7 +43,7 @@ for (const [short, long] of PREFIXES) {
 }
 
 /** The symbols as alternatives of a pattern, longer ones first. */
-const UNIT = [...UNITS.keys()].sort((a, b) => b.length - a.length).join('|')
+export const UNIT = [...UNITS.keys()].sort((a, b) => b.length - a.length).join('|')
 
 function unitName (symbol: string, singular: boolean): string {
   return UNITS.get(symbol)![singular ? 0 : 1]
@@ -54,16 +56,15 @@ const CURRENCY: Record<string, readonly [string, string, string, string]> = {
   '₹': ['rupee', 'rupees', 'paisa', 'paise'], '₩': ['won', 'won', '', '']
 }
 const SCALE: Record<string, string> = {
-  k: 'thousand', K: 'thousand', m: 'million', M: 'million', mn: 'million', b: 'billion', B: 'billion',
-  bn: 'billion', thousand: 'thousand', million: 'million', billion: 'billion', trillion: 'trillion',
-  T: 'trillion'
+  k: 'thousand', K: 'thousand', m: 'million', M: 'million', mn: 'million', mil: 'million', b: 'billion',
+  B: 'billion', bn: 'billion', T: 'trillion'
 }
 
 /** An amount in words: sign, currency sign, digits, and a scale such as "million" or "k". */
 function money (minus: string, sign: string, amount: string, scale?: string): string {
   const [one, many, cent, cents] = CURRENCY[sign]!
   const lead = minus ? 'minus ' : ''
-  if (scale) return `${lead}${decimal(amount)} ${SCALE[scale]!} ${many}`
+  if (scale) return `${lead}${decimal(amount)} ${SCALE[scale] ?? scale.toLowerCase()} ${many}`
   const [whole = '0', part = ''] = amount.split('.')
   if (part.length !== 2 || cent === '') return `${lead}${decimal(amount)} ${amount === '1' ? one : many}`
   const change = Number(part) ? `${cardinal(String(Number(part)))} ${Number(part) === 1 ? cent : cents}` : ''
@@ -73,33 +74,39 @@ function money (minus: string, sign: string, amount: string, scale?: string): st
 }
 
 /** Groups: the scale as a word, the scale as letters. */
-const MONEY_SCALE = '(?: ?(thousand|million|billion|trillion)\\b|(k|K|mn?|M|bn?|B|T)\\b)?'
+const MONEY_SCALE = '(?: ?([Hh]undred|[Tt]housand|(?:[MmBbZz]|[Tt]r)illion)\\b|(k|K|mn|mil|[mM]|bn?|B|T)\\b)?'
 
-const CURRENCY_SIGNS = Object.keys(CURRENCY).join('')
+export const CURRENCY_SIGNS = Object.keys(CURRENCY).join('')
 
 /** A number without sign: 1,234.5 or .5. */
-const NUMBER = '(?:\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+)'
+export const NUMBER = '(?:\\d{1,3}(?:,\\d{3}){1,9}(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+)'
+/** The start of a number, not its middle. */
+const START = '(?<![\\w.])(?:(?<!\\d,)|(?!\\d{3}))'
 /** A minus sign, not the hyphen of a word or range. */
 const SIGN = '(?<![\\w.)])-'
 
-function mixed (all: string, whole: string | undefined, above: string, below: string): string {
+function mixed (all: string, whole: string | undefined, above: string, below: string, unit?: string): string {
   const part = fraction(above, below)
   if (part === undefined) return all
-  if (!whole) return part
-  return `${cardinal(whole)} and ${part.replace(/^one (half|quarter)$/, 'a $1')}`
+  const name = unit ? ' ' + unitName(unit, !whole) : ''
+  if (!whole) return part + name
+  return `${cardinal(whole)} and ${part.replace(/^one (half|quarter)$/, 'a $1')}${name}`
 }
 
-function isYear (text: string): boolean {
+export function isYear (text: string): boolean {
   return /^(?:1[1-9]|20)\d\d$/.test(text)
+}
+
+function measure (all: string, minus: string | undefined, amount: string, scale: string | undefined,
+  gap: string | undefined, unit: string): string {
+  if (!UNITS.has(unit)) return all
+  const name = unitName(unit, !scale && (amount === '1' || gap === '-'))
+  return `${minus ? 'minus ' : ''}${decimal(amount)}${scale ?? ''} ${name}`
 }
 
 /** "1990" -> "nineteen nineties", "90" -> "nineties" */
 function decade (long: string | undefined, short: string | undefined): string {
   return pluralNumber(long ? year(long) : cardinal(short!))
-}
-
-function rangeEnd (text: string): string {
-  return isYear(text) ? year(text) : decimal(text)
 }
 
 function version (all: string, prefix: string, numbers: string): string {
@@ -113,45 +120,71 @@ function phoneNumber (all: string): string {
   return plus + all.split(/\D+/).filter(Boolean).map(digits).join(', ')
 }
 
-/** Telephone numbers and versions; before dates and ranges, which look alike. */
+/** A quotation mark behind a number, unless one before it opens a quotation. */
+function inches (all: string, n: string, word: string | undefined, at: number, text: string): string {
+  return text.indexOf('"') < at ? all : `${n} inch${word ?? 'es'}`
+}
+
+const power = (exponent: string): string =>
+  ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
+
+/** Telephone numbers, versions, powers and sizes. They run before dates and ranges, which look alike. */
 export const CODES: readonly Rule[] = [
-  [/(?<![\w-])(?:\+\d{1,3}[ .-]?)?\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b(?!-\d)/g, phoneNumber],
+  [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
+    phoneNumber],
+  [/\b1-(8\d\d)[- ](?=[A-Za-z])/g, (_, n: string) => `one, ${digits(n)}, `],
+  [/(?<=\b(?:GMT|UTC) ?)[-–](?=\d)/g, ' minus '], [/(?<=\d) ?fl\.? ?oz\b/g, ' fluid ounces'],
+  [/(?<=\d) ?yo\b/g, ' year old'],
   [/(?<![\w.])\+\d[\d -]{7,16}\d\b/g, phoneNumber],
-  [/(?<![\w-])\d{3}-\d{4}\b(?![-\d])/g, phoneNumber],
+  [/(?<![\w.-])(?:0\d{2,3}-\d{3,4}|(?:0\d{1,4}|1[38]00)(?: \d{3,4}){2,3})\b(?!-)/g, phoneNumber],
+  [/(?<![\w$€£¥₹₩-])\d{3}-\d{4}\b(?![-\d])(?! ?[%€£])/g, phoneNumber],
+  [/\b\d{1,3}(?:['_]\d{3}){1,9}\b/g, (all) => all.replace(/\D/g, '')], [/\b9\/11\b(?!\/)/g, 'nine eleven'],
+  [/ ?[x*] ?(?=10\^)/g, ' times '],
+  [/(?<=[\d)]|\b[A-Za-z]) ?\^ ?\{?(-?\d{1,9}|[a-z]\b)\}?/g, (_, n: string) => power(n)],
+  [/(?<=\d) ?° ?(?=[CF]\b)/g, '°'],
+  [/(?<=\d ?(?:[ckm]?m|ft|mi|yd))[23]\b/g, power],
+  [/(\d)'(\d{1,2})(?:"|'')/g, '$1 foot $2'], [/\b(\d{1,3})"( [a-z])?/g, inches],
   [/\b([vV]\.? ?)(\d+(?:\.\d+)*)\b/g, version],
   [/(?<![\w.,])()(\d+(?:\.\d+){2,})\b/g, version]
 ]
 
 const PER = 'second|minute|hour|day|week|month|year|night|person|user|token|page'
+const PER_SHORT: Record<string, string> = { mo: 'month', yr: 'year', wk: 'week', d: 'day' }
+/** "2m views": before these words the letter is a million. */
+const COUNTED = 'views|downloads|users|people|followers|subscribers|plays|likes|copies|tokens|' +
+  'param(?:eter)?s|visit(?:or)?s|streams|installs|requests|records|rows|customers|members'
 /** "1990s" anywhere; "90s" only where it cannot be ninety seconds */
-const DECADE =
-  /(?<![\w.])'?((?:1[1-9]|20)\d0)'?s\b|(?<=\b(?:the|early|late|mid|his|her|their)[ -])'?(\d0)s\b|'(\d0)s\b/g
+const DECADE = new RegExp("(?<![\\w.])'?((?:1[1-9]|20)\\d0)'?s\\b|'(\\d0)'?s\\b|" +
+  "(?<=\\b(?:[Tt]he|[Ee]arly|[Ll]ate|[Mm]id|his|her|their)[ -](?:'?\\d0s (?:and|or|to) )?)(\\d0)s\\b", 'g')
 
 /** Money, percent, units, ranges, fractions, ordinals, years and whatever digits remain. */
 export const QUANTITIES: readonly Rule[] = [
-  [/(?<![\w.])\d{1,3}(?:[ .]\d{3}){2,}(?![\w.]*\d)/g, (all) => cardinal(all.replace(/\D/g, ''))],
+  [/(?<![\w.])\d{1,3}(?:[ .]\d{3}){2,9}(?![\w.]{0,20}\d)/g, (all) => cardinal(all.replace(/\D/g, ''))],
   [/(?<!\S)> ?(?=\d)/g, ' greater than '], [/(?<!\S)< ?(?=\d)/g, ' less than '],
-  [new RegExp(`(\\d[\\d,.]*(?:[kKMB]|bn)?|[%€])/(?=(?:${PER})\\b)`, 'g'), '$1 per '],
+  [new RegExp(`(?<=[\\d%€](?:[kKMB]|bn)?)/(${PER}|mo|yr|wk|d|${UNIT})(?![\\w/])`, 'g'),
+    (_, per: string) => ` per ${PER_SHORT[per] ?? UNITS.get(per)?.[0] ?? per}`],
   [DECADE, (_, long?: string, short?: string, quoted?: string) => decade(long, short ?? quoted)],
+  [/(?<![\w.])(\d{1,4})'s\b/g, (_, n: string) => pluralNumber(cardinal(n))],
   [new RegExp(`(${SIGN})?(?:US)?([${CURRENCY_SIGNS}]) ?(${NUMBER})${MONEY_SCALE}`, 'g'),
     (_, minus: string, sign: string, amount: string, word?: string, letter?: string) =>
       ` ${money(minus, sign, amount, word ?? letter)} `],
   [new RegExp(`(${SIGN})?\\b(${NUMBER}) ?([${CURRENCY_SIGNS}])`, 'g'),
     (_, minus: string, amount: string, sign: string) => ` ${money(minus, sign, amount)} `],
-  [new RegExp(`(?<![\\w.-])(${NUMBER}) ?[-–] ?(${NUMBER})(?: ?(${UNIT})(?![\\w/]))?(?![-–\\w]*\\d)`, 'g'),
-    (_, a: string, b: string, unit?: string) =>
-      unit ? `${decimal(a)} to ${decimal(b)} ${unitName(unit, false)}` : `${rangeEnd(a)} to ${rangeEnd(b)}`],
-  [/\b(?:(\d{1,3}) )?(\d{1,3})\/(\d{1,3})\b(?!\/)/g, mixed],
-  [/\b(\d+)[x×](\d+)\b/g, '$1 by $2'], [/(\d) ?[×*] ?(?=\d)/g, '$1 times '],
-  [new RegExp(`(${SIGN})?(?<![\\w.])(${NUMBER})( |-)?(${UNIT})(?![\\w/])`, 'g'),
-    (_, minus: string, amount: string, gap: string, unit: string) =>
-      `${minus ? 'minus ' : ''}${decimal(amount)} ${unitName(unit, amount === '1' || gap === '-')}`],
+  [new RegExp(`\\b(?:(\\d{1,3}) )?(\\d{1,3})/(\\d{1,3})(?:rd|th)?\\b(?!/)` +
+    `(?: ?(${UNIT})(?![\\w/]))?`, 'g'), mixed],
+  [/\b(\d+)[x×](\d+)\b/g, '$1 by $2'], [/(?<=\d) x (?=\d)/g, ' by '],
+  [new RegExp(`(?<!-)${START}(?!3M\\b(?! (?:${COUNTED})))(${NUMBER})` +
+    `(?: ?([mMbB]|[mb]n|mil)(?= (?:${COUNTED})\\b)|(M|[mb]n|mil)\\b)`, 'g'),
+  (_, n: string, counted?: string, letter?: string) => `${n} ${SCALE[(counted ?? letter)!]!}`],
+  [/(\d) ?[×*] ?(?=\d)/g, '$1 times '],
+  [new RegExp(`(${SIGN})?${START}(${NUMBER})( (?:thousand|[mbtr]{1,2}illion))?( |-)?` +
+    '(%|°[CF]?|[A-Za-zµ]{1,5}(?:/[a-z]{1,3})?)(?![\\w/])', 'g'), measure],
   [/(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})\b/g, (_, a: string, e: string) =>
     `${decimal(a)} times ten to the ${decimal(e.replace('+', ''))}`],
-  [/\b(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)\b/g, (_, n: string) => ordinal(n)],
+  [/\b(\d{1,3}(?:,\d{3}){1,9}|\d{1,20})(?:st|nd|rd|th)\b/g, (_, n: string) => ordinal(n)],
   [/(?<![\w.,$-])((?:1[1-9]|20)\d\d)(?![\w]|[.,]\d)/g, (_, n: string) => year(n)],
   [/(?<![\w.])(\d+(?:\.\d+)?) ?x\b(?! ?\d)/g, (_, n: string) => decimal(n) + ' times'],
-  [/(?<![\w.])(\d+(?=k)|\d{2,}(?=K))[kK]\b/g, (_, n: string) => cardinal(n) + ' thousand'],
+  [/(?<![\w.])(\d+(?:\.\d+)?(?=k)|\d{2,}(?=K))[kK]\b/g, (_, n: string) => decimal(n) + ' thousand'],
   [new RegExp(`(${SIGN})(?=${NUMBER})`, 'g'), ' minus '], [/(?<!\w)\+(?=\.?\d)/g, ' plus '],
   [/(?<!\w)~ ?(?=\d)/g, 'about '],
   [new RegExp(NUMBER, 'g'), (all) => ` ${decimal(all)} `]

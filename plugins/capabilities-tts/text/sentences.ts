@@ -1,5 +1,6 @@
 import { isAbbreviation } from './abbreviations.js'
 import { fold } from './fold.js'
+import { plainText } from './markup.js'
 
 /** Characters folded and split at a time: bounds memory and the time of every pattern. */
 const WINDOW = 2000
@@ -67,9 +68,9 @@ function * splitSentences (folded: string): Generator<string> {
   if (pending.trim() !== '') yield pending
 }
 
-/** Sentences of any text, lazily and in order: bounded memory, linear time. */
+/** Sentences of any text without its markup, lazily and in order, in linear time. */
 export function * sentences (text: string): Generator<string> {
-  for (const window of windows(text)) {
+  for (const window of windows(plainText(text))) {
     if (MAYBE_SPOKEN.test(window)) yield * splitSentences(fold(window))
   }
 }

@@ -10,6 +10,7 @@ import type {
 } from '../../../kernel/index.js'
 import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
 import type { Models } from '../../staging/service.js'
+import type { NamedSchema, Unenforced } from '../text/grammar/unenforced.js'
 import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
@@ -45,6 +46,8 @@ export interface ApiParts extends Rules {
   log: Logger
   /** A new id of characters and digits. */
   newId: () => string
+  /** Finds keywords of schemas that are not enforced, in another process. */
+  unenforced: (schemas: readonly NamedSchema[], caller: string) => Promise<Unenforced>
 }
 
 /** Models that are made of others. */
@@ -68,8 +71,8 @@ export interface Asked extends TaskRequest, Prompt {
   loadMs?: number
   /** They have `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
-  /** Places of its schemas whose keyword is not enforced. */
-  unenforced?: readonly string[]
+  /** Schemas that the request is not strict about. */
+  loose?: readonly NamedSchema[]
 }
 
 /** What an answer says about itself. */
@@ -198,15 +201,14 @@ const factsOf = (
   }
 }
 
-/** Places that the header names; it says how many more there are. */
-const MOST_NAMED = 8
-
 /** Names what of the schemas is not enforced, in the head of the answer. */
-function warn (call: CapabilityCall, { unenforced = [] }: Asked): void {
-  if (unenforced.length === 0) return
-  const more = unenforced.length > MOST_NAMED ? [`and ${unenforced.length - MOST_NAMED} more`] : []
-  const text = `not enforced: ${[...unenforced.slice(0, MOST_NAMED), ...more].join(', ')}`
-  call.setHeader('x-svc-warning', text.replace(/[^\x20-\x7e]/g, '?').slice(0, 1024))
+async function warn ({ unenforced }: ApiParts, call: CapabilityCall, { loose = [] }: Asked): Promise<void> {
+  if (loose.length === 0) return
+  const text = await unenforced(loose, call.caller.id).then(({ places, count }) => {
+    const more = count > places.length ? [`and ${count - places.length} more`] : []
+    return count === 0 ? '' : `not enforced: ${[...places, ...more].join(', ')}`
+  }, (error: Error) => `it is not known which keywords of the schemas are enforced: ${error.message}`)
+  if (text !== '') call.setHeader('x-svc-warning', text.replace(/[^\x20-\x7e]/g, '?').slice(0, 1024))
 }
 
 /** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */
@@ -214,12 +216,14 @@ export async function * formatted (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   totals = new Totals()
 ): AsyncGenerator<object[]> {
-  warn(call, asked)
+  // Runs while the engine starts on the request.
+  const warned = warn(parts, call, asked)
   const formatter = formatterOf(factsOf(parts, call, asked))
   let begun = false
   for await (const piece of piecesIn(parts, asked, call, (request, own) =>
     runRequest(parts.runners, request, own))) {
     totals.add(piece)
+    await warned
     if (piece.kind !== 'start') yield formatter.piece(piece)
     else if (!begun) yield formatter.begin(piece.promptTokens)
     begun = true
@@ -240,9 +244,10 @@ async function wholeAnswer (
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
-  warn(call, asked)
+  const warned = warn(parts, call, asked)
   const pieces = piecesIn(parts, asked, call, (request, own) => runWhole(parts, request, own))
   for await (const piece of pieces) collected.add(piece)
+  await warned
   return whole(collected, facts)
 }
 

@@ -49,7 +49,11 @@ interface Admitted {
   /** Nothing in the text is a marker: it is passed on as it is. */
   plain?: boolean
 }
-interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
+interface Delta {
+  kind: 'delta', index: number, text: string, tokens?: TokenReport[]
+  /** Content, even if it contains markers. */
+  plain?: boolean
+}
 type EngineMessage = Admitted | Delta | Done
 
 /**
@@ -123,8 +127,11 @@ function messageReader (
   }
   return (message) => {
     if (message.kind === 'delta') {
-      const { index, text, tokens = [] } = message
-      if (parse) return texts(index, readerOf(index).push(text), tokens)
+      const { index, text, tokens = [], plain } = message
+      if (parse) {
+        const reader = readerOf(index)
+        return texts(index, plain === true ? reader.plain(text) : reader.push(text), tokens)
+      }
       return [plainText(index, echoed(index) + text, tokens)]
     }
     if (message.kind !== 'done') return []

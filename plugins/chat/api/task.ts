@@ -1,12 +1,12 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
-import { unenforced } from '../text/grammar/unenforced.js'
 import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
 import { imagePart, isImage } from './images.js'
 import { asMade, madeParameters, withDefaults } from './made.js'
 import type { FromSchema } from '../../../kernel/index.js'
+import type { NamedSchema } from '../text/grammar/unenforced.js'
 import type { AnswerShape, ChatMessage, GrammarRequest } from '../text/types.js'
 import type { Asked, Prompt } from './answer.js'
 import type { Fields } from '../json.js'
@@ -85,7 +85,7 @@ export function chatTask (given: ChatBody, rules: Rules): Asked {
     capability: 'chat',
     task: { kind: 'chat', payload },
     reading: { parse: true, tools: tools.length > 0, mostCalls, parameters: parametersOf(tools) },
-    unenforced: unenforcedIn(body, tools)
+    loose: looseIn(body, tools)
   }
 }
 
@@ -110,16 +110,15 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   return tools
 }
 
-/** Places of schemas that are enforced but for their keyword, where the request is not strict. */
-function unenforcedIn ({ response_format: format }: ChatBody, tools: readonly Tool[]): string[] {
+/** Schemas that the request is not strict about: some of their keywords may be left out. */
+function looseIn ({ response_format: format }: ChatBody, tools: readonly Tool[]): NamedSchema[] {
   const answer = format?.json_schema
-  const loose = tools.map((tool) => tool.function).map(({ parameters, strict }, i) =>
-    strict === true ? [] : unenforced(parameters, `tools.${i}.function.parameters`))
-  return [
-    ...answer == null || answer.strict === true ? []
-      : unenforced(answer.schema, 'response_format.json_schema.schema'),
-    ...loose.flat()
+  const named = [
+    { path: 'response_format.json_schema.schema', schema: answer?.schema, strict: answer?.strict },
+    ...tools.map(({ function: { parameters, strict } }, i) =>
+      ({ path: `tools.${i}.function.parameters`, schema: parameters, strict }))
   ]
+  return named.filter(({ schema, strict }) => schema != null && strict !== true)
 }
 
 const parametersOf = (tools: readonly Tool[]): Map<string, unknown> =>

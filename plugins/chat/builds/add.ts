@@ -9,9 +9,10 @@ import { diskError, digestOf, download } from './download.js'
 import { openWorkplace } from './folder.js'
 import type { Workplace } from './folder.js'
 import {
-  assetsFor, backendFor, BuildError, checked, KNOWN_TAG, readName, readRelease, reasonOf, refuseZip, tagFor
+  assetsFor, backendFor, BuildError, checked, digestFor, KNOWN_TAG, readName, readRelease, reasonOf,
+  refuseZip, tagFor
 } from './release.js'
-import type { Asset, BuildBackend, Machine, Source } from './release.js'
+import type { Asset, BuildBackend, Machine, PinnedAsset, Source } from './release.js'
 import { unpack } from './unpack.js'
 
 export const ENGINE = 'llama.cpp'
@@ -31,6 +32,8 @@ export interface AddParts extends Source {
   backend?: string | undefined
   /** Archives on this machine, in place of a release; that with the programs first. */
   files: readonly string[]
+  /** SHA-256 of the archives by hand, in their order. */
+  sha256: readonly string[]
   /** For a trial of the program. */
   env: Readonly<Record<string, string | undefined>>
   now (): Date
@@ -58,7 +61,7 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   const work = await openWorkplace(builds)
   let keep = true
   try {
-    const archives = files.length > 0 ? await given(files)
+    const archives = files.length > 0 ? await given(files, parts.sha256)
       : await fetched(parts, { tag, backend, work, builds })
     keep = false
     const folder = await unpacked(archives.map(({ file }) => file), work, parts)
@@ -85,8 +88,14 @@ export async function planBuild (
   const { machine, nvidia } = parts
   const tag = tagFor(parts.tag ?? KNOWN_TAG)
   const backend = backendFor(parts.backend, machine, nvidia)
-  const assets = assetsFor(await readRelease(parts, tag), tag, machine, backend).map(checked)
+  const assets = await pinnedAssets(parts, tag, backend)
   return { tag, backend, bytes: assets.reduce((sum, { size }) => sum + size, 0) }
+}
+
+async function pinnedAssets (parts: AddParts, tag: string, backend: BuildBackend): Promise<PinnedAsset[]> {
+  const { machine, sha256 } = parts
+  return assetsFor(await readRelease(parts, tag), tag, machine, backend)
+    .map((asset, i) => checked(asset, sha256[i]))
 }
 
 /** What the name of an archive says, or the options do. @throws BuildError */
@@ -120,12 +129,13 @@ async function choose (there: Build, { files, now }: AddParts): Promise<Added> {
 
 interface Archive { file: string, digest: string }
 
-async function given (files: readonly string[]): Promise<Archive[]> {
-  return await Promise.all(files.map(async (file) => {
+async function given (files: readonly string[], sha256: readonly string[]): Promise<Archive[]> {
+  return await Promise.all(files.map(async (file, i) => {
     const digest = await digestOf(file).catch((error: unknown) => {
       throw new BuildError(`${file} cannot be read: ${reasonOf(error)}`, { wrong: true, cause: error })
     })
-    return { file, digest }
+    if (sha256[i] === undefined || digestFor(sha256[i]) === digest) return { file, digest }
+    throw new BuildError(`${file} does not have the SHA-256 that was given; it has ${digest}`)
   }))
 }
 
@@ -134,8 +144,8 @@ async function fetched (
   parts: AddParts,
   { tag, backend, work, builds }: { tag: string, backend: BuildBackend, work: Workplace, builds: string }
 ): Promise<Archive[]> {
-  const { machine, signal, dispatcher, progress } = parts
-  const assets = assetsFor(await readRelease(parts, tag), tag, machine, backend).map(checked)
+  const { signal, dispatcher, progress } = parts
+  const assets = await pinnedAssets(parts, tag, backend)
   await fits(assets, builds, parts)
   const archives: Archive[] = []
   for (const asset of assets) {

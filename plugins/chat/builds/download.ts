@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm, stat } from 'node:fs/promises'
 import { BuildError, reasonOf, request } from './release.js'
-import type { Asset, Source } from './release.js'
+import type { PinnedAsset, Source } from './release.js'
 
 /** How a download is done. */
 export interface DownloadParts extends Omit<Source, 'base'> {
@@ -15,7 +15,7 @@ export interface DownloadParts extends Omit<Source, 'base'> {
  * Brings what `file` lacks of the archive, as often as that gets on, and compares the digest. A file with the
  * wrong one is removed; after another failure the beginning stays for the next time. @throws BuildError
  */
-export async function download (asset: Asset, file: string, parts: DownloadParts): Promise<void> {
+export async function download (asset: PinnedAsset, file: string, parts: DownloadParts): Promise<void> {
   for (let before = -1, here = await sizeOf(file); here < asset.size; here = await sizeOf(file)) {
     if (here <= before) throw new BuildError(`${asset.url} ends too early, at byte ${here} of ${asset.size}`)
     before = here
@@ -27,8 +27,8 @@ export async function download (asset: Asset, file: string, parts: DownloadParts
   }
   if (await digestOf(file) === asset.digest && await sizeOf(file) === asset.size) return
   await rm(file, { force: true })
-  throw new BuildError(`${asset.name} does not have the digest of the release (${asset.digest}): it was ` +
-    'removed. If that happens again, something between here and there changes what it carries')
+  throw new BuildError(`${asset.name} does not have the digest that it must have (${asset.digest}): it ` +
+    'was removed. If that happens again, something between here and there changes what it carries')
 }
 
 /** `sha256:` and the hex digits of a file's bytes. */
@@ -42,7 +42,7 @@ const sizeOf = async (file: string): Promise<number> => await stat(file).then(({
 
 /** Adds bytes from `start` on, at most as many as the archive lacks; anew where the server gives it whole. */
 async function append (
-  { url, size, name }: Asset, file: string, start: number, { onBytes, ...source }: DownloadParts
+  { url, size, name }: PinnedAsset, file: string, start: number, { onBytes, ...source }: DownloadParts
 ): Promise<void> {
   const range: Record<string, string> = start === 0 ? {} : { range: `bytes=${start}-` }
   const answer = await request(url, { ...source, headers: { accept: 'application/octet-stream', ...range } })

@@ -13,6 +13,22 @@ export class BuildError extends Error {
 
 /** The release that is known to work: the build of llama.cpp 0.5.0, with whose source test/llama runs. */
 export const KNOWN_TAG = 'b11146'
+const archive = (name: string): string => `llama-${KNOWN_TAG}-bin-${name}.tar.gz`
+/**
+ * SHA-256 of its archives, which several public projects have recorded from GitHub: no server is believed
+ * about what it serves itself.
+ */
+export const PINNED: Record<string, string> = {
+  [archive('ubuntu-x64')]: 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
+  [archive('ubuntu-arm64')]: '4aeda6fe68831547e49b7fa87607383ca5352b3d72ca5f70d52ed265f58c131f',
+  [archive('ubuntu-vulkan-x64')]: 'd3ce40fce7403cc93bcf5718fc46c6efb61ed9709f8e5d9f10c86bf0e30e8fb3',
+  [archive('ubuntu-vulkan-arm64')]: '5dcebe3ecbcb43a1ed85e3284453f9edf54dcca833e1cb1f54b4022b753c1da5',
+  [archive('ubuntu-cuda-12.8-x64')]: 'c2ab9e19838513ff69d1af8d999ad717dd3c7ee4714ac04c7ed5ab9077c50e4e',
+  ['cudart-' + archive('ubuntu-cuda-12.8-x64')]:
+    '1466daea60aad1144819e151b2bae19d54556cf1da6c129c4f55a5ded2637c25',
+  [archive('macos-arm64')]: '1ad3f9eff80edb9dbef4259ad564d1720612ef7eea48fa4afed0e54f5f3d5711',
+  [archive('macos-x64')]: '305f0e3a17d2c01eb205cd0a62128357f1ec3b55329cb084d94e5ec0115d7a3b'
+}
 const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
 export type BuildBackend = (typeof BACKENDS)[number]
 
@@ -24,9 +40,10 @@ export interface Asset {
   name: string
   url: string
   size: number
-  /** `sha256:` and 64 hex digits. */
-  digest: string
 }
+
+/** One of which it is known what it must be. `digest`: `sha256:` and 64 hex digits. */
+export interface PinnedAsset extends Asset { digest: string }
 
 const SYSTEMS: Readonly<Record<string, string>> = { linux: 'ubuntu', darwin: 'macos' }
 const MOST_JSON_BYTES = 4 * 2 ** 20
@@ -105,7 +122,7 @@ export function refuseZip (name: string): void {
 }
 
 /** How a release is read. */
-export interface Source { base: string, signal: AbortSignal, dispatcher?: Dispatcher | undefined }
+export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
 /** The archives of a release, from the API that GitHub has. @throws BuildError */
 export async function readRelease ({ base, signal, dispatcher }: Source, tag: string): Promise<Asset[]> {
@@ -137,36 +154,42 @@ export function readAssets (text: string, url: string): Asset[] {
   } catch { /* said below */ }
   if (!Array.isArray(assets)) throw new BuildError(`${url} is no release as GitHub's API tells it`)
   return assets.flatMap((asset: Record<string, unknown>) => {
-    const { name, browser_download_url: from, size, digest } = asset
+    const { name, browser_download_url: from, size } = asset
     return typeof name === 'string' && typeof from === 'string' && typeof size === 'number'
-      ? [{ name, url: from, size, digest: typeof digest === 'string' ? digest : '' }] : []
+      ? [{ name, url: from, size }] : []
   })
 }
 
-/** An archive that may be downloaded. @throws BuildError for one without a digest, or too large */
-export function checked (asset: Asset): Asset {
-  if (!/^sha256:[0-9a-f]{64}$/.test(asset.digest)) {
-    throw new BuildError(`the release tells no SHA-256 of ${asset.name}, as old ones do not: take a newer ` +
-      'one with --build, or download it elsewhere and add it with --from FILE')
+/** An archive that may be downloaded. @throws BuildError for one that nobody vouches for, or too large */
+export function checked (asset: Asset, sha256: string | undefined): PinnedAsset {
+  const known = sha256 ?? PINNED[asset.name]
+  if (known === undefined) {
+    throw new BuildError(`the SHA-256 of ${asset.name} is not part of svc, and its server is not believed: ` +
+      'give it with --sha256 as its publisher tells it elsewhere, leave out --build and --backend for a ' +
+      'build that svc knows, or add a file with --from FILE')
   }
-  if (asset.size > 0 && asset.size <= MOST_BYTES) return asset
+  const digest = digestFor(known)
+  if (asset.size > 0 && asset.size <= MOST_BYTES) return { ...asset, digest }
   throw new BuildError(`${asset.name} is said to have ${asset.size} bytes`)
 }
 
-/** A GET that follows redirects, though not from https to http. @throws BuildError where nobody answers */
+/** `sha256:` and what was given. @throws BuildError for what is no SHA-256 */
+export function digestFor (sha256: string): string {
+  const hex = sha256.replace(/^sha256:/i, '').toLowerCase()
+  if (/^[0-9a-f]{64}$/.test(hex)) return `sha256:${hex}`
+  throw new BuildError(`--sha256 ${sha256}: expected 64 hexadecimal digits`, { wrong: true })
+}
+
+/** A GET that follows redirects. @throws BuildError where nobody answers */
 export async function request (
   url: string, { signal, dispatcher, headers }: Pick<Source, 'signal' | 'dispatcher'> &
     { headers: Record<string, string> }
 ): Promise<Awaited<ReturnType<typeof fetch>>> {
-  const answer = await fetch(url, { signal, headers: { 'user-agent': 'svc', ...headers },
-    ...dispatcher === undefined ? {} : { dispatcher } })
+  return await fetch(url, { signal, headers: { 'user-agent': 'svc', ...headers }, dispatcher })
     .catch((error: unknown) => {
       if (signal.aborted) throw error
       throw new BuildError(`${url} cannot be read: ${reasonOf(error)}`, { cause: error })
     })
-  if (new URL(url).protocol !== 'https:' || new URL(answer.url).protocol === 'https:') return answer
-  await answer.body?.cancel()
-  throw new BuildError(`${url} leads to ${answer.url}, which is not https`)
 }
 
 /** The cause that fetch hides behind "fetch failed". */

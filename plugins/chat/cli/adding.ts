@@ -1,6 +1,6 @@
 /** What verbs that bring a build of llama.cpp have in common. */
 import { readdir } from 'node:fs/promises'
-import { Agent } from 'undici'
+import { outgoingDispatcher } from '../../../kernel/index.js'
 import { readSetting, showBytes } from '../../../kernel/cli/index.js'
 import { BuildError } from '../builds/release.js'
 import type { AddParts } from '../builds/add.js'
@@ -10,19 +10,20 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 const PATIENCE_MS = 60_000
 
 /** What is asked for beside the home. */
-type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend'>
+type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend' | 'sha256'>
 
 /** Works with what adding a build to the context's home needs. */
 export async function withParts<T> (
   ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
 ): Promise<T> {
-  const dispatcher = new Agent({
-    connect: { timeout: PATIENCE_MS }, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS
+  const base = String(await readSetting(ctx, 'engines.url'))
+  const own = URL.canParse(base) ? new URL(base).hostname.replace(/^\[|\]$/g, '') : ''
+  const dispatcher = await outgoingDispatcher((host) => host === own ? 'named' : 'public', {
+    secure: true, connectMs: PATIENCE_MS, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS
   })
   try {
     return await work({
-      ...wanted, home: ctx.home, signal: ctx.signal, dispatcher, env: ctx.io.env, now: () => new Date(),
-      base: String(await readSetting(ctx, 'engines.url')),
+      ...wanted, home: ctx.home, signal: ctx.signal, dispatcher, base, env: ctx.io.env, now: () => new Date(),
       machine: { platform: process.platform, arch: process.arch },
       nvidia: (await readdir('/dev').catch(() => [])).some((name) => /^nvidia\d+$/.test(name)),
       progress: progressOf(ctx)

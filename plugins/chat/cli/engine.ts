@@ -40,7 +40,8 @@ export const add: Verb = {
     mustBeKnown(ctx, engine!)
     const files = (options['from'] as string[] | undefined ?? []).map((file) => resolve(ctx.io.cwd, file))
     const wanted = {
-      files, tag: options['build'] as string | undefined, backend: options['backend'] as string | undefined
+      files, sha256: options['sha256'] as string[] | undefined ?? [],
+      tag: options['build'] as string | undefined, backend: options['backend'] as string | undefined
     }
     const { build, added } = await told(ctx, async () => await withParts(ctx, wanted, addBuild))
     const other = otherProgram(ctx)

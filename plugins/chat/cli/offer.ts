@@ -12,7 +12,7 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 export async function offerEngine (ctx: VerbContext, yes: boolean): Promise<boolean> {
   const home = ownHome(ctx.home, ctx.client.url)
   if (home === undefined || (!yes && !canAsk(ctx))) return false
-  const wanted = { files: [], tag: undefined, backend: undefined }
+  const wanted = { files: [], sha256: [], tag: undefined, backend: undefined }
   return await withParts({ ...ctx, home }, wanted, async (parts) => {
     const plan = await planBuild(parts).catch((error: unknown) => {
       if (error instanceof BuildError) ctx.err.line(`${ENGINE} cannot be fetched: ${error.message}`)

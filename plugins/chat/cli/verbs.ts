@@ -57,7 +57,9 @@ export const verbs = {
     options: [
       ['--build <tag>', 'release of llama.cpp (one that is known to work)'],
       ['--backend <name>', 'cpu, metal, vulkan or cuda (what fits this machine)'],
-      ['--from <file...>', 'archives of a release that are here already; for cuda also that of its libraries']
+      ['--from <file...>',
+        'archives of a release that are here already; for cuda also that of its libraries'],
+      ['--sha256 <hex...>', 'SHA-256 of each archive, for a release that svc does not know']
     ],
     examples: [
       'svc engine add llama.cpp', 'svc engine add llama.cpp --build b11146 --backend vulkan',

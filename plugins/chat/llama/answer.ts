@@ -33,9 +33,10 @@ function admittedOf (event: Fields): Admitted[] {
   return tokens === undefined ? [] : [{ kind: 'admitted', prompt_tokens: tokens, tool_format: 'hermes' }]
 }
 
-function deltaOf (index: number, text: string, tokens: TokenReport[]): Delta[] {
+function deltaOf (index: number, text: string, tokens: TokenReport[], plain = false): Delta[] {
   if (text === '' && tokens.length === 0) return []
-  return [{ kind: 'delta', index, text, ...tokens.length === 0 ? {} : { tokens } }]
+  const more = { ...tokens.length === 0 ? {} : { tokens }, ...plain ? { plain } : {} }
+  return [{ kind: 'delta', index, text, ...more }]
 }
 
 /** What the last events of an answer say. */
@@ -99,9 +100,7 @@ export class ChatReader extends AnswerReader {
     this.timings = { ...this.timings, ...fieldsOf(event['timings']) }
     const choice = listOf(event['choices'])[0] ?? {}
     const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
-    const pieces = [
-      ...admittedOf(event), ...deltaOf(this.index, this.textOf(fieldsOf(choice['delta'])), tokens)
-    ]
+    const pieces = [...admittedOf(event), ...this.deltas(fieldsOf(choice['delta']), tokens)]
     const finish = textOf(choice['finish_reason'])
     // Calls are read from the text again, and with them why it ended.
     if (finish !== '') this.reason = finish === 'length' ? 'length' : 'stop'
@@ -118,11 +117,18 @@ export class ChatReader extends AnswerReader {
     return [...deltaOf(index, rest, []), doneOf(index, end)]
   }
 
-  private textOf (delta: Fields): string {
-    const reasoning = textOf(delta['reasoning_content'])
+  private deltas (delta: Fields, tokens: TokenReport[]): Delta[] {
+    const { index } = this
     const content = textOf(delta['content'])
+    const before = this.thought(textOf(delta['reasoning_content'])) + (content === '' ? '' : this.closed())
     const calls = listOf(delta['tool_calls']).map((call) => this.called(call)).join('')
-    return this.thought(reasoning) + (content === '' ? '' : this.closed() + content) + calls
+    // Content may contain marks, and is not parsed again.
+    return content === ''
+      ? deltaOf(index, before + calls, tokens)
+      : [
+          ...deltaOf(index, before, []), ...deltaOf(index, content, tokens, true),
+          ...deltaOf(index, calls, [])
+        ]
   }
 
   private thought (text: string): string {

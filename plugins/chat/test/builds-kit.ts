@@ -1,11 +1,14 @@
 /** Archives as llama.cpp's releases have them, and a server that has such releases. */
 import { createHash, randomBytes } from 'node:crypto'
-import { createServer } from 'node:http'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:https'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { Header } from 'tar'
+import { ownIdentity } from '../../../kernel/http/tls/own.js'
 import { cli } from '../../../kernel/test/cli-helpers.js'
+import { PINNED } from '../builds/release.js'
 import type { Ran } from '../../../kernel/test/cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { ServerResponse } from 'node:http'
@@ -57,18 +60,45 @@ export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').
 /** What a server does to one archive. */
 export interface Served {
   bytes: Buffer
+  /** The digest that svc has pinned: null for none, by default that of the bytes. */
   digest?: string | null
+  /** The download address in the release. */
+  url?: string
   /** Ends the connection of the first answer after so many bytes, or holds it there. */
   cut?: number, hold?: number
   /** Knows no ranges. */
   whole?: boolean
 }
 
-/** A server with releases: by tag, their archives by name. */
+/** A certificate that nobody vouches for; this process believes it until the test ends. */
+function selfSigned (t: TestCase) {
+  const home = mkdtempSync(join(tmpdir(), 'svc-releases-'))
+  const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+  process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
+  t.teardown(() => {
+    rmSync(home, { recursive: true, force: true })
+    if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+  })
+  const names = (): string[] => ['127.0.0.1']
+  const { cert, key } = ownIdentity({ home, installId: 'x', names, now: Date.now }).next()!
+  return { cert, key }
+}
+
+/** A server with releases: by tag, their archives by name, which svc then knows by their digests. */
 export async function startReleases (t: TestCase, releases: Record<string, Record<string, Served>>) {
   /** Ranges asked for by archive, '' for none. */
   const asked: [name: string, range: string][] = []
-  const server = createServer((request, response) => {
+  const served = Object.values(releases).flatMap((release) => Object.entries(release))
+  for (const [name, { bytes, digest = sha256(bytes) }] of served) {
+    const before = PINNED[name]
+    if (digest === null) delete PINNED[name]
+    else PINNED[name] = digest
+    t.teardown(() => {
+      if (before === undefined) delete PINNED[name]
+      else PINNED[name] = before
+    })
+  }
+  const server = createServer(selfSigned(t), (request, response) => {
     const [, kind, tag = '', name = ''] =
       /^\/(releases\/tags|get)\/([^/]+)(?:\/(.+))?$/.exec(request.url!) ?? []
     const release = releases[tag]
@@ -78,15 +108,15 @@ export async function startReleases (t: TestCase, releases: Record<string, Recor
       asked.push([name, request.headers.range ?? ''])
       give(response, release[name]!, request.headers.range, first)
     } else {
-      response.end(JSON.stringify({ assets: Object.entries(release).map(([name, { bytes, digest }]) => ({
-        name, size: bytes.length, browser_download_url: `http://${request.headers.host!}/get/${tag}/${name}`,
-        digest: digest === undefined ? sha256(bytes) : digest
+      response.end(JSON.stringify({ assets: Object.entries(release).map(([name, { bytes, url }]) => ({
+        name, size: bytes.length, digest: sha256(bytes),
+        browser_download_url: url ?? `https://${request.headers.host!}/get/${tag}/${name}`
       })) }))
     }
   })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { server.closeAllConnections(); server.close() })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
 function give (

@@ -4,10 +4,13 @@ import {
 import { spawn, spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
+import { outgoingDispatcher } from '../../../kernel/index.js'
+import { cli } from '../../../kernel/test/cli-helpers.js'
 import { buildsOf, findProgram } from '../../runners/service.js'
 import { addBuild, readDevices } from '../builds/add.js'
-import { assetsFor, backendFor, readName } from '../builds/release.js'
+import { assetsFor, backendFor, checked, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
 import { archiveOf, engine, homeAt, nameOf, sha256, startReleases, tarOf, underWay } from './builds-kit.js'
+import chat from '../index.js'
 import type { Asset } from '../builds/release.js'
 import type { Made, Served } from './builds-kit.js'
 import { folder } from './llama-kit.js'
@@ -93,6 +96,26 @@ t.test('offline, from a file', async (t) => {
     { status: 2, err: /cannot be read: ENOENT/ })
 })
 
+t.test('a release that svc does not know is taken by the digest that a person gives', async (t) => {
+  const { home, bytes } = await rig(t, { digest: null })
+  const hex = sha256(bytes).slice(7)
+  t.match(await engine(home, [...CPU, '--sha256', 'abc']), { status: 2, err: /--sha256 abc: expected 64/ })
+  t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64)]),
+    { status: 1, err: /does not have the digest/ })
+  const file = join(home, NAME)
+  writeFileSync(file, bytes)
+  t.match(await engine(home, [...CPU, '--sha256', '1'.repeat(64), '--from', file]),
+    { status: 1, err: /does not have the SHA-256 that was given; it has sha256:/ })
+  t.match(await engine(home, [...CPU, '--sha256', hex.toUpperCase()]), { status: 0, out: /b7-cpu is added/ })
+})
+
+t.test('the address of releases is an https one', async (t) => {
+  const home = homeAt(folder(t), 'http://127.0.0.1:4711')
+  t.match(await engine(home, CPU), { status: 1, err: /127\.0\.0\.1 is not connected to: it is not https/ })
+  t.match(await cli(['config', 'check', '--home', home], { plugins: [chat] }),
+    { status: 1, out: /engines\.url: expected an https address without a password or a query/ })
+})
+
 t.test('a download that breaks off goes on where it was', async (t) => {
   const { home, bytes, asked } = await rig(t, { bytes: archiveOf('b7', { weight: 300_000 }), cut: 100_000 })
   t.match(await engine(home, CPU), { status: 0 })
@@ -126,8 +149,11 @@ t.test('who interrupts it finds what was there the next time', async (t) => {
 })
 
 const refused: [what: string, served: Partial<Served>, err: RegExp][] = [
-  ['another digest', { digest: `sha256:${'0'.repeat(64)}` }, /does not have the digest of the release/],
-  ['no digest', { digest: null }, /tells no SHA-256 of .*--from FILE/],
+  ['another digest', { digest: '0'.repeat(64) }, /does not have the digest that it must have/],
+  ['a digest that only its server tells', { digest: null }, /SHA-256 of .* is not part of svc.*--sha256/],
+  ['plain HTTP', { url: 'http://127.0.0.1:4711/x' }, /127\.0\.0\.1 is not connected to: it is not https/],
+  ['another machine of the network', { url: 'https://10.0.0.1/x' }, /10\.0\.0\.1 is not a public address/],
+  ['a metadata service', { url: 'https://169.254.169.254/x' }, /169\.254\.169\.254 is link-local/],
   ['no archive', { bytes: Buffer.from('no archive') }, /the archive cannot be unpacked/],
   ['an archive without the program', { bytes: tarOf([{ path: 'x/y', text: 'y' }]) }, /has no llama-server/],
   ['a program that does not start',
@@ -172,9 +198,11 @@ t.test('two adds at once: one build, no rests', async (t) => {
 
 t.test('a full disk: refused before a byte is fetched, and nothing stays of one that fills', async (t) => {
   const { home, url, asked } = await rig(t)
+  const dispatcher = await outgoingDispatcher('named')
+  t.teardown(async () => { await dispatcher.destroy() })
   const parts = {
-    home, base: url, signal: new AbortController().signal, files: [], env: {}, tag: 'b7', backend: 'cpu',
-    nvidia: false,
+    home, base: url, dispatcher, sha256: [], signal: new AbortController().signal, files: [], env: {},
+    tag: 'b7', backend: 'cpu', nvidia: false,
     machine: { platform: process.platform, arch: process.arch }, now: () => new Date(), progress () {}
   }
   await t.rejects(addBuild({ ...parts, free: async () => 1000 }),
@@ -217,6 +245,18 @@ t.test('wrong words are told with those there are', async (t) => {
     { status: 1, err: /no release b1 at/ })
 })
 
+t.test('svc knows the archives of its own release', (t) => {
+  const assets = Object.keys(PINNED).map((name): Asset => ({ name, url: '', size: 1 }))
+  const machines = [['linux', 'x64', 'cpu'], ['linux', 'x64', 'vulkan'], ['linux', 'x64', 'cuda'],
+    ['linux', 'arm64', 'cpu'], ['linux', 'arm64', 'vulkan'], ['darwin', 'arm64', 'metal'],
+    ['darwin', 'x64', 'cpu']] as const
+  const taken = machines.flatMap(([platform, arch, backend]) =>
+    assetsFor(assets, KNOWN_TAG, { platform, arch }, backend).map((asset) => checked(asset, undefined)))
+  t.same(new Set(taken.map(({ name }) => name)), new Set(Object.keys(PINNED)))
+  t.equal(new Set(taken.map(({ digest }) => digest)).size, taken.length)
+  t.end()
+})
+
 t.test('which archives a machine takes', async (t) => {
   const names = ['cudart-llama-b11324-bin-ubuntu-cuda-12.8-x64.tar.gz', 'llama-b11324-bin-macos-arm64.tar.gz',
     'cudart-llama-b11324-bin-ubuntu-cuda-13.4-x64.tar.gz', 'llama-b11324-bin-macos-x64.tar.gz',
@@ -224,7 +264,7 @@ t.test('which archives a machine takes', async (t) => {
     'llama-b11324-bin-ubuntu-cuda-12.8-x64.tar.gz', 'llama-b11324-bin-ubuntu-openvino-2026.4-x64.tar.gz',
     'llama-b11324-bin-ubuntu-vulkan-x64.tar.gz', 'llama-b11324-bin-ubuntu-x64.tar.gz',
     'llama-b11324-bin-win-cpu-x64.zip']
-  const assets = names.map((name): Asset => ({ name, url: '', size: 1, digest: '' }))
+  const assets = names.map((name): Asset => ({ name, url: '', size: 1 }))
   const takes = (platform: string, arch: string, given?: string, nvidia = false): string[] => {
     const machine = { platform, arch }
     return assetsFor(assets, 'b11324', machine, backendFor(given, machine, nvidia)).map(({ name }) => name)

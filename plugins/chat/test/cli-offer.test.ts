@@ -110,12 +110,12 @@ t.test('a node of another machine is left alone', { skip, timeout: 30_000 }, asy
 })
 
 t.test('what cannot be fetched is said, and nothing is placed', { skip, timeout: 30_000 }, async (t) => {
-  const wrong = await world(t, { digest: `sha256:${'0'.repeat(64)}` })
+  const wrong = await world(t, { digest: '0'.repeat(64) })
   t.match(await wrong.node.run(['run', ID, 'hi', '--yes', '--home', wrong.home]),
-    { status: 1, out: '', err: /does not have the digest of the release/ })
+    { status: 1, out: '', err: /does not have the digest that it must have/ })
   t.equal(wrong.placed(), 0)
   const away = await world(t)
-  writeFileSync(join(away.home, 'svc.yaml'), 'engines:\n  url: http://127.0.0.1:9/none\n')
+  writeFileSync(join(away.home, 'svc.yaml'), 'engines:\n  url: https://127.0.0.1:9/none\n')
   t.match(await away.node.run(['run', ID, 'hi', '--yes', '--home', away.home]),
-    { status: 1, out: '', err: /llama\.cpp cannot be fetched: http:..127\.0\.0\.1:9[^]* engine_missing/ })
+    { status: 1, out: '', err: /llama\.cpp cannot be fetched: https:..127\.0\.0\.1:9[^]* engine_missing/ })
 })

@@ -201,6 +201,12 @@ t.test('answers of other servers', (t) => {
   t.match(cut.read({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: 'length' }] }),
     [{ text: '<think>so' }])
   t.match(cut.end(0), [{ kind: 'done', finish_reason: 'length' }], 'what was cut stays open')
+  const honest = new ChatReader(0, 0)
+  t.same([{ reasoning_content: 'so' }, { content: '<think>x' }, { content: '</think>' }].flatMap((delta) =>
+    honest.read({ choices: [{ delta }] })).map(({ kind: _, ...rest }) => rest), [
+    { index: 0, text: '<think>so' }, { index: 0, text: '</think>' },
+    { index: 0, text: '<think>x', plain: true }, { index: 0, text: '</think>', plain: true }
+  ], 'content is content, whatever it looks like')
   const old = new CompletionReader(0, 0)
   const last = { content: 'x', stop: true, stopped_limit: true, tokens_evaluated: 3, tokens_predicted: 1 }
   t.same(old.read(last), [{ kind: 'delta', index: 0, text: 'x' }])

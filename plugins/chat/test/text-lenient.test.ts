@@ -3,7 +3,7 @@ import t from 'tap'
 import { commonRules } from '../text/grammar/builder.js'
 import { compileSchema } from '../text/grammar/compile.js'
 import { configOf, endFrame, stepBytes } from '../text/grammar/machine.js'
-import { unenforced } from '../text/grammar/unenforced.js'
+import { unenforced, unenforcedIn } from '../text/grammar/unenforced.js'
 
 const common = commonRules(false)
 const REFUSED = { reason: 'invalid_request', message: /./ }
@@ -62,4 +62,19 @@ t.test('finding it takes a bounded time', async (t) => {
   const many = { oneOf: Array.from({ length: 4000 }, (_, i) => ({ const: i })) }
   t.same(unenforced(many, 's'), ['s/oneOf'], 'what takes too much to tell apart is told')
   t.ok(takes({ oneOf: [{ type: 'integer' }, { type: 'string' }] }, '1'))
+})
+
+t.test('all schemas of a request have one budget, and few places are named', (t) => {
+  const properties = Object.fromEntries(Array.from({ length: 6 }, (_, i) =>
+    [`k${i}`, { type: 'string', pattern: '^(a|b){1,200}$' }]))
+  const schemas = Array.from({ length: 128 }, (_, i) =>
+    ({ path: `tools.${i}`, schema: { type: 'object', properties } }))
+  const { places, count } = unenforcedIn(schemas)
+  t.ok(count > 0.9 * 128 * 6, `${count} of ${128 * 6} were not looked at any more`)
+  t.equal(places.length, 8)
+  const few = { properties: { a: properties['k0'], b: properties['k1'] } }
+  t.same(unenforcedIn([{ path: 's', schema: few }]), { places: [], count: 0 }, 'few of them are enforced')
+  const long = unenforcedIn([{ path: 's', schema: { properties: { ['x'.repeat(10_000)]: { if: {} } } } }])
+  t.equal(long.places[0]?.length, 200)
+  t.end()
 })

@@ -35,6 +35,17 @@ const cases: [string, Omit<OutputOptions, 'newId'>, string, Whole][] = [
     { content: 'Yes', reasoning: 'hm </thin', calls: [] }],
   ['thinking that does not end', { tools: null }, '<think>on and on',
     { content: '', reasoning: 'on and on', calls: [] }],
+  ['no thinking of a model that does not reason', { tools: null, reasoning: null },
+    '<think>x</think>\n{"a": "<think>b</think>"}',
+    { content: '<think>x</think>\n{"a": "<think>b</think>"}', reasoning: '', calls: [] }],
+  ['no thinking of such a model beside calls', { tools: 'hermes', reasoning: null },
+    '<think> <tool_call>{"name":"a","arguments":{}}</tool_call>',
+    { content: '<think>', reasoning: '', calls: [call('a', '{}')] }],
+  ['no thinking behind content', { tools: null }, '{"a": "<think>b</think>"}',
+    { content: '{"a": "<think>b</think>"}', reasoning: '', calls: [] }],
+  ['no second thinking behind content', { tools: null, reasoning: 'mistral' },
+    '[THINK]a[/THINK] [THINK]b[/THINK]c [THINK]d[/THINK]',
+    { content: 'c [THINK]d[/THINK]', reasoning: 'ab', calls: [] }],
   ['markers without tools', { tools: null }, '<tool_call>{}</tool_call>',
     { content: '<tool_call>{}</tool_call>', reasoning: '', calls: [] }],
   ['one Hermes call', { tools: 'hermes' },
@@ -98,6 +109,25 @@ t.test('arguments come before the call is over', async (t) => {
   t.strictSame(reader.push('<tool_call>{"name": "a", "arguments": {"x').toolCalls.map((d) =>
     d.arguments ?? '').join(''), '{"x')
   t.strictSame(reader.push('": 1').toolCalls.map((d) => d.arguments).join(''), '": 1')
+})
+
+t.test('what is content for certain may look like a marker', (t) => {
+  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
+  const said = [reader.push('<think>so</think>'), reader.plain('\n<think>a</think><tool_call>'),
+    reader.push('<tool_call>{"name": "f", "arguments": {}}</tool_call>'), reader.end()]
+  t.equal(said.map(({ reasoning }) => reasoning).join(''), 'so')
+  t.equal(said.map(({ content }) => content).join(''), '<think>a</think><tool_call>')
+  t.equal(reader.calls, 1)
+  t.end()
+})
+
+t.test('the types of a value are looked for in so many places only', (t) => {
+  const parts = Array.from({ length: 60 }, () => ({ $ref: '#/properties/x' }))
+  const schema = { type: 'object', properties: { x: { anyOf: parts } } }
+  const text = '<tool_call>f<arg_key>x</arg_key><arg_value>5</arg_value></tool_call>'
+  const options = { tools: 'glm', parameters: () => schema } as const
+  t.same(read([text], options).calls, [call('f', '{"x": 5}')], 'and not in 60 to the power of 8')
+  t.end()
 })
 
 t.test('text that cannot begin a marker is not held back', async (t) => {

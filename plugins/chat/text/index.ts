@@ -12,9 +12,12 @@ import type { SamplerShared } from './sampler.js'
 import { Truncation } from './select.js'
 import { decodeAll, textStream } from './stream.js'
 import { reasoningMarkers, reasonings, thoughtsAfter } from './reasoning.js'
+import type { Reasoning, ReasoningName } from './reasoning.js'
 import { ChatTemplate, findTemplates } from './template.js'
+import { MARKERS } from './parse/output.js'
 import { markersOf, toolFormats } from './tools/index.js'
 import { bytesOf, fitVocabulary, tokenTable } from './tokens.js'
+import { Cutter, CUT } from './verbatim.js'
 import type { TokenTable } from './tokens.js'
 import type { LoadedText, SamplingParams, TextOptions } from './types.js'
 
@@ -41,6 +44,7 @@ export async function loadText (
   }
   const grammars = new GrammarFactory(table, size, eosIds, writes)
   const exact = (): TokenTable => table ?? noStreams(files)
+  const spoken = spokenBy(tokenizer, reasoning)
   /** Markers of other formats stay what they are: special tokens, which are not shown. */
   const own = (markers: readonly string[]): string[] => {
     const { format } = template.tools
@@ -53,17 +57,21 @@ export async function loadText (
     eosIds,
     get toolFormat () { return template.tools.format },
     reasoning,
-    thoughts: (prompt) => thoughtsAfter(
-      decode(tokenizer, table, prompt.slice(-END_TOKENS), false), reasonings[reasoning ?? 'think']),
-    encode: (text, addSpecial = true) =>
-      text === '' && !addSpecial ? [] : tokenizer.encode(text, { add_special_tokens: addSpecial }).ids,
+    thoughts: (prompt) => reasoning === null ? 'may' : thoughtsAfter(
+      decode(tokenizer, table, prompt.slice(-END_TOKENS), false), reasonings[reasoning]),
+    encode: (text, addSpecial = true) => addSpecial
+      ? tokenizer.encode(text).ids
+      : text.split(CUT).flatMap((part) =>
+          part === '' ? [] : tokenizer.encode(part, { add_special_tokens: false }).ids),
     decode: (ids, skipSpecial = true) => decode(tokenizer, table, ids, skipSpecial),
     bytes: (id) => bytesOf(exact(), id),
     warm: () => {
       void template.tools
       grammars.warm()
     },
-    render: (messages, options) => template.render(messages, options),
+    render: (messages, { addGenerationPrompt, ...told }) => template.render(
+      messages.map((message) => spoken(message, message.role)),
+      { addGenerationPrompt, ...spoken(told, 'user') }),
     stream: (stop, how = {}) => textStream(exact(), stop, { ...how, markers: own(how.markers ?? []) }),
     chooser: (params: SamplingParams) => tokenChooser(params, shared,
       seededRandom(params.seed ?? randomInt(2 ** 48 - 1)), grammars.constraint(params))
@@ -72,6 +80,21 @@ export async function loadText (
 
 /** How far from the end of a prompt it is said whether it ends in reasoning, tokens. */
 const END_TOKENS = 32
+
+/**
+ * Cuts special tokens in the input of the template. Assistant messages keep the marks around reasoning, since
+ * templates search for them.
+ */
+function spokenBy (tokenizer: Tokenizer, reasoning: ReasoningName | null): <T>(told: T, role: string) => T {
+  const own: Reasoning | null = reasoning === null ? null : reasonings[reasoning]
+  const marks = own?.channels === true ? [] : [own?.opens, own?.closes]
+  const added = [...tokenizer.get_added_tokens_decoder().values()]
+    .filter(({ content, special }) => [...content].length > 1 && (special || MARKERS.includes(content)))
+    .map(({ content }) => content)
+  const ofAnswer = new Cutter(added.filter((word) => !marks.includes(word)))
+  const all = new Cutter(added)
+  return (told, role) => (role === 'assistant' ? ofAnswer : all).cut(told)
+}
 
 function makeTokenizer (files: TextFiles): Tokenizer {
   const config = { ...files.specialTokens, ...files.tokenizerConfig }

@@ -1,3 +1,4 @@
+import { beginningOf } from './parse/input.js'
 import { bytesOf } from './tokens.js'
 import type { TokenTable } from './tokens.js'
 import type { StreamOptions, TextStream } from './types.js'
@@ -75,17 +76,6 @@ export class StopFinder {
     const found = this.stops.map((stop) => ({ stop, at: text.indexOf(stop) })).filter(({ at }) => at >= 0)
     return found.sort((a, b) => a.at + a.stop.length - b.at - b.stop.length || a.at - b.at)[0]
   }
-}
-
-/** Length of the longest end of `text` that begins one of the words, but is not a whole one. */
-export function beginningOf (text: string, words: readonly string[]): number {
-  let longest = 0
-  for (const word of words) {
-    for (let n = Math.min(word.length - 1, text.length); n > longest; n--) {
-      if (text.endsWith(word.slice(0, n))) longest = n
-    }
-  }
-  return longest
 }
 
 /** A text stream over a token table; see `TextStream`. */

@@ -8,6 +8,9 @@ import type { ChatMessage, RenderOptions } from './types.js'
 
 /** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
 const MAX_STEPS = 400_000
+/** Characters and items of a result that count as one step, since filters read all of them. */
+const STEP_CHARS = 1024
+const STEP_ITEMS = 64
 /** Most numbers of one range(). */
 const MAX_RANGE = 100_000
 
@@ -165,8 +168,10 @@ function withObjectArguments (call: unknown): unknown {
 }
 
 /** What is used of the library's interpreter; its own declarations cannot be resolved by an ESM project. */
-interface LibraryInterpreter { evaluate (statement: unknown, environment: unknown): unknown,
-  run (program: unknown): { value: unknown } }
+interface LibraryInterpreter {
+  evaluate (statement: unknown, environment: unknown): { value: unknown }
+  run (program: unknown): { value: unknown }
+}
 interface LibraryEnvironment { set (name: string, value: unknown): unknown }
 const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
 const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
@@ -175,9 +180,18 @@ const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
 class BoundedInterpreter extends BaseInterpreter {
   private steps = 0
 
-  override evaluate (statement: unknown, environment: unknown): unknown {
-    if (++this.steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`)
-    return super.evaluate(statement, environment)
+  override evaluate (statement: unknown, environment: unknown): { value: unknown } {
+    this.take(1)
+    const result = super.evaluate(statement, environment)
+    const { value } = result
+    if (typeof value === 'string') this.take(value.length / STEP_CHARS)
+    else if (Array.isArray(value)) this.take(value.length / STEP_ITEMS)
+    return result
+  }
+
+  private take (steps: number): void {
+    this.steps += steps
+    if (this.steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`)
   }
 }
 

@@ -52,6 +52,7 @@ export interface LoadedText {
   readonly reasoning: ReasoningName | null
   /** Where an answer to this prompt begins. */
   thoughts (prompt: readonly number[]): Thoughts
+  /** The result is for `encode(text, false)`, which encodes special tokens of the messages as plain text. */
   render (messages: readonly ChatMessage[], options: RenderOptions): string
   /** Builds what all grammars share, some tenths of a second for a large vocabulary. */
   warm (): void

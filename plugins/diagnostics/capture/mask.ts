@@ -1,5 +1,7 @@
+import { HIDDEN, withoutUrlSecrets } from '../../../kernel/index.js'
+
 /** What stands in the place of a secret. */
-export const MASK = '********'
+export const MASK = HIDDEN
 
 /** Keys whose texts are never shown, whatever they hold. */
 const SECRET_KEY =
@@ -7,21 +9,20 @@ const SECRET_KEY =
 /** The same in the case of JavaScript. */
 const SECRET_NAME = /(Authorization|Cookie|Password|Passphrase|Secret|Token|ApiKey|PrivateKey)$/
 
-/** Secrets by their looks: ours, those of others, and credentials in addresses. */
+/** Patterns of secrets: ours, and those of other services. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/svc_(op|app|dev|join)_[0-9A-Za-z]{8,}(_[0-9A-Za-z]+)?/g, `svc_$1_${MASK}`],
   [/svcjoin1_[A-Za-z0-9_-]+/g, `svcjoin1_${MASK}`],
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)/g, MASK],
   [/\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${MASK}`],
   [/\b(hf|sk|ghp|gho|glpat|xox[abp])([_-])[A-Za-z0-9_-]{10,}/g, `$1$2${MASK}`],
-  [/(:\/\/)[^/\s:@"']+:[^/\s@"']+@/g, `$1${MASK}@`],
   [/([?&](?:[\w-]*token|[\w-]*key|secret|password|sig|signature)=)[^&\s"'#]+/gi, `$1${MASK}`]
 ]
 
 /** A text without what looks like a secret, and without the given ones. */
 export function maskText (text: string, known: readonly string[] = []): string {
   const without = known.reduce((left, secret) => secret === '' ? left : left.replaceAll(secret, MASK), text)
-  return PATTERNS.reduce((left, [pattern, put]) => left.replace(pattern, put), without)
+  return PATTERNS.reduce((left, [pattern, put]) => left.replace(pattern, put), withoutUrlSecrets(without))
 }
 
 /** A value for JSON whose texts are masked, and those under the name of a secret are taken out. */

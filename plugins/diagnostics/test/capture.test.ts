@@ -30,7 +30,7 @@ t.test('what looks like a secret is taken out of texts', (t) => {
     ['basic dXNlcjpwYXNz', `basic ${MASK}`],
     ['hf_abcdefghijklmnop and sk-proj-0123456789abcdef', `hf_${MASK} and sk-${MASK}`],
     ['https://ann:pa55@example.com/x', `https://${MASK}@example.com/x`],
-    ['https://h/x?a=1&api_key=s3cret&b=2', `https://h/x?a=1&api_key=${MASK}&b=2`],
+    ['https://h/x?a=1&api_key=s3cret&b=2', `https://h/x?${MASK}`],
     ['?token=abc', `?token=${MASK}`],
     ['-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----', MASK],
     ['-----BEGIN EC PRIVATE KEY-----\ncut', MASK],

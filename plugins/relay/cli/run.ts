@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { openForwarder } from '../device/forwarder.js'
 import { openLine } from './line.js'
+import { noInspector } from '../../../kernel/cli/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
@@ -14,7 +15,7 @@ export default {
     try {
       await line.way()
       // The same program, for which the node is at the forwarder's port.
-      const child = spawn(process.execPath, [process.argv[1]!, ...words], {
+      const child = spawn(process.execPath, [...noInspector(), process.argv[1]!, ...words], {
         stdio: 'inherit', cwd: ctx.io.cwd,
         env: { ...ctx.io.env, SVC_HOME: ctx.home, SVC_URL: url, SVC_TOKEN: token }
       })

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { WebSocket } from 'ws'
-import { agreed, kernelError, RequestSigner } from '../../../kernel/index.js'
+import { agreed, kernelError, outgoingAgent, RequestSigner } from '../../../kernel/index.js'
 import { callNode, socketOptions } from '../channel/secure.js'
 import { routeAt } from '../meeting.js'
 import { closes, paths, readHello, socketUrl } from '../wire.js'
@@ -82,8 +82,10 @@ export class Line {
 
   async #dial (meeting: Meeting): Promise<Way> {
     const { clock, keys: { agreement }, pulse, random } = this.#options
-    const ws = new WebSocket(socketUrl(meeting.url, paths.device),
-      { ...socketOptions, handshakeTimeout: DIAL_MS, followRedirects: false })
+    const at = socketUrl(meeting.url, paths.device)
+    const ws = new WebSocket(at, {
+      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: DIAL_MS, followRedirects: false
+    })
     ws.on('error', () => {})
     await once(ws, 'open')
     let closed: number | undefined

@@ -1,4 +1,5 @@
 import { WebSocket } from 'ws'
+import { outgoingAgent } from '../../../kernel/index.js'
 import { answerDevice, socketOptions } from '../channel/secure.js'
 import { paths, socketUrl, writeHello } from '../wire.js'
 import type { Duplex } from 'node:stream'
@@ -54,8 +55,10 @@ export class Inbound {
   /** Goes for a device that waits at the relay. */
   take (ticket: string): void {
     if (this.#sockets.size >= IN_ALL || this.#sockets.size - this.#open.size >= UNPROVEN) return
-    const ws = new WebSocket(socketUrl(this.#options.url, paths.accept),
-      { ...socketOptions, handshakeTimeout: 10_000, followRedirects: false })
+    const at = socketUrl(this.#options.url, paths.accept)
+    const ws = new WebSocket(at, {
+      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: 10_000, followRedirects: false
+    })
     this.#sockets.add(ws)
     ws.on('error', () => {})
     ws.once('close', () => { this.#sockets.delete(ws) })

@@ -1,5 +1,5 @@
 import { WebSocket } from 'ws'
-import { backoffMs } from '../../../kernel/index.js'
+import { backoffMs, outgoingAgent } from '../../../kernel/index.js'
 import { socketOptions } from '../channel/secure.js'
 import { claimBytes, closes, paths, purposes, readTexts, routeOf, socketUrl } from '../wire.js'
 import type { Clock, Identity, Logger } from '../../../kernel/index.js'
@@ -64,7 +64,9 @@ export class Uplink {
   #dial (): void {
     const { clock, url } = this.#options
     const at = socketUrl(url, paths.node)
-    const ws = new WebSocket(at, { ...socketOptions, handshakeTimeout: CLAIM_MS, followRedirects: false })
+    const ws = new WebSocket(at, {
+      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: CLAIM_MS, followRedirects: false
+    })
     this.#ws = ws
     let why: string | undefined
     let claimedMs: number | undefined

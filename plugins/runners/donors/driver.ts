@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import type { AddressInfo, Server, Socket } from 'node:net'
-import { kernelError, untilCalled } from '../../../kernel/index.js'
+import { isOwnServer, kernelError, untilCalled } from '../../../kernel/index.js'
 import type { Logger, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
 import { reasonOf } from '../process/errors.js'
@@ -158,12 +158,12 @@ type PortParts = DriverParts & {
 /** Opens a local port that leads to the rpc-server of a donor. */
 async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
   const sockets = new Set<Socket>()
-  const server = createServer({ noDelay: true }, (socket) => {
+  const server = isOwnServer(createServer({ noDelay: true }, (socket) => {
     sockets.add(socket)
     socket.on('error', () => {})
     socket.once('close', () => { sockets.delete(socket) })
     void pass(parts, instanceId, donor, socket)
-  })
+  }))
   server.maxConnections = TUNNELS_MAX
   const port = await listen(server)
   return {

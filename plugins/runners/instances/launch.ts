@@ -15,7 +15,8 @@ import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { builtFor } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes, partIn } from '../machine/memory.js'
-import { readable } from '../process/confine.js'
+import { filesFor } from '../process/confine.js'
+import type { Files } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
 import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
@@ -118,7 +119,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   mayOpenPorts(config, role)
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
-  const model = role?.kind === 'donor' ? { card: role.card, directory: scratch }
+  const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
     : modelOf(bundle, models, modelId, digestOf(parts, assignment))
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
@@ -150,7 +151,9 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     clock,
     log,
     scratch,
-    ...(config.confine ? { reads: () => readsOf(parts, model, engine.decl.module, options) } : {}),
+    ...(config.confine ? { files: () => filesOf(parts, model, engine.decl.module, options) } : {}),
+    // Ranks of a spread model reach each other through ports of this machine.
+    network: opensPorts(role),
     estimatedBytes:
       needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
@@ -168,13 +171,13 @@ function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
     'them all: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
 }
 
-function readsOf (
+function filesOf (
   { node: { home }, env }: LaunchParts, { directory, card }: BundledModel, module: string,
   options: Record<string, unknown>
-): string[] {
+): Files {
   // A file of the model may be a link to another folder.
   const files = card.files.map(({ path }) => join(directory, path))
-  return readable({ home, options, env, model: [directory, ...files],
+  return filesFor({ home, options, env, model: [directory, ...files],
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 

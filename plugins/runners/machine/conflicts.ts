@@ -32,13 +32,16 @@ export interface Observation {
   /** Backends by engine. */
   declared: Readonly<Record<string, unknown>>
   engines: readonly EngineOffer[]
+  /** Lacks of the sandbox of runners. */
+  unheld?: string | null
 }
 
 const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
   gpu_serving_disabled: servingDisabled,
   gpu_detection_degraded: degraded,
   invalid_engine_binary: invalidBinaries,
-  backend_override_conflict: unseenHardware
+  backend_override_conflict: unseenHardware,
+  runners_unconfined: ({ unheld }) => unheld == null ? [] : [unheld]
 }
 
 /** What was seen against what was declared, all that belongs to this code; null where nothing does. Pure. */

@@ -17,6 +17,8 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   /** Of the node. */
   home: string
+  /** Says what the sandbox of runners lacks; null for nothing. */
+  unheld? (): string | null
   files: RuntimeFiles
   gpus: Machine['gpus']
   overrides (): Promise<BinaryOverride[]>
@@ -75,6 +77,8 @@ export function startDetection (parts: DetectionParts): Detection {
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
+    seen.unheld = parts.unheld?.() ?? null
+    publish('runners_unconfined')
     lookAtGpus().catch((error: unknown) => {
       log.warn({ error: reasonOf(error) }, 'could not look for GPUs')
     })

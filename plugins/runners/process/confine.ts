@@ -1,35 +1,34 @@
-import { existsSync, readdirSync, realpathSync } from 'node:fs'
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { delimiter, dirname, isAbsolute, join, sep } from 'node:path'
+import { packageRoot } from '../../../kernel/index.js'
 
-/** How far the system holds a runner: to the files it needs, at least to the rights it has, or not at all. */
-export type Hold = 'files' | 'privileges' | 'none'
-
-/**
- * What Landlock is asked to watch. Executing, listing and the ioctl of devices are left alone: secrets are in
- * files, and GPU drivers need the rest.
- */
-const WATCHED = ['read-file', 'write-file', 'truncate', 'make-reg', 'make-dir', 'make-sym', 'make-sock',
-  'make-fifo', 'remove-file', 'remove-dir'].join(',')
-/** GPUs and shared memory. */
-const DEVICES = '/dev'
+/** Rights that Landlock controls. Executing and listing stay free: secrets are in files. */
+const OF_FILES = 'read-file,write-file,truncate'
+const WATCHED = `${OF_FILES},make-reg,make-dir,make-sym,make-sock,make-fifo,remove-file,remove-dir`
 /** Folders of the root with programs and settings of the system, and without files of people. */
-const SYSTEM = /^(bin|dev|etc|gnu|lib\w*|nix|opt|proc|run|sbin|snap|sys|usr)$/
-/** Folders of the home in which no model, engine or plugin is. */
-const NOT_READ = new Set(['state', 'run', 'events', 'traces', 'logs'])
+const SYSTEM = /^(bin|etc|gnu|lib\w*|nix|opt|sbin|snap|sys|usr)$/
+/** Folders of GPU drivers in /run, which also has secrets and sockets of services. */
+const RUN = /^(opengl-driver|current-system|nvidia|udev$)/
+/** Harmless devices, GPUs and other accelerators; not disks, which root may read. */
+const DEVICES = RegExp('^(null|zero|full|u?random|shm|nvidia.*|nvhost.*|nvmap|nvgpu|nvsciipc|dri|kfd|dxg|' +
+  'accel.*|mali\\d*|galcore|davinci.*|hisi_hdc|apex_\\d+|hailo\\d+|ipu.*|rknpu.*)$')
 const SCRIPT = /\.[cm]?js$/
 
-/** Arguments of setpriv for a runner that reads these files and no others, and writes in its own folder. */
-export function fileRules (read: readonly string[], scratch: string): string[] {
+/** Paths that a runner may read, and devices, which it may write to as well. */
+export interface Files { read: readonly string[], write: readonly string[] }
+
+/** Arguments of setpriv for a runner that has these files and no others, and writes in its own folder. */
+export function fileRules ({ read, write }: Files, work: string): string[] {
   const rule = (rights: string, path: string): string[] =>
     ['--landlock-rule', `path-beneath:${rights}:${path}`]
   return ['--landlock-access', `fs:${WATCHED}`,
-    ...[scratch, DEVICES].flatMap((path) => rule(WATCHED, path)),
-    ...read.filter((path) => existsSync(path)).flatMap((path) => rule('read-file', path))]
+    ...[work, ...write].flatMap((path) => rule(isFolder(path) ? WATCHED : OF_FILES, path)),
+    ...['/proc', ...read].flatMap((path) => rule('read-file', path))]
 }
 
 /** What a runner works with. */
 export interface Needs {
-  /** The node's home; its key, tokens and state are what must not be read. */
+  /** The node's home, with its key, tokens and state. */
   home: string
   /** Scripts that it loads, as absolute paths. */
   scripts: readonly string[]
@@ -41,24 +40,27 @@ export interface Needs {
 }
 
 /**
- * Everything a runner may read: the system, svc and its packages, the model, the engine. Landlock knows no
- * "all but", so where one of these holds the home, what lies beside the home is listed instead.
+ * Everything a runner may use: the system, svc and its packages, the model, the engine. A folder with the
+ * home in it is replaced by all that lies beside the home. Of the home itself only the model, the engine and
+ * the code of its plugin count.
  */
-export function readable ({ home, scripts, model, options, env }: Needs): string[] {
+export function filesFor ({ home, scripts, model, options, env }: Needs): Files {
   const own = real(home)
   const programs = Object.values(options)
     .filter((value): value is string => typeof value === 'string' && isAbsolute(value))
   const searched = ['PATH', 'LD_LIBRARY_PATH'].flatMap((name) => (env[name] ?? '').split(delimiter))
     .filter((folder) => isAbsolute(folder))
   const wanted = [
-    ...entries('/').filter((name) => SYSTEM.test(name)).map((name) => `/${name}`),
-    ...[process.execPath, ...programs].flatMap((file) => beside(dirname(real(file)))),
+    ...below('/', SYSTEM), ...below('/run', RUN),
+    ...[process.execPath, ...programs].flatMap((file) => [file, ...beside(dirname(real(file)))]),
     ...searched.flatMap(beside),
     ...scripts.flatMap(packagesOf),
-    ...model.map(real)
+    ...scripts.some((script) => dirname(real(script)) === own) ? below(own, SCRIPT) : [],
+    ...model
   ]
-  const all = wanted.flatMap((path) => outside(real(path), own))
-  return [...new Set([...all, ...inHome(own)])]
+  const all = (paths: readonly string[]): string[] =>
+    [...new Set(paths.flatMap((path) => outside(path, own)))].filter((path) => existsSync(path))
+  return { read: all(wanted), write: all(below('/dev', DEVICES)) }
 }
 
 /** A folder with programs, and where their libraries are. */
@@ -72,30 +74,30 @@ function packagesOf (script: string): string[] {
     if (own === undefined && existsSync(join(folder, 'package.json'))) own = folder
     found.push(join(folder, 'node_modules'))
   }
-  return [own ?? dirname(real(script)), ...found.filter((folder) => existsSync(folder))]
+  const folder = dirname(real(script))
+  // Homes may lie in a checkout of svc.
+  const code = own === packageRoot() ? ['dist', 'package.json'].map((name) => join(own!, name)) : []
+  return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }
 
-/** A path, or what lies in it apart from the home. */
+/** A path with and without symbolic links, or the contents of its folder apart from the home. */
 function outside (path: string, home: string): string[] {
-  if (path === home) return []
-  if (!home.startsWith(path + sep)) return [path]
-  return entries(path).flatMap((name) => outside(join(path, name), home))
+  const target = real(path)
+  if (target === home) return []
+  if (!home.startsWith(target + sep)) return [...new Set([path, target])]
+  return below(target, /^/).flatMap((found) => outside(found, home))
 }
 
-/** Models, engines and plugins that lie in the home. */
-function inHome (home: string): string[] {
-  return entries(home, (name, isFolder) => isFolder ? !NOT_READ.has(name) : SCRIPT.test(name))
-    .map((name) => join(home, name))
-}
-
-function entries (folder: string, fits: (name: string, isFolder: boolean) => boolean = () => true): string[] {
+/** Paths in a folder whose names match. */
+function below (folder: string, names: RegExp): string[] {
   try {
-    return readdirSync(folder, { withFileTypes: true })
-      .filter((entry) => fits(entry.name, entry.isDirectory())).map(({ name }) => name)
+    return readdirSync(folder).filter((name) => names.test(name)).map((name) => join(folder, name))
   } catch {
     return []
   }
 }
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 
 function real (path: string): string {
   try {

@@ -178,5 +178,5 @@ async function stop (): Promise<void> {
 
 function endGroup (): void {
   if (stopping) process.exit(0)
-  process.kill(-process.pid, 'SIGKILL')
+  process.kill(0, 'SIGKILL')
 }

@@ -1,6 +1,7 @@
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
+import type { Files } from './confine.js'
 import type { RunnerLimits } from './limits.js'
 
 /** What a supervisor is made from. */
@@ -14,11 +15,10 @@ export interface RunnerOptions {
   readonly log: Logger
   /** Folder of this runner alone: its working directory, pidfile and output. Made when missing. */
   readonly scratch: string
-  /**
-   * Lists the files it may read; called where the system can confine it to them. Left out: it may read what
-   * the node's user may.
-   */
-  readonly reads?: () => readonly string[]
+  /** The files of its sandbox; without them it has none. */
+  readonly files?: () => Files
+  /** The runner needs the network of the node. */
+  readonly network?: boolean
   readonly limits?: Partial<RunnerLimits>
   /** Resident memory beyond which the process is killed. */
   readonly memoryLimitBytes?: number

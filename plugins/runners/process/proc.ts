@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** Facts from /proc; every function answers null or empty where there is none (macOS, process gone). */
 
-function read (path: string): string | null {
+/** Text of a file; null when it cannot be read. */
+export function read (path: string): string | null {
   try {
     return readFileSync(path, 'utf8')
   } catch {
@@ -56,9 +57,15 @@ export function residentBytes (pid: number): number | null {
 export function familyBytes (pid: number): number | null {
   const own = residentBytes(pid)
   if (own === null) return null
-  const children = (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '')
-  return children.reduce((sum, child) => sum + (familyBytes(Number(child)) ?? 0), own)
+  return childrenOf(pid).reduce((sum, child) => sum + (familyBytes(child) ?? 0), own)
 }
+
+function childrenOf (pid: number): number[] {
+  return (read(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter((id) => id !== '').map(Number)
+}
+
+/** The oldest living child of a process; the process itself when the system does not list children. */
+export const firstChild = (pid: number): number => childrenOf(pid)[0] ?? pid
 
 /** How long the main thread of a process has been ready to run without getting a processor, ms. */
 export function processorWaitMs (pid: number): number {

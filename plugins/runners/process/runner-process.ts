@@ -12,13 +12,13 @@ import type { RunnerOptions } from './options.js'
 import { drain, RingFile } from './output.js'
 import type { Listening } from './output.js'
 import { removePidfile } from './pidfile.js'
-import { diagnose, familyBytes, processorWaitMs } from './proc.js'
+import { diagnose, familyBytes, firstChild, processorWaitMs } from './proc.js'
 import { TO_RUNNER } from './protocol.js'
 import type { Frame, RunnerMessage } from './protocol.js'
 import type { RunnerRecord } from './record.js'
-import { launch, signalGroup } from './spawn.js'
+import { endOf, launch, signalGroup } from './spawn.js'
 import type { Launched } from './spawn.js'
-import type { Hold } from './confine.js'
+import type { Hold } from './sandbox.js'
 import type { RunnerStatus } from '../service.js'
 
 /** Name of the runner's output file in its scratch folder. */
@@ -47,7 +47,6 @@ interface ProcessEvents {
 
 /** One runner process from its start to its end: frames, deadlines, memory cap, output, stop. */
 export class RunnerProcess {
-  readonly pid: number
   readonly tasks: TaskChannels
   readonly #options: RunnerOptions
   readonly #limits: RunnerLimits
@@ -57,6 +56,7 @@ export class RunnerProcess {
   readonly #link: Link
   readonly #work: AnnouncedWork
   readonly #ring: RingFile
+  #pid: number
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
@@ -76,7 +76,7 @@ export class RunnerProcess {
 
   /** Starts the process. Throws where the system refuses that. */
   constructor (options: RunnerOptions, limits: RunnerLimits, record: RunnerRecord, events: ProcessEvents) {
-    const { clock, scratch, reads } = options
+    const { clock, scratch, files, network } = options
     this.#options = options
     this.#limits = limits
     this.#record = record
@@ -87,8 +87,8 @@ export class RunnerProcess {
     this.#ring = new RingFile(join(scratch, LOG_FILE), limits.logFileBytes)
     this.#ended = new Promise((resolve) => { this.#whenEnded = resolve })
     mkdirSync(scratch, { recursive: true, mode: 0o700 })
-    this.#launched = launch({ scratch, mark: randomUUID(), reads })
-    this.pid = this.#launched.pid
+    this.#launched = launch({ scratch, mark: randomUUID(), files, network, now: clock.mono() })
+    this.#pid = this.#launched.pid
     this.#link = new Link(this.#launched.frames, limits, clock, {
       message: (message, frame) => { this.#onMessage(message, frame) },
       broken: (error) => { this.kill(`the runner broke the frame protocol: ${error.message}`) },
@@ -109,6 +109,8 @@ export class RunnerProcess {
   }
 
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
+  /** Of the runner itself, once it has said hello; before, of the program that starts it. */
+  get pid (): number { return this.#pid }
   get phase (): Phase { return this.#phase }
   get hold (): Hold { return this.#launched.hold }
 
@@ -130,7 +132,7 @@ export class RunnerProcess {
       this.#failure = { message, wedged }
       this.#record.note(`killed: ${message}; ${diagnose(this.pid)}`)
     }
-    signalGroup(this.pid, 'SIGKILL')
+    signalGroup(this.#launched.pid, 'SIGKILL')
   }
 
   /** Cancel, then SIGTERM, then SIGKILL to the group, a step apart. Resolves when the process is gone. */
@@ -149,7 +151,7 @@ export class RunnerProcess {
     const afterMs = steps * this.#limits.stopStepMs
     this.#undo.push(this.#options.clock.after(afterMs, () => {
       this.#record.note(`not stopped after ${afterMs} ms: ${signal} to the group`)
-      signalGroup(this.pid, signal)
+      signalGroup(this.#launched.pid, signal)
     }))
   }
 
@@ -186,6 +188,7 @@ export class RunnerProcess {
     const { status } = this.#events
     switch (message.type) {
       case 'hello':
+        if (this.hold === 'namespaces') this.#pid = firstChild(firstChild(this.#pid))
         this.#enter('loading')
         status({ RunnerConnected: {} })
         status({ RunnerLoading: { layersLoaded: 0, totalLayers: spec.card.nLayers } })
@@ -244,7 +247,7 @@ export class RunnerProcess {
 
   #checkMemory (): void {
     const limit = this.#options.memoryLimitBytes
-    this.#rssBytes = this.exited ? null : familyBytes(this.pid)
+    this.#rssBytes = this.exited ? null : familyBytes(this.#launched.pid)
     this.#noteMemory(this.#rssBytes ?? 0)
     if (limit === undefined || this.#rssBytes === null || this.#rssBytes <= limit) return
     const mib = (bytes: number): string => `${Math.round(bytes / 1024 ** 2)} MiB`
@@ -267,9 +270,9 @@ export class RunnerProcess {
   }
 
   /** Kills what it has started; its last frames and lines are still read. */
-  #onExit (code: number | null, signal: string | null): void {
-    this.#exit = { code, signal }
-    signalGroup(this.pid, 'SIGKILL')
+  #onExit (code: number | null, signal: NodeJS.Signals | null): void {
+    this.#exit = endOf(this.hold, code, signal)
+    signalGroup(this.#launched.pid, 'SIGKILL')
     this.#undo.push(this.#options.clock.after(LAST_WORDS_MS, () => { this.#finish() }))
   }
 

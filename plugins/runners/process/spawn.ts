@@ -1,19 +1,16 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
-import { existsSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isMainThread } from 'node:worker_threads'
-import { runnable } from '../machine/programs.js'
-import { fileRules } from './confine.js'
-import type { Hold } from './confine.js'
+import { noInspector } from '../../../kernel/index.js'
+import type { Files } from './confine.js'
+import { sharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
+import { heldCommand, holdHere, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
+import type { Hold } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
-
-/** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
-const OOM_SCORE_ADJ = '500'
-const SETPRIV_CHECK_MS = 5_000
 
 /** What of the node's environment a runner sees: no secrets, no node options. */
 const ENV_NAMES = new Set(['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'DYLD_LIBRARY_PATH',
@@ -34,7 +31,7 @@ const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
 /** GPUs are numbered as the node counts them; by itself CUDA has the fastest first. */
 const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
-/** A runner process just started: its pid, its output, and the socket frames travel on. */
+/** A runner process just started: the pid of its group, its output, and the socket frames travel on. */
 export interface Launched {
   child: ChildProcess
   pid: number
@@ -70,76 +67,55 @@ export function hostEntry (here: string = import.meta.url): string {
   return entry
 }
 
-/** A `setpriv`, and how far it can hold a runner here. */
-interface Setpriv { path: string, hold: Hold }
-
-const setprivs = new Map<string, Hold | null>()
-const DEATH_SIGNAL = ['--pdeathsig', 'KILL']
-const NO_NEW_RIGHTS = '--no-new-privs'
-
-/** Path of a `setpriv` that knows `--pdeathsig`, from PATH; null where there is none. */
-export function findSetpriv (path: string = process.env['PATH'] ?? ''): Setpriv | null {
-  if (process.platform !== 'linux') return null
-  const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
-  const found = folders.map((dir) => join(dir, 'setpriv')).find(runnable)
-  if (found === undefined) return null
-  const hold = holdOf(found)
-  return hold === null ? null : { path: found, hold }
+export interface LaunchOptions {
+  scratch: string
+  mark: string
+  entry?: string
+  /** The files of its sandbox; without them it has none. */
+  files?: (() => Files) | undefined
+  /** The runner needs the network of the node. */
+  network?: boolean | undefined
+  /** Replaces the best level, in tests. */
+  hold?: Hold
+  /** Monotonic, ms. */
+  now?: number
 }
 
 /**
- * The most that this setpriv and this kernel do together; null when not even the death signal. Builds of
- * both differ in what they know. Asked once per path, unless a try ran out of time or was killed.
+ * Starts a runner process in a group and session of its own. Where `setpriv` is there, the kernel kills the
+ * runner when this process dies; everywhere, a thread of the runner does. Throws when the system refuses to
+ * start a process.
  */
-function holdOf (setpriv: string): Hold | null {
-  const known = setprivs.get(setpriv)
-  if (known !== undefined) return known
-  let sure = true
-  const works = (more: readonly string[]): boolean => {
-    const { status } = spawnSync(setpriv, [...DEATH_SIGNAL, ...more, '--', process.execPath, '-v'],
-      { stdio: 'ignore', env: {}, timeout: SETPRIV_CHECK_MS })
-    sure &&= status !== null
-    return status === 0
-  }
-  const hold = works([NO_NEW_RIGHTS, ...fileRules(['/'], tmpdir())]) ? 'files'
-    : works([NO_NEW_RIGHTS]) ? 'privileges' : works([]) ? 'none' : null
-  if (sure) setprivs.set(setpriv, hold)
-  return hold
-}
-
-/**
- * Starts a runner process in a group and session of its own. Where `setpriv` is there, the kernel kills
- * the runner when this process dies; everywhere, a thread of the runner does. With `reads` it is held to
- * those files and its own folder, as far as this machine can do that. Throws when the system refuses to start
- * a process.
- */
-export function launch (
-  options: { scratch: string, mark: string, entry?: string, reads?: (() => readonly string[]) | undefined }
-): Launched {
+export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
+  // The node's own files are outside of it, where the runner cannot replace one by a link.
+  const work = join(scratch, 'work')
+  mkdirSync(work, { recursive: true, mode: 0o700 })
+  const cell = files === undefined ? undefined : { scratch, work, files, network }
+  const { hold: best, tools } = holdHere(cell, now)
+  const hold = options.hold ?? best
+  sharing.begun ||= sharesNetwork(hold, network)
+  // In a process namespace its parent is the shell, the first process.
+  const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
-  const command = [process.execPath, '--no-warnings', ...LEAN_FLAGS, entry, String(process.pid)]
-  // The death signal is sent when the spawning *thread* ends, so only the main thread may ask for it.
-  const setpriv = isMainThread ? findSetpriv() : null
-  const hold = options.reads === undefined ? 'none' : setpriv?.hold ?? 'none'
-  const [file, ...args] = setpriv === null ? command
-    : [setpriv.path, ...DEATH_SIGNAL, ...holding(hold, options), '--', ...command]
-  const child = spawn(file as string, args, {
-    cwd: options.scratch,
+  const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent)]
+  const [file, ...args] = heldCommand(hold, tools, cell, command) ?? command
+  const child = spawn(file!, args, {
+    cwd: work,
     detached: true,
     env: {
-      ...runnerEnv(process.env, options.scratch, options.mark),
+      ...runnerEnv(process.env, work, mark),
       // The only place it may write to.
-      ...(hold === 'files' ? { TMPDIR: options.scratch } : {})
+      ...(hold === 'privileges' || hold === 'none' ? {} : { TMPDIR: work })
     },
     stdio: ['ignore', 'pipe', 'pipe', 'pipe']
   })
   if (child.pid === undefined) {
     child.on('error', () => {})
-    throw new Error(`cannot start a runner process: the system refused to run ${file} in its scratch folder`)
+    throw new Error(`cannot start a runner process: the system refused to run ${file} in its work folder`)
   }
   preferAsVictim(child.pid)
   try {
-    writePidfile(options.scratch, child.pid, options.mark)
+    writePidfile(scratch, child.pid, mark)
   } catch (error) {
     signalGroup(child.pid, 'SIGKILL')
     throw error
@@ -148,16 +124,18 @@ export function launch (
   return { child, pid: child.pid, stdout, stderr, frames, hold }
 }
 
-function holding (
-  hold: Hold, { scratch, reads }: { scratch: string, reads?: (() => readonly string[]) | undefined }
-): string[] {
-  if (hold === 'none') return []
-  return [NO_NEW_RIGHTS, ...hold === 'files' ? fileRules(reads?.() ?? [], scratch) : []]
+/** How a runner ended: the shell that runs it in namespaces reports a signal as its own status. */
+export function endOf (
+  hold: Hold, code: number | null, signal: NodeJS.Signals | null
+): { code: number | null, signal: string | null } {
+  const number = hold === 'namespaces' && signal === null ? (code ?? 0) - 128 : 0
+  const name = Object.entries(constants.signals).find(([, value]) => value === number)?.[0]
+  return name === undefined ? { code, signal } : { code: null, signal: name }
 }
 
 function preferAsVictim (pid: number): void {
   try {
-    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE_ADJ)
+    writeFileSync(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ))
   } catch {
     // Not Linux, or the process has ended already; its exit tells the rest.
   }

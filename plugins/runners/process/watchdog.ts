@@ -66,7 +66,7 @@ function die (line: string | null): never {
   } catch {
     // Nobody reads any more.
   }
-  process.kill(-process.pid, 'SIGKILL')
+  process.kill(0, 'SIGKILL')
   process.kill(process.pid, 'SIGKILL')
   throw new Error('unreachable')
 }

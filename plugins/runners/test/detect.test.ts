@@ -37,6 +37,8 @@ function check (name: string, row: Row, expected: Partial<Record<ConflictCode, R
 check('a plain machine', {}, {})
 check('a plain machine told so', { declared: { 'onnx-tts': 'cpu' } }, {})
 
+check('runners without a sandbox', { seen: { unheld: 'they may do all' } },
+  { runners_unconfined: /^they may do all$/ })
 check('a GPU used through cuda', { seen: { gpus: [nvidia], runtimes: cudaHere } }, {})
 check(
   'a GPU declared and used',

@@ -1,10 +1,11 @@
 import { chmodSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { fileRules, readable } from '../process/confine.js'
-import { findSetpriv, launch } from '../process/spawn.js'
+import { fileRules, filesFor } from '../process/confine.js'
+import { findTools, holdHere, missing } from '../process/sandbox.js'
 import type { Test } from 'tap'
-import type { Hold, Needs } from '../process/confine.js'
+import type { Needs } from '../process/confine.js'
+import type { Hold } from '../process/sandbox.js'
 
 const NODE_ROOT = realpathSync(dirname(process.execPath))
 const needs = (more: Partial<Needs> & { home: string }): Needs =>
@@ -26,17 +27,20 @@ t.test('what a runner may read: what it works with, and never the secrets of the
   const top = realpathSync(t.testdir())
   const home = join(top, 'home')
   const secrets = ['node.key', 'operator.token', 'svc.yaml', 'node.json', 'state/members.json',
-    'run/runners/other/runner.log', 'events/1.db', 'traces/1', 'logs/1'].map((name) => put(home, name))
-  const here = ['staging/acme/model/model.onnx', 'store/a/b.onnx', 'plugins/mine/index.mjs', 'engine.mjs']
+    'run/runners/other/runner.log', 'events/1.db', 'traces/1', 'logs/1', 'devices/laptop.json',
+    'staging/acme/other/model.onnx', 'plugins/other/index.mjs', 'engines/b1/llama-server', 'what/comes/next']
     .map((name) => put(home, name))
-  const paths = readable(needs({ home }))
-  for (const file of here) t.ok(covered(paths, file), file)
+  const weights = put(home, 'staging/acme/model/model.onnx')
+  const scripts = ['plugins/mine/index.mjs', 'engine.mjs'].map((name) => put(home, name))
+  const code = [put(home, 'shared.js'), put(home, 'plugins/mine/node_modules/a/index.js')]
+  const { read: paths, write } = filesFor(needs({ home, scripts, model: [dirname(weights)] }))
+  for (const file of [weights, ...scripts, ...code]) t.ok(covered(paths, file), file)
   for (const file of secrets) t.notOk(covered(paths, file), file)
-  for (const file of ['/usr/lib/x', '/etc/hosts', '/proc/self/stat', '/dev/null', join(NODE_ROOT, 'node')]) {
-    t.ok(covered(paths, file), file)
-  }
-  const foreign = [...['root', 'home'].map((name) => `/${name}/me/.ssh/id`), '/tmp/x', '/var/lib/x']
-  for (const file of foreign) t.notOk(covered(paths, file), file)
+  for (const file of ['/usr/lib/x', '/etc/hosts', join(NODE_ROOT, 'node')]) t.ok(covered(paths, file), file)
+  t.ok(write.includes('/dev/null'))
+  const foreign = [...['root', 'home'].map((name) => `/${name}/me/.ssh/id`), '/tmp/x', '/var/lib/x',
+    '/run/secrets/x', '/dev/mem', '/dev/sda']
+  for (const file of foreign) t.notOk(covered([...paths, ...write], file), file)
 
   const plugin = put(top, 'modules', 'node_modules', 'engine', 'lib', 'index.js')
   put(top, 'modules', 'node_modules', 'engine', 'package.json')
@@ -45,13 +49,14 @@ t.test('what a runner may read: what it works with, and never the secrets of the
   const program = put(top, 'llama', 'bin', 'llama-server')
   const library = put(top, 'llama', 'lib', 'libggml.so')
   const model = put(top, 'cache', 'blobs', '1')
+  const tool = put(top, 'tools', 'x')
   mkdirSync(join(top, 'model'))
   symlinkSync(model, join(top, 'model', 'model.onnx'))
-  const all = readable(needs({
+  const { read: all } = filesFor(needs({
     home, scripts: [plugin], options: { serverBinary: program, max_batch: 4 },
     model: [join(top, 'model'), join(top, 'model', 'model.onnx')], env: { PATH: `${join(top, 'tools')}:bin` }
   }))
-  const given = [plugin, other, program, library, model, join(top, 'model', 'x'), join(top, 'tools', 'x')]
+  const given = [plugin, other, program, library, model, join(top, 'model', 'x'), tool]
   for (const file of given) {
     t.ok(covered(all, file), file)
   }
@@ -66,7 +71,7 @@ t.test('a package around the home is listed without it', (t) => {
   const script = put(top, 'dist', 'host.js')
   put(top, 'package.json')
   put(top, 'node_modules', 'a', 'index.js')
-  const paths = readable(needs({ home: join(top, 'trial', 'node1'), scripts: [script] }))
+  const { read: paths } = filesFor(needs({ home: join(top, 'trial', 'node1'), scripts: [script] }))
   t.notOk(covered(paths, key))
   const given = [script, other, join(top, 'node_modules', 'a', 'index.js')]
   for (const file of given) t.ok(covered(paths, file), file)
@@ -74,11 +79,11 @@ t.test('a package around the home is listed without it', (t) => {
 })
 
 /** A setpriv that writes down its arguments, knows those that are said, and runs the rest. */
-function standIn (dir: string, known: string): string {
+function standIn (dir: string, known: string): void {
   const path = join(dir, 'setpriv')
   writeFileSync(path, `#!/bin/sh
 for word in "$@"; do
-  case "$word" in --) break;; --pdeathsig|KILL|${known}) ;; -*) exit 1;; esac
+  case "$word" in --) break;; --pdeathsig|KILL|${known}) ;; net|scope|-*) exit 1;; esac
 done
 echo "$@" >> ${join(dir, 'asked')}
 while [ "$1" != -- ]; do shift; done
@@ -86,89 +91,64 @@ shift
 exec "$@"
 `)
   chmodSync(path, 0o755)
-  return path
 }
+const MINUTE = 60_000
 
-t.test('how far a setpriv holds is found out once', (t) => {
+t.test('how far this machine holds is found out once, and what is not the best anew after a while', (t) => {
+  const rights = '--no-new-privs|--*-caps=-all|--bounding-set=-all'
   const check = (t: Test, known: string, hold: Hold): void => {
-    const dir = t.testdir({})
-    const path = standIn(dir, known)
-    t.strictSame(findSetpriv(dir), { path, hold }, known)
-    const asked = readFileSync(join(dir, 'asked'), 'utf8')
-    t.strictSame(findSetpriv(dir), { path, hold })
-    t.equal(readFileSync(join(dir, 'asked'), 'utf8'), asked, 'not asked again')
+    const dir = realpathSync(t.testdir({ work: {} }))
+    standIn(dir, known)
+    const cell = { scratch: dir, work: join(dir, 'work'), files: () => ({ read: ['/usr'], write: [] }) }
+    const asked = (): string => readFileSync(join(dir, 'asked'), 'utf8')
+    t.match(holdHere(cell, 0, dir), { hold }, known)
+    const once = asked()
+    t.match(holdHere(cell, MINUTE - 1, dir), { hold })
+    t.equal(asked(), once, 'not asked again')
+    standIn(dir, `${known}|${rights}|--landlock-*|path-*|fs:*|net|scope`)
+    t.match(holdHere(cell, MINUTE, dir), { hold: 'network' }, 'the machine was changed')
   }
-  const all = '--no-new-privs|--landlock-access|--landlock-rule'
-  t.test('all', async (t) => { check(t, all, 'files') })
-  t.test('no Landlock', async (t) => { check(t, '--no-new-privs', 'privileges') })
+  t.test('files', async (t) => { check(t, `${rights}|--landlock-*|path-*|fs:*`, 'files') })
+  t.test('no Landlock', async (t) => { check(t, rights, 'privileges') })
   t.test('neither', async (t) => { check(t, 'KILL', 'none') })
   t.end()
 })
 
 t.test('a setpriv that did not come to an answer is asked again', async (t) => {
-  const dir = t.testdir({ setpriv: '#!/bin/sh\nkill -9 $$\n' })
-  const path = join(dir, 'setpriv')
-  chmodSync(path, 0o755)
-  t.equal(findSetpriv(dir), null)
-  standIn(dir, '--no-new-privs')
-  t.strictSame(findSetpriv(dir), { path, hold: 'privileges' })
+  const dir = realpathSync(t.testdir({ setpriv: '#!/bin/sh\nkill -9 $$\n', work: {} }))
+  chmodSync(join(dir, 'setpriv'), 0o755)
+  const cell = { scratch: dir, work: join(dir, 'work'), files: () => ({ read: [], write: [] }) }
+  t.match(holdHere(cell, 0, dir), { hold: 'none', tools: {} })
+  standIn(dir, '--no-new-privs|--*-caps=-all|--bounding-set=-all')
+  t.match(holdHere(cell, 0, dir), { hold: 'privileges', tools: { setpriv: join(dir, 'setpriv') } })
 })
 
-t.test('a path that is gone is left out of the rules', (t) => {
-  const dir = t.testdir({})
-  const rules = fileRules(['/usr', join(dir, 'nowhere')], dir)
+t.test('rules of Landlock', (t) => {
+  const rules = fileRules({ read: ['/usr'], write: ['/dev/null', '/dev'] }, '/tmp')
   t.match(rules.slice(0, 2), ['--landlock-access', /^fs:read-file,write-file,/])
   t.ok(rules.includes('path-beneath:read-file:/usr'))
-  t.ok(rules.some((rule) => /^path-beneath:read-file,write-file,.*:\/dev$/.test(rule)))
-  t.ok(rules.some((rule) => /beneath:read-file,write-file,/.test(rule) && rule.endsWith(`:${dir}`)))
-  t.notOk(rules.some((rule) => rule.includes('nowhere')))
+  const ofFile = 'path-beneath:read-file,write-file,truncate:/dev/null'
+  t.ok(rules.includes(ofFile), 'a file has no rights of folders')
+  for (const path of ['/dev', '/tmp']) {
+    t.ok(rules.some((rule) => /:read-file,.*,make-sym,/.test(rule) && rule.endsWith(`:${path}`)), path)
+  }
   t.end()
 })
 
-const PROBE = `import { readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-const at = (path) => join(fileURLToPath(new URL('.', import.meta.url)), path)
-const tried = (act) => { try { act(); return 'ok' } catch (error) { return error.code } }
-console.log(JSON.stringify({
-  rights: /NoNewPrivs:\\s+(\\d)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1],
-  key: tried(() => readFileSync(at('home/node.key'))),
-  model: tried(() => readFileSync(at('home/staging/model'))),
-  own: tried(() => writeFileSync('file', 'x')),
-  spoil: tried(() => writeFileSync(at('home/staging/model'), 'x')),
-  parent: tried(() => readFileSync('/proc/' + process.argv[2] + '/root' + at('home/node.key'))),
-  tmp: process.env.TMPDIR
-}))`
-
-/** What a process started as a runner finds that it may do. */
-async function tries (t: Test, confine: boolean): Promise<Record<string, unknown>> {
-  const top = realpathSync(t.testdir({
-    home: { 'node.key': 'secret', staging: { model: 'x' } }, scratch: {}, 'entry.mjs': PROBE
-  }))
-  const [home, scratch, entry] = ['home', 'scratch', 'entry.mjs'].map((name) => join(top, name))
-  const reads = confine ? () => readable(needs({ home: home!, scripts: [entry!] })) : undefined
-  const { child, stdout, hold } = launch({ scratch: scratch!, mark: 'm', reads, entry: entry! })
-  let text = ''
-  stdout.setEncoding('utf8').on('data', (part: string) => { text += part })
-  await new Promise((resolve) => { child.once('close', resolve) })
-  return { ...JSON.parse(text) as object, hold, scratch }
-}
-
-const machine = findSetpriv()?.hold ?? 'none'
-
-t.test('a runner that is not confined', async (t) => {
-  const all = { key: 'ok', model: 'ok', own: 'ok', spoil: 'ok', parent: 'ok' }
-  t.match(await tries(t, false), { hold: 'none', ...all })
-})
-
-const less = machine === 'none' && 'no setpriv for it'
-t.test('a confined runner gets no new rights', { skip: less }, async (t) => {
-  t.match(await tries(t, true), { hold: machine, rights: '1', model: 'ok', own: 'ok' })
-})
-
-const least = machine !== 'files' && 'no setpriv with Landlock'
-t.test('a confined runner has its files only', { skip: least }, async (t) => {
-  const found = await tries(t, true)
-  t.match(found, { key: 'EACCES', model: 'ok', own: 'ok', spoil: 'EACCES', parent: 'EACCES' })
-  t.equal(found['tmp'], found['scratch'])
+t.test('what this machine lacks is named with what mends it', (t) => {
+  const all = { setpriv: '/x', unshare: '/x', mount: '/x', umount: '/x', pivot_root: '/x', prlimit: '/x' }
+  const { unshare: _, ...less } = all
+  const rows: [ReturnType<typeof findTools>, Record<string, string>, string, RegExp][] = [
+    [all, { 'kernel/apparmor_restrict_unprivileged_userns': '1\n', 'user/max_user_namespaces': '96365\n' },
+      'linux', /userns is 1: `sudo sysctl -w kernel\.apparmor_restrict_unprivileged_userns=0`/],
+    [all, { 'kernel/unprivileged_userns_clone': '0\n' }, 'linux', /-w kernel.unprivileged_userns_clone=1`/],
+    [all, { 'user/max_user_namespaces': '0\n' }, 'linux', /`sudo sysctl -w user.max_user_namespaces=10000`/],
+    [all, { 'user/max_user_namespaces': '96365\n' }, 'linux', /containers do.*setpriv of util-linux 2.40/],
+    [less, {}, 'linux', /PATH has no unshare: `sudo apt install util-linux mount`/],
+    [{}, {}, 'darwin', /darwin has no sandbox/]
+  ]
+  for (const [tools, settings, platform, expected] of rows) {
+    t.match(missing(tools, platform, (path) => settings[path.replace('/proc/sys/', '')] ?? null), expected)
+  }
+  t.end()
 })

@@ -3,7 +3,8 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import { findSetpriv, hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
+import { findTools, holdHere } from '../process/sandbox.js'
+import { hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
 import { bootId, diagnose, familyBytes, residentBytes, startTime } from '../process/proc.js'
 import { bench, hear, lives, until } from './process-kit.js'
@@ -71,10 +72,9 @@ t.test('T-R07: floods cost the node little', { timeout: 60_000 }, async (t) => {
 t.test('a setpriv that lacks the option is not used', (t) => {
   const dir = t.testdir()
   symlinkSync('/bin/false', join(dir, 'setpriv'))
-  t.equal(findSetpriv(dir), null)
-  t.equal(findSetpriv('/nowhere'), null)
-  t.equal(findSetpriv(''), null)
-  t.match(findSetpriv('/usr/bin:/bin'), { path: /setpriv$/, hold: /^(files|privileges|none)$/ })
+  t.strictSame(holdHere(undefined, 0, dir), { hold: 'none', tools: {}, at: 0 })
+  for (const path of ['/nowhere', '']) t.strictSame(findTools(path), {})
+  t.match(holdHere(undefined, 0, '/usr/bin:/bin').tools, { setpriv: /setpriv$/ })
   t.end()
 })
 

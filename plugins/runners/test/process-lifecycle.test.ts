@@ -36,7 +36,7 @@ t.test('from start to ready to stopped, with progress and a report', async (t) =
   t.strictSame(supervisor.status, { RunnerShutdown: {} }, 'stop cannot be taken back')
 })
 
-t.test('the runner sees no secrets and works in its scratch folder', async (t) => {
+t.test('the runner sees no secrets and works in a folder of its own', async (t) => {
   process.env['SVC_TEST_SECRET'] = 'secret'
   process.env['SVC_LLAMA_SERVER_BIN'] = '/opt/llama'
   t.teardown(() => {
@@ -50,8 +50,8 @@ t.test('the runner sees no secrets and works in its scratch folder', async (t) =
   t.equal(seen.env['SVC_TEST_SECRET'], undefined)
   t.equal(seen.env['NODE_OPTIONS'], undefined)
   t.equal(seen.env['SVC_LLAMA_SERVER_BIN'], '/opt/llama')
-  t.equal(seen.env['HOME'], scratch)
-  t.equal(seen.cwd, scratch)
+  t.equal(seen.env['HOME'], join(scratch, 'work'))
+  t.equal(seen.cwd, join(scratch, 'work'))
   t.equal(seen.umask, 0o077)
   t.equal(seen.ppid, process.pid)
 })

@@ -1,30 +1,11 @@
 /** The files of a model whose card is looked for. */
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { readGguf, type GgufHeader } from './gguf.js'
 import { operatorProblem, type OnnxHeader } from '../../onnx/service.js'
 import { readOnnxHeader } from './onnx-facts.js'
-import { CardError, openRegular, withReader } from './reader.js'
+import { CardError, readText, withReader } from './reader.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
-
-const TEXT_BYTES = 4 * 1024 * 1024
-
-/**
- * A text file as a whole. `follow` allows a symbolic link.
- * @throws CardError for a file of more than `limit` bytes, or none
- */
-export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
-  const { file, size } = await openRegular(path, follow)
-  try {
-    if (size > limit) throw new CardError(`${basename(path)} has ${size} bytes, more than ${limit}`)
-    return (await file.readFile()).toString('utf8')
-  } catch (error) {
-    if (error instanceof CardError) throw error
-    throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
-  } finally {
-    await file.close()
-  }
-}
 
 /** A folder and its files by path. Only text, ONNX and GGUF files are ever opened. */
 export class Folder {

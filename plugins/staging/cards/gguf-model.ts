@@ -1,6 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import type { ModelCard } from '../../../kernel/index.js'
-import { templateFacts, type TemplateFacts } from '../../chat/service.js'
+import { templateFacts, type TemplateFacts } from '../../chat/cards.js'
+import { UNCUT } from './cuts.js'
 import { isCount, type Folder } from './folder.js'
 import type { Found } from './found.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
@@ -24,7 +24,7 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   // Each of the others is a whole file, too.
   for (const path of paths.slice(1)) await folder.gguf(path)
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  const found = await facts(header, paths, companions)
+  const found = facts(header, paths, companions)
   const [drafter] = [...companions].find(([, role]) => role === 'assistant') ?? []
   return drafter === undefined ? found : { ...found, ...drafterOf(await folder.gguf(drafter)) }
 }
@@ -39,21 +39,6 @@ function drafterOf ({ metadata }: GgufHeader): Pick<Found, 'drafter'> {
   return Object.values(shape).every((count) => count > 0) ? { drafter: shape } : {}
 }
 
-/** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
-export const UNCUT = new Set([
-  'bailingmoe3', 'bitnet', 'deepseek2', 'deepseek32', 'dots3note', 'falcon-h1', 'gemma3n', 'glm-dsa',
-  'granitehybrid', 'grok', 'hy_v4', 'jamba', 'kimi-k3', 'kimi-linear', 'mamba', 'mamba2', 'minicpm3',
-  'minimax-01', 'minimax-m2', 'minimax-m3', 'mistral4', 'mpt', 'nemotron_h', 'nemotron_h_moe', 'olmo2',
-  'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
-])
-
-/**
- * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
- * architecture alone, and cards that were made before it did say no.
- */
-export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor'>>(card: C): C =>
-  card.engine === 'llama-server' ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card
-
 const text = (value: GgufValue | undefined): string | undefined =>
   typeof value === 'string' && value !== '' ? value : undefined
 
@@ -63,15 +48,15 @@ function number (value: GgufValue | undefined): number | undefined {
   return isCount(found) ? found : undefined
 }
 
-async function facts (
+function facts (
   { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
-): Promise<Found> {
+): Found {
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
   const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
-  const template = encoder ? null : await templateOf(metadata)
+  const template = encoder ? null : templateOf(metadata)
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
@@ -101,8 +86,8 @@ async function facts (
 }
 
 /** llama.cpp renders templates and finds calls by itself: only what this one does not show counts here. */
-async function templateOf (metadata: GgufHeader['metadata']): Promise<TemplateFacts | null> {
-  const found = await templateFacts({
+function templateOf (metadata: GgufHeader['metadata']): TemplateFacts | null {
+  const found = templateFacts({
     template: text(metadata.get('tokenizer.chat_template')) ?? null,
     tokenizerConfig: { bos_token: '<s>', eos_token: '</s>' }
   })

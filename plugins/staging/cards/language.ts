@@ -3,7 +3,7 @@ import { filePathProblem } from '../files/names.js'
 import { besides, child, count, isObject, text, type Folder, type Json } from './folder.js'
 import type { Found } from './found.js'
 import { layersTokenBytes } from '../../../kernel/index.js'
-import { layoutOf, templateFacts, type Layout, type TemplateFacts } from '../../chat/service.js'
+import { layoutOf, templateFacts, type Layout, type TemplateFacts } from '../../chat/cards.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'
@@ -172,7 +172,7 @@ async function templateOf (folder: Folder, path: string, settings: Json): Promis
   const tokenizerConfig = { ...settings }
   tokenizerConfig['chat_template'] ??=
     (await folder.json(besides(path, 'chat_template.json')))?.['chat_template']
-  return await templateFacts({ template: template === '' ? null : template, tokenizerConfig })
+  return templateFacts({ template: template === '' ? null : template, tokenizerConfig })
 }
 
 /** Facts to put into words; `template` is what the chat template does, null where there is none. */

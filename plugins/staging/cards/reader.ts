@@ -8,6 +8,7 @@ export class CardError extends Error {
   override readonly name = 'CardError'
 }
 
+const TEXT_BYTES = 4 * 1024 * 1024
 /** Bytes read at once: fields behind a skipped block cost one such read. */
 const WINDOW = 32 * 1024
 
@@ -33,6 +34,23 @@ export async function openRegular (
   } catch (error) {
     await file.close()
     throw error
+  }
+}
+
+/**
+ * A text file as a whole. `follow` allows a symbolic link.
+ * @throws CardError for a file of more than `limit` bytes, or none
+ */
+export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
+  const { file, size } = await openRegular(path, follow)
+  try {
+    if (size > limit) throw new CardError(`${basename(path)} has ${size} bytes, more than ${limit}`)
+    return (await file.readFile()).toString('utf8')
+  } catch (error) {
+    if (error instanceof CardError) throw error
+    throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
+  } finally {
+    await file.close()
   }
 }
 

@@ -48,11 +48,14 @@ function isFolder (path: string): boolean {
 }
 
 function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): Wanted {
-  const { as, revision } = options
-  refuse(ctx, options, ['variant', 'allow', 'from'], 'is not for a folder: all of it is taken')
+  const { as, revision, allow } = options
+  refuse(ctx, options, ['variant', 'from'], 'is not for a folder')
   return {
     modelId: as === undefined ? idOfFolder(folder) : readModelId(ctx, as),
-    body: { source: pathToFileURL(folder).href, ...(revision === undefined ? {} : { revision }) }
+    body: {
+      source: pathToFileURL(folder).href, ...(revision === undefined ? {} : { revision }),
+      ...(allow === undefined ? {} : { allow })
+    }
   }
 }
 

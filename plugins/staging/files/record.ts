@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/cards/index.js'
-import { withCuts } from '../cards/gguf-model.js'
+import { withCuts } from '../cards/cuts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'

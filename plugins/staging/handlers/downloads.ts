@@ -1,8 +1,9 @@
+import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
-import { hashTree } from '../store/folder.js'
+import { hashTree, lookAtSource, takenOf } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import { isOnDisk, parseSource, StoreError } from '../store/types.js'
@@ -143,7 +144,7 @@ async function inStore (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   const { source } = options
-  checkMayRead(request, source)
+  checkMayRead(manager, request, source)
   const { store } = manager
   if (store === null) return await atHost(manager, request, modelId, options)
   try {
@@ -155,11 +156,27 @@ async function inStore (
   }
 }
 
-/** Throws `missing_grant` where a source lies on a node's disk and the caller is not the operator. */
-export function checkMayRead ({ caller }: RouteRequest, source: string | undefined): void {
-  if (!isOnDisk(source) || caller.authorities.has('operator')) return
-  throw kernelError('missing_grant', 'Only the operator may have a folder of a node read.',
-    { authority: 'operator' })
+/** The callers that only this machine can be: who has the node's operator.token, and loopback. */
+const OWN_CALLERS = ['operator', 'local']
+
+/**
+ * Throws `missing_grant` where a source lies on a node's disk and the caller is not an operator; for a folder
+ * outside of `model_store.import_roots` it must be that of this machine.
+ */
+export function checkMayRead (
+  { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: string | undefined
+): void {
+  if (!isOnDisk(source)) return
+  const refuse = (message: string): Error => kernelError('missing_grant', message, { authority: 'operator' })
+  if (!caller.authorities.has('operator')) {
+    throw refuse('Only the operator may have a folder of a node read.')
+  }
+  const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
+  const { kind, path = '' } = { path: undefined, ...parseSource(source!) }
+  const inside = (root: string): boolean => !relative(root, path).startsWith('..')
+  if (kind !== 'file' || own || importRoots.some(inside)) return
+  throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its ' +
+    'machine. For others, list a folder above it as model_store.import_roots in its svc.yaml.')
 }
 
 /** Throws `import_refused` where this node is to read for a store that is on another one. */
@@ -180,7 +197,8 @@ async function atHost (
   if (asked?.startsWith('file:') !== true) {
     return await manager.access.forward(request, { method: 'POST', path, body })
   }
-  await exportFolder(manager, modelId, pathOf(manager, asked), request.signal)
+  const from = { directory: pathOf(manager, asked), allow: body.allow }
+  await exportFolder(manager, modelId, from, request.signal)
   const source = `node:${manager.ctx.node.installId}`
   return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
 }
@@ -193,11 +211,14 @@ const EXPORT_MS = 24 * 3600_000
  * the folder is no model.
  */
 async function exportFolder (
-  manager: ModelManager, modelId: string, directory: string, signal: AbortSignal
+  manager: ModelManager, modelId: string,
+  { directory, allow }: { directory: string, allow: StartOptions['allow'] }, signal: AbortSignal
 ): Promise<void> {
   const { ctx, exchange, clock } = manager
   try {
-    const manifest = await hashTree(directory, { modelId, revision: 'local', signal })
+    const taken = takenOf(allow)
+    await lookAtSource(directory, taken)
+    const manifest = await hashTree(directory, { modelId, revision: 'local', signal, taken })
     const { revision, files } = manifest
     const card = await manager.derive(directory, { modelId, revision, files })
     const digest = manifestDigest(manifest)

@@ -59,7 +59,7 @@ export async function plan (
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
-  checkMayRead(request, query.source)
+  checkMayRead(manager, request, query.source)
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
     refuseElsewhere(manager, query.source)

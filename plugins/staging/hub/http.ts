@@ -1,14 +1,12 @@
-import { lookup as systemLookup } from 'node:dns/promises'
-import type { LookupFunction } from 'node:net'
 import { Readable } from 'node:stream'
-import { Agent, request } from 'undici'
 import type { Dispatcher } from 'undici'
+import { AddressRefused, outgoingDispatcher } from '../../../kernel/index.js'
+import type { Trust } from '../../../kernel/index.js'
 import { statusError } from './answers.js'
 import type { Headers } from './answers.js'
-import { addressAllowed, HostRules, refused } from './hosts.js'
-import type { Trust } from './hosts.js'
+import { HostRules, refused } from './hosts.js'
 import { HubError } from './types.js'
-import type { HubClientOptions, HubLimits, Lookup } from './types.js'
+import type { HubClientOptions, HubLimits } from './types.js'
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 const REDIRECT_BODY_BYTES = 65_536
@@ -34,20 +32,25 @@ export interface LibraryFetch { fetch: typeof fetch, failure (): HubError | null
 /** The connections to the hub and to the hosts it redirects to, with the checks of every address. */
 export class HubHttp {
   readonly #rules: HostRules
-  readonly #agents: Record<Trust, Agent>
+  readonly #agents: Record<Trust, Promise<Dispatcher>>
   readonly #options: HubClientOptions
   readonly #redirects: number
 
   constructor (base: URL, options: HubClientOptions, limits: HubLimits) {
     this.#rules = new HostRules(base, options.redirectHosts)
-    this.#agents = { named: agentFor('named', options, limits), public: agentFor('public', options, limits) }
+    const timeouts = {
+      connectMs: limits.connectMs, headersTimeout: limits.headersMs, bodyTimeout: limits.idleMs
+    }
+    const agentFor = async (trust: Trust): Promise<Dispatcher> =>
+      await outgoingDispatcher(trust, { ...timeouts, lookup: options.lookup })
+    this.#agents = { named: agentFor('named'), public: agentFor('public') }
     this.#options = options
     this.#redirects = limits.redirects
   }
 
   /** Ends every connection. */
   async close (): Promise<void> {
-    await Promise.all(Object.values(this.#agents).map((agent) => agent.destroy()))
+    await Promise.all(Object.values(this.#agents).map(async (agent) => { await (await agent).destroy() }))
   }
 
   /**
@@ -65,7 +68,7 @@ export class HubHttp {
       const atHub = this.#rules.isHub(url)
       if (url.origin !== asked.url.origin) authorization = undefined
       const secret: Record<string, string> = authorization === undefined ? {} : { authorization }
-      const answer = await send(url, this.#agents[trust], { ...headers, ...secret }, asked)
+      const answer = await send(url, await this.#agents[trust], { ...headers, ...secret }, asked)
       const redirect = REDIRECTS.has(answer.status)
       const success = answer.status >= 200 && answer.status < 300
       try {
@@ -141,33 +144,6 @@ export class HubHttp {
   }
 }
 
-const lookupAll: Lookup = (hostname) => systemLookup(hostname, { all: true, verbatim: true })
-
-/**
- * Connections to hosts of one trust. The check of the addresses is the lookup of the connection itself, so a
- * name cannot resolve to one address for the check and to another for the connection.
- */
-function agentFor (trust: Trust, { lookup = lookupAll }: HubClientOptions, limits: HubLimits): Agent {
-  const checked: LookupFunction = (hostname, options, callback) => {
-    const fail = (error: unknown): void => { callback(error as NodeJS.ErrnoException, []) }
-    lookup(hostname).then((addresses) => {
-      const bad = addresses.find(({ address }) => !addressAllowed(address, trust))
-      if (bad !== undefined) {
-        throw refused({ host: hostname }, `it resolves to ${bad.address}, which is not a public address`)
-      }
-      const first = addresses[0]
-      if (first === undefined) throw new HubError('unavailable', `${hostname} has no address`)
-      if (options.all === true) callback(null, addresses)
-      else callback(null, first.address, first.family)
-    }).catch(fail)
-  }
-  return new Agent({
-    connect: { timeout: limits.connectMs, lookup: checked },
-    headersTimeout: limits.headersMs,
-    bodyTimeout: limits.idleMs
-  })
-}
-
 /** Drops an answer's body and its connection. */
 function discard (answer: Answer): void {
   // Destroying an unread body makes it emit an error that nobody needs.
@@ -176,17 +152,18 @@ function discard (answer: Answer): void {
 }
 
 async function send (
-  url: URL, dispatcher: Agent, headers: Record<string, string>, asked: Get
+  { origin, pathname, search, host }: URL, dispatcher: Dispatcher, headers: Record<string, string>, asked: Get
 ): Promise<Answer> {
   try {
-    const { statusCode, headers: answered, body } = await request(url, {
-      dispatcher,
+    const { statusCode, headers: answered, body } = await dispatcher.request({
+      origin, path: pathname + search, method: 'GET',
       headers: { 'user-agent': 'svc', 'accept-encoding': 'identity', ...headers },
       signal: asked.signal ?? null
     })
     return { status: statusCode, headers: answered, body }
   } catch (error) {
-    throw wireError(error, `${asked.what} at ${url.host}`, asked.signal)
+    if (error instanceof AddressRefused) throw refused({ host }, error.why)
+    throw wireError(error, `${asked.what} at ${host}`, asked.signal)
   }
 }
 

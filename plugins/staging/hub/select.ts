@@ -5,12 +5,16 @@ import type { Wanted } from './types.js'
 
 const MOST_PATTERNS = 64
 const LONGEST_PATTERN = 512
+/** Steps of matching all patterns with all files, some 100 ms: a hub's list may have many long names. */
+const MOST_STEPS = 10_000_000
 
 /** Formats that run code when they are loaded; style packs named .bin hold plain floats. */
 const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 /** Weights that no engine here runs. */
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
+/** Weights and voices in known formats. */
+const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
 /** Configuration, tokenizer, template. */
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
@@ -36,7 +40,9 @@ function allowed<F extends Choosable> (files: readonly F[], allow: readonly stri
     throw new HubError('bad_request',
       `allow takes at most ${MOST_PATTERNS} patterns of 1 to ${LONGEST_PATTERN} characters`)
   }
-  const matching = files.filter(({ path }) => allow.some((pattern) => globMatches(pattern, path)))
+  const work = { left: MOST_STEPS }
+  const globs = allow.map(tokensOf)
+  const matching = files.filter(({ path }) => globs.some((tokens) => matches(tokens, path, work)))
   if (matching.length === 0) {
     const patterns = allow.join(' ').slice(0, 200)
     throw new HubError('not_found', `none of the ${files.length} files matches ${patterns}; patterns match ` +
@@ -77,6 +83,14 @@ function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE
 
 function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
 
+/** Whether a file of a folder may be one of a model: by its name, and never a hidden one. */
+export const isModelFile = (path: string): boolean =>
+  !isHidden(path) && (OF_MODELS.test(path) || isCompanion(path))
+
+/** Whether these files say what model they are. */
+export const isModel = (paths: readonly string[]): boolean =>
+  paths.some((path) => /\.(gguf|onnx)$/i.test(path) || path === 'card.yaml')
+
 /** Files that weights need beside them. */
 function isCompanion (path: string): boolean {
   const name = path.slice(path.lastIndexOf('/') + 1)
@@ -89,28 +103,42 @@ function isCompanion (path: string): boolean {
  * product of both lengths, whatever the pattern: patterns come with requests, and the regular expressions
  * that libraries make of them take seconds for four stars.
  */
-export function globMatches (pattern: string, path: string): boolean {
-  const tokens = pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
-  // Whether what was read of the pattern matches the path's first i characters, for each i.
-  let ends = [true, ...Array.from({ length: path.length }, () => false)]
-  for (const token of tokens) ends = endsAfter(token, path, ends)
-  return ends[path.length]!
+export const globMatches = (pattern: string, path: string): boolean =>
+  matches(tokensOf(pattern), path, { left: Infinity })
+
+const tokensOf = (pattern: string): string[] =>
+  pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
+
+/** Throws HubError `bad_request` when no work is left. */
+function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
+  // 1 where what was read of the pattern matches the path's first i characters.
+  let ends = Uint8Array.from({ length: path.length + 1 }, (_, i) => i === 0 ? 1 : 0)
+  for (const token of tokens) {
+    work.left -= ends.length
+    if (work.left < 0) throw new HubError('bad_request', 'matching allow takes too long: use fewer stars')
+    ends = endsAfter(token, path, ends)
+    if (!ends.includes(1)) return false
+  }
+  return ends[path.length] === 1
 }
 
-function endsAfter (token: string, path: string, before: readonly boolean[]): boolean[] {
-  const after: boolean[] = []
+function endsAfter (token: string, path: string, before: Uint8Array): Uint8Array<ArrayBuffer> {
+  const after = new Uint8Array(before.length)
   let folders = false
   for (let i = 0; i <= path.length; i++) {
     const char = path[i - 1]
-    const longer = i > 0 && after[i - 1]!
+    const longer = i > 0 && after[i - 1] === 1
+    const [here, next] = [before[i] === 1, i > 0 && before[i - 1] === 1]
+    let fits: boolean
     switch (token) {
-      case '**': after.push(before[i]! || longer); break
-      case '*': after.push(before[i]! || (longer && char !== '/')); break
-      case '**/': after.push(before[i]! || (folders && char === '/')); break
-      case '?': after.push(i > 0 && before[i - 1]! && char !== '/'); break
-      default: after.push(i > 0 && before[i - 1]! && char === token)
+      case '**': fits = here || longer; break
+      case '*': fits = here || (longer && char !== '/'); break
+      case '**/': fits = here || (folders && char === '/'); break
+      case '?': fits = next && char !== '/'; break
+      default: fits = next && char === token
     }
-    folders ||= before[i]!
+    after[i] = fits ? 1 : 0
+    folders ||= here
   }
   return after
 }

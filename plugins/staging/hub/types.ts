@@ -1,5 +1,4 @@
-import type { LookupAddress } from 'node:dns'
-import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Clock, Logger, Lookup } from '../../../kernel/index.js'
 import { SourceFault } from '../transfer/types.js'
 
 /** A file of a model on the hub. One of the hashes is always there; both are lowercase hex. */
@@ -96,9 +95,6 @@ export interface HubLimits {
   /** Further tries of `resolve` after a failure that may pass. */
   retries: number
 }
-
-/** Resolves a host name to all its addresses. */
-export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
 /** What a client needs. */
 export interface HubClientOptions {

@@ -1,7 +1,6 @@
 import { join } from 'node:path'
-import { createLearning } from '../../../kernel/index.js'
+import { createLearning, UntrustedJobs } from '../../../kernel/index.js'
 import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
-import { deriveCard } from '../cards/derive.js'
 import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
 import { overlap, volumeOf } from '../files/folders.js'
@@ -27,6 +26,13 @@ import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 
+/** The job that makes cards: it evaluates headers, templates and card.yaml of strangers. */
+const DERIVE = new URL('../cards/derive.js', import.meta.url).href
+/** Real files take a tenth of a second; a card of 16,384 files has 4 MiB. */
+const DERIVE_BOUNDS = {
+  deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
+}
+
 /** What the plugin takes from the machine and from svc.yaml, with every path absolute. */
 export interface ManagerOptions {
   random: () => number
@@ -40,6 +46,8 @@ export interface ManagerOptions {
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
   nearby: Nearby
+  /** Folders from which any operator may have models imported. */
+  importRoots: readonly string[]
 }
 
 /** Everything about models on this node; `opened` resolves when the disks have been looked at. */
@@ -78,6 +86,7 @@ export class ModelManager {
   /** When this node began to know of models, ms since 1970. */
   readonly startedMs: number
   readonly opened: Promise<void>
+  readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
   readonly #serving = new Set<string>()
   /** Digests of what the store has, as they were told last. */
   readonly #digests = new Map<string, string>()
@@ -174,9 +183,11 @@ export class ModelManager {
   /** Ends transfers and downloads; what has come stays for the next start. */
   async close (): Promise<void> {
     this.#closing = true
-    await this.stager.close()
+    const staged = this.stager.close()
     await this.opened
-    await this.store?.close()
+    const stored = this.store?.close()
+    this.#cards.close()
+    await Promise.all([staged, stored])
     await this.hub?.close()
     this.exchange.close()
     this.gossip.close()
@@ -321,7 +332,10 @@ export class ModelManager {
   readonly derive: Derive = async (folder, about) => {
     const said = this.catalogue.cards().get(about.modelId)
     const byHand = said !== undefined && (said.origin === 'home' || said.origin === 'custom')
-    if (!byHand) return await deriveCard(folder, about)
+    if (!byHand) {
+      return await this.#cards.run<ModelCard>(
+        { module: DERIVE, name: 'deriveCard', args: [folder, about], what: 'making its card' }, about.modelId)
+    }
     const roles = new Map(said.card.files.map(({ path, role }) => [path, role]))
     const files = about.files.map(({ path, size, sha256 }) =>
       ({ path, role: roles.get(path) ?? 'other', bytes: size, ...sha256 === undefined ? {} : { sha256 } }))

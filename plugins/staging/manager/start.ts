@@ -114,6 +114,7 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     cleanupOnDeactivate: own.cleanupOnDeactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
     nearby: nearbyOf(env),
+    importRoots: store.import_roots.map((root) => absolute(root, configPath)),
     hub: hub.enabled
       ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
       : null

@@ -20,6 +20,8 @@ export type Download = Job<{
   selection: HubSelection | null
   /** Whether files may be taken from the hub's cache of this machine: for its operator only. */
   readonly nearby?: boolean
+  /** Starts of the transfer, of which all but the running one ended with the process. */
+  attempts: number
 }>
 
 export interface DownloadStatus {
@@ -86,6 +88,8 @@ export interface DownloadRecord extends DownloadRequest {
   state: RecordState
   error: string | null
   reason: string | null
+  /** As in Download; absent in records of earlier releases. */
+  attempts?: number
   /** ISO-8601. */
   startedAt: string
   totalBytes: number
@@ -100,9 +104,9 @@ const MAX_BYTES = 64 * 1024 * 1024
 export async function writeDownload (
   folder: string, job: Download, state: RecordState, failure: Failure | null = null
 ): Promise<void> {
-  const { ask: { request, selection }, startedAt, progress: { totalBytes } } = job
+  const { ask: { request, selection, attempts }, startedAt, progress: { totalBytes } } = job
   const { message: error = null, reason = null } = failure ?? {}
-  const about = { ...request, state, error, reason, startedAt, totalBytes, selection }
+  const about = { ...request, state, error, reason, attempts, startedAt, totalBytes, selection }
   const record: DownloadRecord = { format: 1, ...about }
   await putOwn(folder, NAME, async (file) => {
     await file.writeFile(JSON.stringify(record))
@@ -152,7 +156,8 @@ const problemOf = schemaChecker(fields({
 export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
   if (problemOf(value) !== null) return undefined
   const record = value as DownloadRecord
-  const { selection } = record
+  const { selection, attempts = 0 } = record
+  if (!Number.isSafeInteger(attempts)) return undefined
   if (selection === null) return record
   const { files, totalBytes } = selection
   const fits = selection.modelId === modelId && files.every(({ path }) => filePathProblem(path) === null) &&

@@ -12,7 +12,7 @@ import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
 import {
-  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable
+  checkUnchanged, copyFiles, hashTree, lookAtSource, makeReadOnly, makeWritable, takenOf
 } from './folder.js'
 import { StoreError, parseSource } from './types.js'
 import { writeDownload } from './download.js'
@@ -73,12 +73,18 @@ export async function download (parts: FetchParts, job: Download): Promise<Store
   return index.put(await root.publish(modelId, record), record)
 }
 
+/** Counts the start of a transfer durably, before its first byte. */
+async function begins (job: Download, folder: string): Promise<void> {
+  job.ask.attempts++
+  await writeDownload(folder, job, 'active')
+}
+
 async function obtain (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
   const source = parseSource(job.ask.request.source)
   switch (source.kind) {
     case 'hub': return await fromHub(parts, job, folder)
     case 'file': return await fromFolder(parts, job, folder, source.path)
-    case 'node': return await fromNode(parts, job, source.installId)
+    case 'node': return await fromNode(parts, job, folder, source.installId)
     case 'cache': return await fromCache(parts, job, folder)
     case 'ollama': return await fromOllama(parts, job, folder, source.name)
   }
@@ -101,6 +107,7 @@ async function fromHub (
   const adopted = await adopt(folder, near, checkFile, signal)
   const selected = { ...selection, near, adopted }
   const manifest = await fetchSelection({ ...options, hub }, job, selected, async () => {
+    await begins(job, folder)
     if (entry !== undefined) await copyUnchanged(entry, selection, folder, signal)
   })
   const { allow, variant } = ask.request
@@ -145,7 +152,8 @@ async function fromNear (
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   try {
     const adopted = await adopt(folder, files, checkFile, signal)
-    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near, adopted })
+    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near, adopted },
+      async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
     // What is here of them is on this machine anyway.
@@ -227,14 +235,16 @@ async function fromFolder (
     throw new StoreError('bad_source',
       `${path} overlaps with the store at ${root.root}; give a folder elsewhere`)
   }
-  const seen = await lookAtSource(path)
+  const taken = takenOf(request.allow)
+  const seen = await lookAtSource(path, taken)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
-  const about = { modelId, revision: request.revision ?? 'local', signal }
+  const about = { modelId, revision: request.revision ?? 'local', signal, taken }
   const entry = index.get(modelId)
   const alike = entry !== undefined && sameSizes(entry.manifest, seen)
   const known = alike ? await hashTree(path, about) : undefined
   if (known !== undefined && manifestDigest(known) === entry!.digest) return entry!
   const manifest = await room.admit({ root, job, totalBytes }, async (into) => {
+    await begins(job, folder)
     let hashed = 0
     // Half of a byte counts when it is hashed, half when it is copied.
     const report = (done: number, files: number): void => {
@@ -254,18 +264,20 @@ async function fromFolder (
       return manifest
     } finally {
       // Also after a failure: a file that is gone or was cut fails first, what changed is the better answer.
-      if (!signal.aborted) await checkUnchanged(path, seen)
+      if (!signal.aborted) await checkUnchanged(path, seen, taken)
     }
   })
   return { manifest, source: 'file' }
 }
 
 async function fromNode (
-  { options: { root, room, clock, random, fromNode: ask } }: FetchParts, job: Download, installId: string
+  { options: { root, room, clock, random, fromNode: ask } }: FetchParts, job: Download, folder: string,
+  installId: string
 ): Promise<Fetched> {
   const { manifest, digest, source } = await ask(job.modelId, installId, job.signal)
   const { totalBytes } = manifest
   await room.admit({ root, job, totalBytes, digest }, async (into) => {
+    await begins(job, folder)
     await fetchModel({ ...into, manifest, clock, random, sources: () => [source] })
   })
   return { manifest, source: 'node' }

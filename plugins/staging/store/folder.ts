@@ -1,7 +1,9 @@
-import { copyFile, lstat, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { copyFile, lstat, realpath, rm } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import { hashFile } from '../files/hash.js'
 import { inFolder, openInside, pathOf } from '../files/open.js'
+import { globMatches, isModel, isModelFile } from '../hub/select.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { StoreError } from './types.js'
 import { CHUNK_BYTES } from '../types.js'
@@ -9,33 +11,56 @@ import { PathError, filePathProblem } from '../files/names.js'
 import { checkManifest } from '../files/record.js'
 import { walkModel, findFiles } from '../files/walk.js'
 
+/** By which the home of a node is known. */
+const HOME_KEY = 'node.key'
+
 /** A file of a folder, with what changes whenever its bytes do. */
 export interface Seen { size: number, stamp: string }
 
+/** Whether an import takes the file at a path. */
+type Taken = (path: string) => boolean
+
 /** Every file of a model folder by path, in the order of the paths. Throws PathError as walkModel does. */
-async function look (folder: string): Promise<Map<string, Seen>> {
+async function look (folder: string, taken: Taken = () => true): Promise<Map<string, Seen>> {
   const seen = new Map<string, Seen>()
   for (const { path } of await walkModel(folder)) {
+    if (!taken(path)) continue
     const { size, mtimeNs, ctimeNs, ino } = await lstat(join(folder, path), { bigint: true })
     seen.set(path, { size: Number(size), stamp: `${size} ${mtimeNs} ${ctimeNs} ${ino}` })
   }
   return seen
 }
 
+/** Which files of a folder are imported: those of known formats, and of these what `allow` names. */
+export const takenOf = (allow: readonly string[] | null | undefined): Taken => (path) => {
+  if (basename(path) === HOME_KEY) {
+    throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}`)
+  }
+  return isModelFile(path) && (allow == null || allow.some((pattern) => globMatches(pattern, path)))
+}
+
 /** The files of a folder that is to be imported. Throws StoreError `bad_source`, PathError. */
-export async function lookAtSource (source: string): Promise<Map<string, Seen>> {
-  const entry = await lstat(source).catch((error: Error) => {
+export async function lookAtSource (source: string, taken: Taken): Promise<Map<string, Seen>> {
+  const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
+  const real = await realpath(source).catch((error: Error) => {
     throw new StoreError('bad_source', `cannot read ${source}: ${error.message}`, { cause: error })
   })
-  if (!entry.isDirectory()) throw new StoreError('bad_source', `${source} is no folder`)
-  const seen = await look(source)
-  if (seen.size === 0) throw new StoreError('bad_source', `${source} holds no files`)
-  return seen
+  if (real !== resolve(source)) throw refused(`is a link, or lies behind one: it leads to ${real}; give that`)
+  if (!(await lstat(source)).isDirectory()) throw refused('is no folder')
+  for (let at = real, below = ''; at !== below; below = at, at = dirname(at)) {
+    if (existsSync(join(at, HOME_KEY))) throw refused(`lies in the home of a node, ${at}`)
+  }
+  const seen = await look(source, taken)
+  if (seen.size === 0) throw refused('holds no files of a model')
+  if (isModel([...seen.keys()])) return seen
+  throw refused('has neither GGUF nor ONNX weights, nor a card.yaml')
 }
 
 /** Throws StoreError `source_changed` naming the first file that is not as it was seen before. */
-export async function checkUnchanged (folder: string, before: ReadonlyMap<string, Seen>): Promise<void> {
-  const after = await look(folder)
+export async function checkUnchanged (
+  folder: string, before: ReadonlyMap<string, Seen>, taken?: Taken
+): Promise<void> {
+  const after = await look(folder, taken)
   for (const path of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(path)?.stamp === after.get(path)?.stamp) continue
     throw new StoreError('source_changed',
@@ -49,6 +74,8 @@ export interface HashOptions {
   revision: string
   signal: AbortSignal
   onBytes?: (bytes: number) => void
+  /** All of it when left out. */
+  taken?: Taken
 }
 
 /**
@@ -56,12 +83,12 @@ export interface HashOptions {
  * ManifestError when it is no model (nothing in it, names that differ only in case), PathError for links.
  */
 export async function hashTree (
-  folder: string, { modelId, revision, ...options }: HashOptions
+  folder: string, { modelId, revision, taken, ...options }: HashOptions
 ): Promise<ModelManifest> {
-  const before = await look(folder)
+  const before = await look(folder, taken)
   const files: ManifestFile[] = []
   for (const path of before.keys()) files.push({ path, ...await hashFile(join(folder, path), options) })
-  await checkUnchanged(folder, before)
+  await checkUnchanged(folder, before, taken)
   const totalBytes = files.reduce((sum, file) => sum + file.size, 0)
   return checkManifest({ modelId, revision, totalBytes, chunkBytes: CHUNK_BYTES, files })
 }
@@ -86,7 +113,9 @@ export async function copyFiles (
     })
     const file = await openInside(folder, path, 'create')
     try {
-      await copyFile(join(from, path), pathOf(file, target), mode)
+      const source = await openInside(from, path, 'read')
+      await copyFile(pathOf(source, join(from, path)), pathOf(file, target), mode)
+        .finally(async () => { await source.close() })
       await file.chmod(0o600)
     } finally {
       await file.close()

@@ -4,6 +4,7 @@ import type { Clock, Logger } from '../../../kernel/index.js'
 import { walkModel } from '../files/walk.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Copy, CopyRecord } from '../types.js'
+import { attempt } from './attempts.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
 import { manifestDigest } from '../files/record.js'
@@ -112,7 +113,10 @@ export class StoreIndex {
   async #adoptUnlessDamaged (copy: Copy): Promise<void> {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
-    if (!damaged) { await this.#adopt(copy); return }
+    if (!damaged) {
+      await attempt(this.#options.root.root, copy.modelId, async () => { await this.#adopt(copy) })
+      return
+    }
     const [problem, mend] = copy.ours
       ? ['does not hold the files its record names', `pull ${copy.modelId} again`]
       : ['has a record that cannot be read', 'move it elsewhere']

@@ -1,6 +1,7 @@
 import { modelIdProblem } from '../files/names.js'
 import { KeyedLock } from '../files/queues.js'
 import { failureOf, Job } from '../transfer/job.js'
+import { MOST_ATTEMPTS } from './attempts.js'
 import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
 import { download, NO_HUB } from './fetch.js'
 import { StoreIndex } from './store-index.js'
@@ -20,6 +21,7 @@ interface Setup {
   selection?: HubSelection | null
   past?: JobParts['past']
   nearby?: boolean
+  attempts?: number
 }
 
 /** The store of a node: complete models, and the downloads that bring more. */
@@ -169,7 +171,7 @@ export class Store {
 
   #settled (modelId: string, request: DownloadRequest): Download {
     const { manifest: { totalBytes } } = this.get(modelId)!
-    const job: Download = new Job(modelId, { request, selection: null },
+    const job: Download = new Job(modelId, { request, selection: null, attempts: 0 },
       { clock: this.#options.clock, onChange: () => undefined })
     job.complete(totalBytes)
     return job
@@ -182,9 +184,10 @@ export class Store {
     return job
   }
 
-  #track (modelId: string, { request, selection = null, past, nearby = false }: Setup): Download {
+  #track (modelId: string, setup: Setup): Download {
+    const { request, selection = null, past, nearby = false, attempts = 0 } = setup
     const { clock, onChange } = this.#options
-    const job: Download = new Job(modelId, { request, selection, nearby },
+    const job: Download = new Job(modelId, { request, selection, nearby, attempts },
       { clock, onChange: () => { onChange(modelId) }, ...past === undefined ? {} : { past } })
     this.#jobs.set(modelId, job)
     return job
@@ -215,8 +218,11 @@ export class Store {
   /** Writes how a run ended beside what it fetched; removes the folder when there is nothing in it. */
   async #keep (job: Download, state: Stop | 'failed', failure: Failure | null = null): Promise<void> {
     const { root } = this.#options
-    if (state === 'closed') return
     const [partial] = await root.pending(job.modelId)
+    // The process ends, but not because of this.
+    job.ask.attempts = 0
+    if (state === 'closed' && partial !== undefined) await writeDownload(partial.directory, job, 'active')
+    if (state === 'closed') return
     if (state !== 'paused' && (partial?.sizeBytes ?? 0) === 0) await root.discard(job.modelId)
     else await writeDownload(root.incoming(job.modelId), job, state, failure)
   }
@@ -268,16 +274,29 @@ export class Store {
 
   #takeUp (modelId: string, record: DownloadRecord, partialBytes: number): void {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
+    const { reason, error, attempts = 0 } = record
     const request = { source, revision, allow, variant }
     // One that runs counts from what it finds to be right.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
     const setup = { request, selection, past: { startedAt, totalBytes, bytes } }
-    if (state === 'active') { this.#begin(modelId, setup); return }
-    const { reason, error } = record
-    const failure = { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
-    this.#track(modelId, setup).end(state, state === 'failed' ? failure : null)
+    if (state === 'active' && attempts < MOST_ATTEMPTS) {
+      this.#begin(modelId, { ...setup, attempts })
+      return
+    }
+    const failure = state === 'active' ? parked(modelId, attempts)
+      : { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
+    if (state === 'active') this.#options.log.error({ modelId, attempts }, 'a download is not resumed')
+    this.#track(modelId, setup)
+      .end(state === 'active' ? 'failed' : state, state === 'active' || state === 'failed' ? failure : null)
   }
 }
+
+/** Why a download is not resumed. */
+const parked = (modelId: string, attempts: number): Failure => ({
+  reason: 'parked',
+  message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +
+    `itself; see in the node's log why it ended, then \`svc pull ${modelId}\` tries again`
+})
 
 function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): DownloadRequest {
   const patterns = allow === undefined ? null : [...allow]

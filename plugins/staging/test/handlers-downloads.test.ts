@@ -179,7 +179,7 @@ function far (t: Test): Far {
       stops.push(stop)
       return stop
     } },
-    catalogue: { cards: () => new Map() }, virtual: () => [],
+    catalogue: { cards: () => new Map() }, virtual: () => [], options: { importRoots: [] },
     derive: async (_folder: string, { modelId }: { modelId: string }) => card(modelId),
     exchange: { exportFolder: (copy: Exported) => { lent.set(copy.modelId, copy); return () => {} } },
     ctx: contextOf(cluster)
@@ -223,6 +223,69 @@ t.test('a folder of a node without a store is lent to the store host', async (t)
   await t.rejects(download(manager, asking({ source: pathToFileURL(folder).href }, { caller })),
     { name: 'SvcError', reason: 'missing_grant' })
   t.equal(host.asked.length, 1)
+})
+
+t.test('who may have a folder read', async (t) => {
+  const { manager, host } = far(t)
+  host.serve = () => json(200, { modelId: ID, status: 'pending' })
+  const root = scratch(t)
+  mkdirSync(join(root, 'm'))
+  writeFileSync(join(root, 'm', 'm.gguf'), LLAMA)
+  mkdirSync(`${root}-beside`)
+  t.teardown(() => { rmSync(`${root}-beside`, { recursive: true }) })
+  writeFileSync(join(`${root}-beside`, 'm.gguf'), LLAMA)
+  symlinkSync(source(t), join(root, 'link'))
+  const all = new Set(['read', 'cluster:write', 'operator'])
+  const app = { id: 'app_1', mode: 'direct', authorities: all }
+  const device = { id: 'dev_1', mode: 'paired', authorities: all }
+  const elsewhere = source(t)
+  const rows: [path: string, more: object, roots: string[], reason: string | null][] = [
+    [elsewhere, {}, [], null],
+    [elsewhere, { caller: { ...app, id: 'operator' } }, [], null],
+    [elsewhere, { caller: app }, [], 'missing_grant'],
+    [elsewhere, { caller: app }, [root], 'missing_grant'],
+    [elsewhere, { caller: device }, [], 'missing_grant'],
+    [elsewhere, { caller: { ...app, id: 'operator', mode: 'relay' } }, [], 'missing_grant'],
+    [elsewhere, { caller: { ...app, id: 'operator' }, member: 'i-host' }, [], 'missing_grant'],
+    [elsewhere, { caller: { ...app, authorities: new Set(['cluster:write']) } }, ['/'], 'missing_grant'],
+    [join(root, 'm'), { caller: app }, [root], null],
+    [join(root, 'm'), { caller: device }, ['/nowhere', join(root, 'm')], null],
+    [`${root}-beside`, { caller: app }, [root], 'missing_grant'],
+    [join(root, '..'), { caller: app }, [root], 'missing_grant'],
+    [join(root, 'link'), { caller: app }, [root], 'import_refused']
+  ]
+  for (const [path, more, importRoots, reason] of rows) {
+    Object.assign(manager, { options: { importRoots } })
+    const got = await download(manager, asking({ source: pathToFileURL(path).href }, more))
+      .then(() => null, (error: unknown) => (error as { reason: string }).reason)
+    t.equal(got, reason, JSON.stringify([path, more, importRoots]))
+  }
+})
+
+t.test('only what is a model is lent, and only what `allow` names', async (t) => {
+  const { manager, host, lent } = far(t)
+  host.serve = () => json(200, { modelId: ID, status: 'pending' })
+  const folder = source(t)
+  for (const name of ['id_rsa', 'notes.txt', 'other.gguf']) writeFileSync(join(folder, name), 'x')
+  const body = { source: pathToFileURL(folder).href }
+  const paths = (): string[] => lent.get(ID)!.manifest.files.map(({ path }) => path)
+  await download(manager, asking(body))
+  t.same(paths(), ['m.gguf', 'notes.txt', 'other.gguf'])
+  await download(manager, asking({ ...body, allow: ['m.*', 'id_*'] }))
+  t.same(paths(), ['m.gguf'])
+})
+
+t.test('whatever a card says, only the files that were imported are served', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  const files = ['/etc/passwd', '../../node.key', 'm.gguf'].map((path) => ({ path, role: 'other', bytes: 1 }))
+  await call(rig, 'POST', '/models/add', { card: { ...card(ID), files, totalBytes: 3 } })
+  t.match(await pull(rig, ID, { source: pathToFileURL(source(t)).href }), { status: 'complete' })
+  t.match((await call(rig, 'GET', `/store/models/${ID}/manifest`)).body, { files: [{ path: 'm.gguf' }] })
+  for (const path of ['/etc/passwd', '%2Fetc%2Fpasswd', '..%2F..%2Fnode.key', 'etc/passwd',
+    '.svc-record.json']) {
+    const { statusCode } = await rig.inject({ url: `/store/models/${ID}/files/${path}` })
+    t.ok(statusCode === 400 || statusCode === 404, `${path}: ${statusCode}`)
+  }
 })
 
 t.test('adding by source over a node without a store answers as the store host does', async (t) => {

@@ -29,6 +29,10 @@ for (const [pattern, path, is] of patterns) t.equal(globMatches(pattern, path), 
 t.test('a pattern made to be slow is not', async (t) => {
   t.notOk(globMatches(`${'*a'.repeat(250)}b`, 'a'.repeat(1000)))
   t.notOk(globMatches(`${'**/'.repeat(160)}b`, 'a/'.repeat(500)))
+  const allow = Array.from({ length: 64 }, () => `${'*a'.repeat(250)}b`)
+  const files = Array.from({ length: 1000 }, (_, i) => ({ path: `${'a'.repeat(900)}${i}.onnx`, size: 1 }))
+  t.throws(() => selectFiles(files, { allow }), { reason: 'bad_request', message: /use fewer stars/ })
+  t.equal(selectFiles(files, { allow: ['*.onnx'] }).length, 1000)
 })
 
 const plain = ['config.json', 'tokenizer.json', 'LICENSE', 'README.md', '.gitattributes', 'model.safetensors',

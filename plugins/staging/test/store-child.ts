@@ -1,4 +1,7 @@
-/** For store-crash.test.ts: a store in a process of its own that starts one download and prints its bytes. */
+/**
+ * For store-crash.test.ts: opens a store in a child process, starts a download unless one is resumed, and
+ * prints its bytes. `deadly`: deriving a card kills the process.
+ */
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
@@ -6,9 +9,11 @@ import { Room } from '../space/room.js'
 import { Store } from '../store/store.js'
 import { derive, memoryLog } from './store-kit.js'
 
-interface Setup { folder: string, modelId: string, source?: string, url?: string, cdnHost?: string }
+interface Setup {
+  folder: string, modelId: string, source?: string, url?: string, cdnHost?: string, deadly?: boolean
+}
 
-const { folder, modelId, source, url, cdnHost } = JSON.parse(process.argv[2] ?? '') as Setup
+const { folder, modelId, source, url, cdnHost, deadly = false } = JSON.parse(process.argv[2] ?? '') as Setup
 const random = (): number => 0
 const store = new Store({
   root: new ModelRoot({ root: folder, clock: systemClock }),
@@ -17,7 +22,10 @@ const store = new Store({
   hub: url === undefined
     ? null
     : createHubClient({ url, redirectHosts: [cdnHost ?? ''], clock: systemClock, random }),
-  derive,
+  derive: async (...about) => {
+    if (deadly) process.kill(process.pid, 'SIGKILL')
+    return await derive(...about)
+  },
   room: new Room(0),
   local: { bundled: () => [] }, nearby: { hubCaches: [], ollama: [] },
   fromNode: async () => { throw new Error('there are no other nodes') },
@@ -25,5 +33,7 @@ const store = new Store({
   onChange: () => {}
 })
 await store.open()
-store.start(modelId, source === undefined ? {} : { source })
+if ((source ?? url) !== undefined && store.status(modelId).status === 'not_found') {
+  store.start(modelId, source === undefined ? {} : { source })
+}
 setInterval(() => { process.stdout.write(`${store.status(modelId).downloadedBytes}\n`) }, 5)

@@ -13,7 +13,7 @@ import { Room } from '../space/room.js'
 import { contentOf, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
 
 const LARGE = {
-  'model.onnx': bytes(17 * MIB + 5), 'config.json': '{}', 'voices/en.bin': bytes(3000, 2), empty: ''
+  'model.onnx': bytes(17 * MIB + 5), 'config.json': '{}', 'voices/en.bin': bytes(3000, 2), 'empty.txt': ''
 }
 const FILES = { ...LARGE, 'model.onnx': bytes(100_000) }
 const TOTAL = 103_002
@@ -27,7 +27,7 @@ t.test('a folder is copied, hashed and published read-only', async (t) => {
   const entry = await importFolder(store, source)
   t.match(entry, { modelId: ID, manifest: { totalBytes: 17 * MIB + 5 + 2 + 3000 }, source: 'file' })
   t.same(entry.manifest.files.map(({ path, size, chunkSha256 }) => [path, size, chunkSha256.length]), [
-    ['config.json', 2, 1], ['empty', 0, 0], ['model.onnx', 17 * MIB + 5, 2], ['voices/en.bin', 3000, 1]
+    ['config.json', 2, 1], ['empty.txt', 0, 0], ['model.onnx', 17 * MIB + 5, 2], ['voices/en.bin', 3000, 1]
   ])
   t.same(await contents(entry.directory), await contents(source))
   for (const { path } of entry.manifest.files) {
@@ -93,8 +93,40 @@ t.test('what cannot be a source is refused with a sentence', async (t) => {
   t.throws(() => store.start('CON/x', { source: 'file:///x' }), device)
 })
 
+t.test('a home of a node, a way over a link and what is no model are not read', async (t) => {
+  const folder = scratch(t)
+  const store = await open(t, scratch(t))
+  write(folder, {
+    'home/node.key': 'KEY', 'home/models/model.onnx': 'x', 'home/model.onnx': 'x',
+    'above/users/ann/.svc/node.key': 'KEY', 'above/model.onnx': 'x',
+    'keys/id_ed25519': 'SECRET', 'keys/known_hosts': 'x', 'keys/notes.txt': 'SECRET',
+    'mixed/model.onnx': 'weights', 'mixed/id_rsa': 'SECRET', 'mixed/.ssh/config.json': 'SECRET',
+    'mixed/.netrc': 'SECRET', 'mixed/data.sqlite': 'SECRET', 'mixed/server.key': 'SECRET',
+    'mixed/LICENSE': 'MIT', 'mixed/sub/tokenizer.json': '{}', 'mixed/big/more.gguf': 'more'
+  })
+  symlinkSync(join(folder, 'mixed'), join(folder, 'link'))
+  symlinkSync(folder, join(folder, 'keys', 'up'))
+  const refused = async (path: string, message: RegExp): Promise<void> => {
+    await t.rejects(importFolder(store, join(folder, path)), { reason: 'bad_source', message }, path)
+  }
+  await refused('home', /lies in the home of a node/)
+  await refused('home/models', /lies in the home of a node/)
+  await refused('above', /holds the home of a node, users\/ann\/\.svc/)
+  await refused('link', /is a link, or lies behind one: it leads to .*mixed/)
+  await refused('keys/up/mixed', /lies behind one: it leads to .*mixed/)
+  rmSync(join(folder, 'keys', 'up'))
+  await refused('keys', /has neither GGUF nor ONNX weights, nor a card\.yaml/)
+  const paths = (): string[] => store.get(ID)!.manifest.files.map(({ path }) => path)
+  await importFolder(store, join(folder, 'mixed'))
+  t.same(paths(), ['LICENSE', 'big/more.gguf', 'model.onnx', 'sub/tokenizer.json'])
+  const allow = ['*.onnx', 'sub/**', '.ssh/*']
+  store.start(ID, { source: pathToFileURL(join(folder, 'mixed')).href, allow })
+  t.match(await ended(store, ID), { status: 'complete' })
+  t.same(paths(), ['model.onnx', 'sub/tokenizer.json'], 'what `allow` names, and of it only what is a model')
+})
+
 t.test('a folder that says nothing about itself fails, and keeps its bytes for the next try', async (t) => {
-  const source = write(scratch(t), { 'weights.bin': bytes(1000) })
+  const source = write(scratch(t), { 'other.onnx': bytes(1000) })
   const folder = scratch(t)
   const store = await open(t, folder)
   await t.rejects(importFolder(store, source), {
@@ -152,7 +184,7 @@ t.test('files an earlier import left are kept when their bytes are right', async
   const folder = scratch(t)
   const incoming = join(folder, '.incoming', 'acme--voice')
   write(incoming, { ...FILES, 'config.json': '{]', 'stray/file': 'x', '.svc-transfer': '' })
-  rmSync(join(incoming, 'empty'))
+  rmSync(join(incoming, 'empty.txt'))
   write(incoming, { 'empty/file': 'a folder where a file belongs' })
   const kept = lstatSync(join(incoming, 'model.onnx')).ino
   const store = await open(t, folder)
@@ -170,7 +202,7 @@ t.test('links planted in the incoming folder are not followed', async (t) => {
   write(incoming, { '.svc-transfer': '' })
   symlinkSync(join(victim, 'precious'), join(incoming, 'config.json'))
   symlinkSync(victim, join(incoming, 'voices'))
-  linkSync(join(victim, 'precious'), join(incoming, 'empty'))
+  linkSync(join(victim, 'precious'), join(incoming, 'empty.txt'))
   const store = await open(t, folder)
   const { directory } = await importFolder(store, source)
   t.same(await contents(directory), await contents(source))

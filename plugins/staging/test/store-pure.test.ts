@@ -66,6 +66,7 @@ const record: DownloadRecord = {
   allow: ['*.onnx'],
   variant: 'q4',
   state: 'paused',
+  attempts: 1,
   error: null,
   reason: null,
   startedAt: '2026-01-01T00:00:00.000Z',
@@ -79,7 +80,8 @@ t.test('a job is read as it was written', async (t) => {
   const { source, revision, allow, variant, startedAt, totalBytes } = record
   const request = { source, revision, allow, variant }
   const past = { bytes: 0, totalBytes, startedAt }
-  const job: Download = new Job(ID, { request, selection }, { clock: systemClock, onChange: () => {}, past })
+  const parts = { clock: systemClock, onChange: () => {}, past }
+  const job: Download = new Job(ID, { request, selection, attempts: 1 }, parts)
   await writeDownload(folder, job, 'paused')
   t.same(await readDownload(folder, ID), record)
   t.equal(await readDownload(folder, 'acme/other'), undefined, 'its files are of another model')
@@ -106,6 +108,7 @@ t.test('each field of a job file is checked', async (t) => {
     state: { state: 'running' },
     allow: { allow: [1] },
     totalBytes: { totalBytes: -1 },
+    attempts: { attempts: 'x' },
     startedAt: { startedAt: null },
     'a selection of another model': { selection: { ...selection, modelId: 'x/y' } },
     commit: { selection: { ...selection, commit: 'main' } },

@@ -10,24 +10,38 @@ const INNER = ['additionalProperties', 'propertyNames', 'items', 'additionalItem
 const INNER_LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items']
 const INNER_MAPS = ['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']
 
-/** Steps that finding it may take in all, some 15 ms; what is left then is told as not enforced. */
+/** Steps for all schemas of a request, some 15 ms. Places beyond them count as not enforced. */
 const SCAN_STEPS = 1_500_000
-/** The same for one place, so that one does not take all. */
+/** Steps for one place. */
 const PLACE_STEPS = 600_000
+/** Bounds of the result. */
+const MOST_NAMED = 8
+const PATH_CHARS = 200
+
+/** A schema and its field in the request. */
+export interface NamedSchema { path: string, schema: unknown }
+/** The first places whose keyword is not enforced, and the number of all. */
+export interface Unenforced { places: string[], count: number }
+
+/** The job for kernel/untrusted: checks all schemas of one request. */
+export function unenforcedIn (schemas: readonly NamedSchema[]): Unenforced {
+  const scan = { left: SCAN_STEPS }
+  const all = schemas.flatMap(({ schema, path }) => unenforced(schema, path, scan))
+  return { places: all.slice(0, MOST_NAMED).map((place) => place.slice(0, PATH_CHARS)), count: all.length }
+}
 
 /**
  * The places of a schema, below `path`, whose keyword is not enforced where a request is not strict. The
- * schema is nested as deep as requests may be.
+ * schema is nested as deep as requests may be. Takes its steps from `scan`.
  */
-export function unenforced (schema: unknown, path: string): string[] {
+export function unenforced (schema: unknown, path: string, scan = { left: SCAN_STEPS }): string[] {
   const found: string[] = []
   const document = new SchemaDocument(schema, path, false)
-  let left = SCAN_STEPS
   const within = <T>(look: (budget: Budget) => T): T => {
-    const steps = Math.min(left, PLACE_STEPS)
+    const steps = Math.min(scan.left, PLACE_STEPS)
     const budget = new Budget(steps)
     const answer = look(budget)
-    left -= steps - budget.remaining
+    scan.left -= steps - budget.remaining
     return answer
   }
   const visit = (at: unknown, place: string): void => {

@@ -1,5 +1,3 @@
-import { beginningOf } from '../stream.js'
-
 /** A reader that waits for text: each `yield` asks for more of it. */
 export type Reading<T> = Generator<void, T, void>
 
@@ -112,4 +110,15 @@ export class Input {
   }
 
   private rest (): string { return this.text.slice(this.at) }
+}
+
+/** Length of the longest end of `text` that begins one of the words, but is not a whole one. */
+export function beginningOf (text: string, words: readonly string[]): number {
+  let longest = 0
+  for (const word of words) {
+    for (let n = Math.min(word.length - 1, text.length); n > longest; n--) {
+      if (text.endsWith(word.slice(0, n))) longest = n
+    }
+  }
+  return longest
 }

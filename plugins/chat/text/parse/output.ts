@@ -14,7 +14,7 @@ export interface OutputDelta { content: string, reasoning: string, toolCalls: To
 export interface OutputOptions {
   /** How the model writes calls; null: calls are not looked for (the request has no tools). */
   tools: ToolFormatName | null
-  /** How it writes its reasoning. Default `think`. */
+  /** Format of the reasoning; null for a model without. Default `think`. */
   reasoning?: ReasoningName | null | undefined
   /** The prompt ends inside the reasoning. Default false. */
   startsInReasoning?: boolean
@@ -47,10 +47,10 @@ export class OutputReader {
 
   constructor (options: OutputOptions) {
     const { tools, reasoning: name, startsInReasoning = false } = options
-    const reasoning = reasonings[name ?? 'think']
+    const reasoning = name === null ? null : reasonings[name ?? 'think']
     const out = new DeltaCollector(options)
     this.collector = out
-    this.reading = reasoning.channels === true
+    this.reading = reasoning?.channels === true
       ? readChannels(this.input, out, tools !== null)
       : readMarked(this.input, out, reasoning, tools === null ? null : toolFormats[tools], startsInReasoning)
   }
@@ -64,6 +64,12 @@ export class OutputReader {
     return this.collector.taken()
   }
 
+  /** Adds content without searching it for markers. */
+  plain (text: string): OutputDelta {
+    this.collector.content(text)
+    return this.collector.taken()
+  }
+
   /** What was held back. */
   end (): OutputDelta {
     this.input.over = true
@@ -73,11 +79,11 @@ export class OutputReader {
   }
 }
 
-/** Reads text with reasoning and calls between markers. */
+/** Reads text with reasoning and calls between markers. Reasoning cannot start after content. */
 function * readMarked (
-  input: Input, out: DeltaCollector, reasoning: Reasoning, format: ToolFormat | null, inside: boolean
+  input: Input, out: DeltaCollector, reasoning: Reasoning | null, format: ToolFormat | null, inside: boolean
 ): Reading<void> {
-  const { opens, closes, around = [], calls } = reasoning
+  const { opens = '', closes = '', around = [], calls }: Partial<Reasoning> = reasoning ?? {}
   const ends = calls !== undefined && format?.opens.includes(calls) === true ? [closes, calls] : [closes]
   const think = function * (): Reading<void> {
     out.turn()
@@ -85,7 +91,7 @@ function * readMarked (
     if (ended === calls) input.put(ended)
     out.turn()
   }
-  const markers = [opens, ...around, ...format?.opens ?? []]
+  const markers = [...reasoning === null ? [] : [opens], ...around, ...format?.opens ?? []]
   if (inside) yield * think()
   /** Nothing but white space came before: a call without a marker may begin. */
   let begins = format?.bare !== undefined
@@ -93,7 +99,8 @@ function * readMarked (
     if (begins && format !== null) begins = yield * readBare(input, out, format, markers)
     const marker = yield * input.until(markers, (text) => { out.content(text) })
     if (marker === '') return
-    if (marker === opens) yield * think()
+    if (marker === opens && out.begun) out.content(marker)
+    else if (marker === opens) yield * think()
     else {
       out.turn()
       if (format?.opens.includes(marker) === true) {
@@ -124,6 +131,8 @@ function * readBare (
 /** Collects what a reader finds as deltas. */
 class DeltaCollector implements OutputSink {
   calls = 0
+  /** True after the first content other than white space. */
+  begun = false
   private readonly options: OutputOptions
   private delta: OutputDelta = nothing()
   /** White space that counts only if something follows. */
@@ -137,7 +146,10 @@ class DeltaCollector implements OutputSink {
     this.fresh = options.startsInReasoning === true
   }
 
-  content (text: string): void { this.emit('content', text) }
+  content (text: string): void {
+    this.begun ||= text.trim() !== ''
+    this.emit('content', text)
+  }
 
   reasoning (text: string): void { this.emit('reasoning', text) }
 

@@ -4,8 +4,9 @@ import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
-/** How far references and alternatives of a schema are followed. */
+/** Limits on following references and alternatives of a schema: levels, and places in all. */
 const MAX_DEPTH = 8
+const MAX_PLACES = 1000
 
 /** Puts the arguments of one call together as a JSON object. */
 export class Arguments {
@@ -77,7 +78,7 @@ function kindsOfProperty (schema: unknown, key: string): Set<string> | null {
   const at = resolved(schema, schema, 0)
   const properties = at?.['properties']
   if (!isObject(properties) || !Object.hasOwn(properties, key)) return null
-  return kindsOf(properties[key], schema, 0)
+  return kindsOf(properties[key], schema, 0, { left: MAX_PLACES })
 }
 
 function resolved (schema: unknown, root: unknown, depth: number): Record<string, unknown> | null {
@@ -93,9 +94,11 @@ function resolved (schema: unknown, root: unknown, depth: number): Record<string
   return resolved(at, root, depth + 1)
 }
 
-function kindsOf (given: unknown, root: unknown, depth: number): Set<string> | null {
+function kindsOf (
+  given: unknown, root: unknown, depth: number, places: { left: number }
+): Set<string> | null {
   const schema = resolved(given, root, depth)
-  if (schema === null || depth > MAX_DEPTH) return null
+  if (schema === null || depth > MAX_DEPTH || --places.left < 0) return null
   const { type, enum: listed } = schema
   if (type !== undefined) {
     return new Set([...[type].flat().map(String), ...schema['nullable'] === true ? ['null'] : []])
@@ -104,6 +107,6 @@ function kindsOf (given: unknown, root: unknown, depth: number): Set<string> | n
   if (values !== null) return new Set(values.map(kindOf))
   const parts = [schema['anyOf'], schema['oneOf']].find(Array.isArray) as unknown[] | undefined
   if (parts === undefined) return null
-  const all = parts.map((part) => kindsOf(part, root, depth + 1))
+  const all = parts.map((part) => kindsOf(part, root, depth + 1, places))
   return all.includes(null) ? null : new Set(all.flatMap((kinds) => [...kinds as Set<string>]))
 }

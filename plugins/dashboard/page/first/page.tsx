@@ -130,8 +130,6 @@ interface StoreHealth { storePath: string | null, freeBytes: number }
 function StoreStep () {
   const { value, error } = useLoaded(async (signal) =>
     await ask<StoreHealth>('/store/health', { signal }), [])
-  const [path, setPath] = useState('')
-  const [written, setWritten] = useState(false)
   return (
     <Step title="Choose where models are kept" done={value !== null}>
       {value !== null && (
@@ -142,28 +140,11 @@ function StoreStep () {
       )}
       {error !== null && (
         <>
-          <p>
-            There is none yet. The first model that is fetched makes this node the store, or choose a folder.
-          </p>
-          <div class="inline">
-            <label class="visually-hidden" for="store-path">Folder of the store</label>
-            <input
-              id="store-path" class="short" placeholder="/srv/models" value={path}
-              onInput={({ currentTarget }) => { setPath(currentTarget.value) }}
-            />
-            <Button
-              disabled={path.trim() === ''}
-              onClick={async () => {
-                await write('model_store.store_path', path.trim())
-                setWritten(true)
-              }}
-            >
-              Keep them there
-            </Button>
-          </div>
+          <p>There is none yet. The first model that is fetched makes this node the store.</p>
+          <p class="hint">For another folder, on the machine of the node, before it is restarted:</p>
+          <Snippet label="Choose the folder" code="svc config set model_store.store_path /srv/models" />
         </>
       )}
-      {written && <RestartNotice />}
     </Step>
   )
 }

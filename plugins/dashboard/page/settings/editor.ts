@@ -15,6 +15,8 @@ export interface Setting {
   line?: number
   /** The file says something else, which counts after a restart. */
   restart?: true
+  /** Only svc.yaml itself changes it. */
+  local?: true
   schema: SettingSchema | null
 }
 
@@ -88,8 +90,12 @@ function plain (schema: unknown): unknown {
     .map(([key, value]) => [key, plain(value)]))
 }
 
-/** Whether the file can change what is in force: flags and variables count more. */
-export const isFixed = ({ origin }: Setting): boolean => origin === 'flag' || origin === 'env'
+/** Why a setting cannot be changed here; null when it can. */
+export function fixedBy ({ local, origin, schema }: Setting): string | null {
+  if (origin === 'flag' || origin === 'env') return 'Set there, it counts more than svc.yaml.'
+  return local === true || schema?.['x-local'] === true
+    ? 'Changed on the machine of the node only: in svc.yaml, or with svc config set.' : null
+}
 
 const ORIGINS = { flag: 'command line', env: 'environment', file: 'svc.yaml', default: 'default' } as const
 

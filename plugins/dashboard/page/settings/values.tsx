@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Empty, Trouble, useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { grouped, isFixed, kindOf, originText, readText, textOf } from './editor.js'
+import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
 import { RestartNotice } from './restart.js'
 import type { Setting } from './editor.js'
 
@@ -53,7 +53,7 @@ function Row ({ setting, revision, onChanged }: RowProps) {
   const changed = text !== null && text !== before
   const read = changed ? readText(setting.schema, typed) : null
   const problem = read !== null && 'problem' in read ? read.problem : null
-  const fixed = isFixed(setting)
+  const fixed = fixedBy(setting)
   const write = async (value: unknown): Promise<void> => {
     const change = { revision, set: { [setting.path]: value } }
     await ask('/config', { method: 'PUT', body: change })
@@ -73,15 +73,15 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         </p>
       </div>
       <div class="setting">
-        <Control id={id} kind={kind} setting={setting} text={typed} disabled={fixed} onText={setText} />
+        <Control id={id} kind={kind} setting={setting} text={typed} disabled={!!fixed} onText={setText} />
         {problem !== null && <p class="problem" role="alert">{problem}</p>}
-        {fixed && <p class="hint">Set there, it counts more than svc.yaml.</p>}
+        {fixed !== null && <p class="hint">{fixed}</p>}
         <div class="inline">
           {changed && read !== null && 'value' in read && (
             <Button kind="main" onClick={async () => { await write(read.value) }}>Write</Button>
           )}
           {changed && <Button kind="quiet" onClick={() => { setText(null) }}>Leave it</Button>}
-          {!changed && setting.origin === 'file' && (
+          {!changed && fixed === null && setting.origin === 'file' && (
             <Button
               kind="quiet" label={`Default for ${setting.path}`} onClick={async () => { await write(null) }}
             >

@@ -1,0 +1,18 @@
+/**
+ * SIGUSR1 makes Node open its inspector, which runs code for every program of this machine. Each process of
+ * the same user may send the signal, also a confined one.
+ */
+
+/** Options of Node for a child that must not open its inspector, from its first moment on. */
+export const noInspector = (): string[] => process.allowedNodeEnvironmentFlags.has('--disable-sigusr1')
+  ? ['--disable-sigusr1']
+  // An older Node cannot listen on a link-local address without an interface.
+  : ['--inspect-port=[fe80::]:9229']
+
+/** Handles the signal from now on, and closes an inspector that an earlier one opened in this process. */
+export function refuseInspector (env: NodeJS.ProcessEnv): void {
+  if (process.listenerCount('SIGUSR1') === 0) process.on('SIGUSR1', () => {})
+  const asked = [...process.execArgv, env['NODE_OPTIONS'] ?? ''].some((word) => /(^| )--inspect/.test(word))
+  // A Node without an inspector has no such module.
+  if (!asked) process.getBuiltinModule('node:inspector')?.close()
+}

@@ -1,0 +1,48 @@
+/** Bounds on the time that JSON bodies take on the main thread. */
+
+/** Lists, objects and keys together: reading and checking so many takes a tenth of a second. */
+const MOST_PARTS = 65_536
+/** Smaller bodies are handled at once. */
+const SMALL_BYTES = 16 * 1024
+
+const [QUOTE, COLON, LIST, OBJECT, BACKSLASH] = [...'":[{\\'].map((char) => char.charCodeAt(0))
+
+/** Why a body is not parsed, as the end of a sentence; null if it may be. The text need not be valid JSON. */
+export function excessOf (body: Buffer): string | null {
+  let parts = 0
+  for (let at = 0; at < body.length; at++) {
+    const char = body[at]
+    if (char === QUOTE) at = endOfText(body, at)
+    else if (char === COLON || char === LIST || char === OBJECT) parts++
+  }
+  return parts > MOST_PARTS ? `has more than ${MOST_PARTS} lists, objects and keys` : null
+}
+
+function endOfText (body: Buffer, from: number): number {
+  for (let at = body.indexOf(QUOTE!, from + 1); at >= 0; at = body.indexOf(QUOTE!, at + 1)) {
+    let slashes = 0
+    while (body[at - 1 - slashes] === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return at
+  }
+  return body.length
+}
+
+const waiting: (() => void)[] = []
+
+/**
+ * Wraps `done` so that each turn of the event loop handles one large body. Otherwise libuv would deliver all
+ * bodies that end together before any timer runs, heartbeats included.
+ */
+export function oneATurn (
+  done: (error: Error | null, body?: Buffer) => void
+): (error: Error | null, body?: Buffer) => void {
+  return (error, body) => {
+    if (body === undefined || body.byteLength < SMALL_BYTES) { done(error, body); return }
+    if (waiting.push(() => { done(error, body) }) === 1) setImmediate(nextTurn)
+  }
+}
+
+function nextTurn (): void {
+  waiting.shift()!()
+  if (waiting.length > 0) setImmediate(nextTurn)
+}

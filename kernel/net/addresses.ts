@@ -1,0 +1,91 @@
+import { BlockList, isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import type { Server } from 'node:net'
+
+/**
+ * Who chose a host. `named`: svc.yaml or a person at this machine, so it may be in the local network.
+ * `public`: a server or a caller, so it must be on the internet.
+ */
+export type Trust = 'named' | 'public'
+
+const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ipv4' : 'ipv6'
+
+/** Link-local, multicast, tunnels, and metadata services of clouds, which give credentials to who asks. */
+const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe80::/10', 'ff00::/8',
+  '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32')
+/** Not globally reachable by the IANA special-purpose address registries. */
+const LOCAL = listOf('0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '172.16.0.0/12',
+  '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24',
+  '203.0.113.0/24', '240.0.0.0/4', '2001::/23', '2001:db8::/32', '3fff::/20')
+/** All of IPv6 that is assigned. */
+const ASSIGNED = listOf('2000::/3')
+const NAT64 = listOf('64:ff9b::/96', '64:ff9b:1::/48')
+/** IPv4-compatible, IPv4-mapped and IPv4-translated addresses. */
+const EMBEDDED = listOf('::/96', '::ffff:0:0/96', '::ffff:0:0:0/96')
+
+const METADATA_NAME = /^(metadata|instance-data)(\.(google|ec2))?(\.internal)?$/
+const LOCAL_NAME = /^[^.]*$|\.(localhost|local|internal|lan|home\.arpa)$/
+
+function listOf (...subnets: string[]): BlockList {
+  const list = new BlockList()
+  for (const subnet of subnets) {
+    const [address, bits] = subnet.split('/') as [string, string]
+    list.addSubnet(address, Number(bits), familyOf(address))
+  }
+  return list
+}
+
+/** The last 32 bits of an IPv6 address, as IPv4. */
+function lastIpv4 (address: string): string {
+  const [high = 0, low = 0] = new URL(`http://[${address}]`).hostname.slice(1, -1).split(':').slice(-2)
+    .map((group) => parseInt(group === '' ? '0' : group, 16))
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.')
+}
+
+/** Why an address may not be connected to; null when it may. A text that is no address may not. */
+export function addressProblem (text: string, trust: Trust): string | null {
+  const address = text.replace(/%.*$/, '')
+  const family = familyOf(address)
+  if (isIP(address) === 0) return `${JSON.stringify(text)} is no address`
+  if (NEVER.check(address, family)) return `${text} is link-local, or the metadata service of a cloud`
+  if (family === 'ipv6') {
+    // A public IPv4 address as an IPv6-only network writes it is public.
+    if (NAT64.check(address, family)) return addressProblem(lastIpv4(address), trust)
+    if (EMBEDDED.check(address, family)) {
+      return addressProblem(lastIpv4(address), 'named') ?? local(text, trust)
+    }
+    if (!ASSIGNED.check(address, family)) return local(text, trust)
+  }
+  return LOCAL.check(address, family) ? local(text, trust) : null
+}
+
+const local = (address: string, trust: Trust): string | null =>
+  trust === 'named' ? null : `${address} is not a public address`
+
+/** The same for a host as a URL has it, before its name is resolved. */
+export function hostProblem (hostname: string, trust: Trust): string | null {
+  const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '').toLowerCase()
+  if (isIP(host) !== 0) return addressProblem(host, trust)
+  if (METADATA_NAME.test(host)) return `${host} is the metadata service of a cloud`
+  return trust === 'public' && LOCAL_NAME.test(host) ? `${host} is a name of a local network` : null
+}
+
+const ownServers = new Set<Server>()
+
+/** Has the guard refuse connections of this process to this server. */
+export function isOwnServer<S extends Server> (server: S): S {
+  server.on('listening', () => { ownServers.add(server) })
+  // `close` of an earlier port may come after the server listens at another one.
+  server.on('close', () => { if (!server.listening) ownServers.delete(server) })
+  return server
+}
+
+/** Whether this process itself listens there. */
+export function isOwnPort (address: string, port: number): boolean {
+  const ports = [...ownServers].map((server) => (server.address() as { port?: number } | null)?.port)
+  if (!ports.includes(port)) return false
+  const embedded = isIP(address) === 6 && EMBEDDED.check(address, 'ipv6')
+  const forms = embedded ? [address, lastIpv4(address)] : [address]
+  const own = Object.values(networkInterfaces()).flat().map((one) => one!.address)
+  return forms.some((form) => /^(127\.|0\.0\.0\.0$|::1?$)/.test(form) || own.includes(form))
+}

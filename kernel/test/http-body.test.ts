@@ -1,0 +1,32 @@
+import t from 'tap'
+import { excessOf, oneATurn } from '../http/body-bounds.js'
+
+t.test('lists, objects and keys are counted, and nothing inside of texts', (t) => {
+  const most = 65_536
+  const fine: string[] = [
+    '', '{', `[${'1,'.repeat(500_000)}1]`, '"'.repeat(3), `"${'[{:'.repeat(most)}"`,
+    `"\\"${'['.repeat(most + 1)}"`,
+    `"\\\\\\"${'['.repeat(most + 1)}`, `{"a":[${'[],'.repeat(most - 3)}1]}`
+  ]
+  for (const text of fine) t.equal(excessOf(Buffer.from(text)), null, text.slice(0, 20))
+  const bad: string[] = [
+    `[${'[],'.repeat(most)}1]`, '['.repeat(most + 1), `{${'"a":1,'.repeat(most)}"b":1}`,
+    `"\\\\"${'['.repeat(most + 1)}`, `{"a":"${'x'.repeat(9)}",${'"b":{},'.repeat(most / 2)}"c":1}`
+  ]
+  for (const text of bad) t.match(excessOf(Buffer.from(text)), /^has more than 65536/, text.slice(0, 20))
+  t.end()
+})
+
+t.test('of large bodies that end at once each has a turn of the event loop', async (t) => {
+  const order: string[] = []
+  const large = Buffer.alloc(16 * 1024)
+  const note = (name: string): ReturnType<typeof oneATurn> => oneATurn(() => { order.push(name) })
+  for (const name of ['a', 'b', 'c']) note(name)(null, large)
+  note('small')(null, Buffer.alloc(10))
+  note('none')(null)
+  for (let turn = 1; turn <= 3; turn++) {
+    await new Promise((resolve) => { setImmediate(resolve) })
+    order.push(`turn ${turn}`)
+  }
+  t.same(order, ['small', 'none', 'a', 'turn 1', 'b', 'turn 2', 'c', 'turn 3'])
+})

@@ -1,0 +1,52 @@
+/** Recognises, from /proc, connections to this node from runners that share its network. */
+import { readdirSync, readlinkSync } from 'node:fs'
+import { processIds, read } from './proc.js'
+import type { Arrival } from '../../../kernel/index.js'
+
+/** Stays set after the start of a runner that shares the network: its descendants may outlive it. */
+export const sharing = { begun: false }
+/** A limit that sandbox.ts sets to 0, and that no process can raise. */
+const MARKED = /^Max msgqueue size +0 +0 /m
+
+type Connection = NonNullable<Arrival['connection']>
+
+const known = new WeakMap<Connection, boolean>()
+
+/** Whether a runner is at the other end of a connection over loopback. */
+export function ofRunner (connection: Connection): boolean {
+  // A request that a test injects has no ports.
+  if (!sharing.begun || connection.remotePort === undefined) return false
+  const found = known.get(connection) ?? holdsOtherEnd(connection)
+  known.set(connection, found)
+  return found
+}
+
+function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean {
+  const [from, to] = [remotePort, localPort]
+    .map((port) => `:${port.toString(16).toUpperCase().padStart(4, '0')}`)
+  const inodes = ['tcp', 'tcp6'].flatMap((table) => (read(`/proc/self/net/${table}`) ?? '').split('\n'))
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, local, remote]) => local?.endsWith(from!) === true && remote?.endsWith(to!) === true)
+    .map((columns) => columns[9])
+  // A closed socket has lost its owner.
+  if (inodes.length === 0 || inodes.includes('0')) return true
+  const links = new Set(inodes.map((inode) => `socket:[${inode}]`))
+  return processIds().some((pid) => MARKED.test(read(`/proc/${pid}/limits`) ?? '') && holds(pid, links))
+}
+
+function holds (pid: number, links: ReadonlySet<string>): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => links.has(linkOf(`/proc/${pid}/fd/${fd}`)))
+  } catch (error) {
+    // A process can hide its descriptors.
+    return (error as NodeJS.ErrnoException).code !== 'ENOENT'
+  }
+}
+
+function linkOf (path: string): string {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return ''
+  }
+}

@@ -1,0 +1,241 @@
+/** The sandbox of a runner, set up by programs of util-linux at the best level that the kernel offers. */
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { isMainThread } from 'node:worker_threads'
+import { runnable } from '../machine/programs.js'
+import { fileRules, filesFor } from './confine.js'
+import type { Files } from './confine.js'
+import { read } from './proc.js'
+
+/**
+ * Levels, the best first: namespaces of files, processes and network; Landlock for files and network;
+ * Landlock for files; no new privileges; no sandbox.
+ */
+const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
+export type Hold = typeof HOLDS[number]
+
+/** The contents of a sandbox. */
+export interface Cell {
+  /** Folder of the node for this runner, outside the sandbox. */
+  scratch: string
+  /** The runner works and writes here. */
+  work: string
+  files: () => Files
+  /** The runner needs the network of the node. */
+  network?: boolean | undefined
+}
+
+const TOOLS = ['setpriv', 'unshare', 'mount', 'umount', 'pivot_root', 'prlimit'] as const
+export type Tools = Partial<Record<typeof TOOLS[number], string>>
+
+/** Paths of the programs, from PATH and the sbin folders beside it. */
+export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
+  if (process.platform !== 'linux') return {}
+  const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
+    .flatMap((dir) => [dir, dir.replace(/\/bin$/, '/sbin')])
+  return Object.fromEntries(TOOLS.flatMap((name) => {
+    const found = folders.map((dir) => join(dir, name)).find(runnable)
+    return found === undefined ? [] : [[name, found]]
+  }))
+}
+
+/** Added to the runner's score, so that the kernel ends a runner before the node when memory is out. */
+export const OOM_SCORE_ADJ = 500
+/** The kernel sends the signal when the spawning *thread* ends, so only the main thread may ask for it. */
+const deathSignal = (): string[] => isMainThread ? ['--pdeathsig', 'KILL'] : []
+const NO_PRIVILEGES = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
+/** For root only; no other user has capabilities left without new privileges. */
+const NO_CAPABILITIES = '--bounding-set=-all'
+const NO_NETWORK = ['--landlock-access', 'net']
+const NO_SIGNALS = ['--landlock-access', 'scope']
+/**
+ * Marks a runner that shares the node's network, and its descendants: no process can raise the limit again.
+ * Engines have no use for POSIX message queues.
+ */
+const MARK = ['--msgqueue=0:0', '--']
+
+/** Whether a runner at a level reaches the ports of this machine. */
+export const sharesNetwork = (hold: Hold, network = false): boolean =>
+  network || hold === 'files' || hold === 'privileges'
+
+/** The command that runs another one at a level; null when a program for that is missing. */
+export function heldCommand (
+  hold: Hold, tools: Tools, cell: Cell | undefined, command: readonly string[]
+): string[] | null {
+  const { setpriv, prlimit } = tools
+  if (setpriv === undefined) return hold === 'none' ? [...command] : null
+  if (hold === 'none' || cell === undefined) return [setpriv, ...deathSignal(), '--', ...command]
+  const mark = prlimit !== undefined && sharesNetwork(hold, cell.network) ? [prlimit, ...MARK] : []
+  if (hold === 'namespaces') return inNamespaces(tools, cell, [...mark, ...command])
+  return [
+    ...mark, setpriv, ...deathSignal(), ...NO_PRIVILEGES,
+    ...process.getuid?.() === 0 ? [NO_CAPABILITIES] : [],
+    ...hold === 'privileges' ? [] : fileRules(cell.files(), cell.work),
+    ...hold !== 'network' ? [] : [...NO_SIGNALS, ...cell.network === true ? [] : NO_NETWORK],
+    '--', ...command
+  ]
+}
+
+/**
+ * Starts three processes: `unshare`, whose pid the node knows; a shell, the first process of the namespace,
+ * with which all others there end; and the runner.
+ */
+function inNamespaces (
+  tools: Tools, { scratch, work, files, network = false }: Cell, command: readonly string[]
+): string[] | null {
+  const { setpriv, unshare, mount, umount, pivot_root: pivot } = tools
+  if ([setpriv, unshare, mount, umount, pivot].includes(undefined)) return null
+  const folder = join(scratch, 'sandbox')
+  const [root, table, net, script] = ['root', 'fstab', 'net', 'start.sh'].map((name) => join(folder, name))
+  mkdirSync(net!, { recursive: true, mode: 0o700 })
+  writeFileSync(table!, mountTable(root!, work, files(), network ? undefined : net!), { mode: 0o600 })
+  writeFileSync(script!, [
+    'set -e',
+    `echo ${OOM_SCORE_ADJ} > /proc/self/oom_score_adj`,
+    '# The runner would have capabilities in a further namespace.',
+    'echo 0 > /proc/sys/user/max_user_namespaces || :',
+    `${quoted(mount!)} -n -a -T ${quoted(table!)}`,
+    ...network ? [] : ['# The loopback of the new network.', `echo 1 > ${quoted(net!)}/class/net/lo/flags`],
+    `cd ${quoted(root!)}`,
+    `${quoted(pivot!)} . .old`,
+    `${quoted(umount!)} -n -l .old`,
+    `cd ${quoted(work)}`,
+    `${quoted(setpriv!)} ${[...NO_PRIVILEGES, NO_CAPABILITIES].join(' ')} -- "$@"`,
+    'exit $?'
+  ].join('\n') + '\n', { mode: 0o600 })
+  // Entering a user namespace clears the death signal, so it is set after that.
+  return [unshare!, '--user', '--map-root-user', '--', setpriv!, ...deathSignal(), '--',
+    unshare!, '--mount', '--pid', '--ipc', ...network ? [] : ['--net'], '--fork', '--kill-child', '--',
+    '/bin/sh', script!, ...command]
+}
+
+const quoted = (text: string): string => `'${text.replaceAll('\'', '\'\\\'\'')}'`
+
+/** Size of /dev/shm. */
+const SHARED_MEMORY = '256m'
+
+/** The runner's file system as a table for `mount`. Makes the mount points below `root`. */
+function mountTable (root: string, work: string, { read, write }: Files, net?: string): string {
+  const here = mountsHere()
+  const line = (source: string, at: string, type: string, options: string): string =>
+    `${[source, at].map(escaped).join(' ')} ${type} ${options} 0 0`
+  const flagsAt = (path: string): string => [...here].filter(([point]) => within(path, point))
+    .sort(([a], [b]) => b.length - a.length)[0]?.[1].map((flag) => `,${flag}`).join('') ?? ''
+  const bound = (path: string, how: string): string[] => {
+    place(root, path)
+    // `mount` applies options of a bind to its top only, so each mount below gets a line.
+    const below = [...here.keys()].filter((point) => point !== path && within(point, path))
+    return [line(path, root + path, 'none', `rbind${how}${flagsAt(path)}`), ...below.map((point) =>
+      line('none', root + point, 'none', `remount,bind${how}${flagsAt(point)}`))]
+  }
+  for (const name of ['proc', 'dev/shm', '.old']) mkdirSync(join(root, name), { recursive: true })
+  const inShared = (path: string): boolean => within(path, '/dev/shm')
+  return [
+    line(root, root, 'none', `bind,ro${flagsAt(root)}`),
+    line('proc', `${root}/proc`, 'proc', 'ro,nosuid,nodev,noexec'),
+    // A home below /dev/shm needs the mount points there.
+    ...[work, ...read].some(inShared)
+      ? [] : [line('tmpfs', `${root}/dev/shm`, 'tmpfs', `nosuid,nodev,mode=1777,size=${SHARED_MEMORY}`)],
+    ...net === undefined ? [] : [line('sysfs', net, 'sysfs', 'nosuid,nodev,noexec')],
+    ...outermost(read).concat(write.filter((path) => !inShared(path))).flatMap((path) => bound(path, ',ro')),
+    ...bound(work, '')
+  ].join('\n') + '\n'
+}
+
+const within = (path: string, folder: string): boolean =>
+  path === folder || path.startsWith(folder === '/' ? '/' : `${folder}/`)
+
+/** Leaves out each path below another one. */
+const outermost = (paths: readonly string[]): string[] =>
+  paths.filter((path) => !paths.some((folder) => folder !== path && within(path, folder)))
+
+/** Makes the mount point for a path. */
+function place (root: string, path: string): void {
+  const isFolder = statSync(path).isDirectory()
+  mkdirSync(root + (isFolder ? path : dirname(path)), { recursive: true })
+  if (!isFolder) writeFileSync(root + path, '')
+}
+
+/** Mount points of this process with their restrictions, which a user namespace must repeat. */
+function mountsHere (): Map<string, string[]> {
+  return new Map(readFileSync('/proc/self/mountinfo', 'utf8').trimEnd().split('\n').map((line) => {
+    const [, , , , point = '', options = ''] = line.split(' ')
+    const path = point.replace(/\\(\d{3})/g, (_, digits: string) => String.fromCharCode(parseInt(digits, 8)))
+    return [path, options.split(',').filter((word) => /^(nosuid|nodev|noexec)$/.test(word))]
+  }))
+}
+
+const escaped = (path: string): string =>
+  path.replace(/[\s\\#]/g, (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, '0')}`)
+
+const CHECK_MS = 5_000
+/** A level below the best is probed again after this time, as an operator may have changed the machine. */
+const AGAIN_MS = 60_000
+interface Found { hold: Hold, tools: Tools, at: number }
+const known = new Map<string, Found>()
+
+/**
+ * Probes for the best level at `now` (ms); without a cell, only for a setpriv that ends a runner with the
+ * node. Caches the answer unless a probe timed out or was killed.
+ */
+export function holdHere (
+  cell: Cell | undefined, now: number, path: string = process.env['PATH'] ?? ''
+): Found {
+  const levels: readonly Hold[] = cell === undefined ? ['none'] : HOLDS
+  const key = `${levels.length} ${path}`
+  const last = known.get(key)
+  if (last !== undefined && (last.hold === levels[0] || now - last.at < AGAIN_MS)) return last
+  const tools = findTools(path)
+  let sure = true
+  const works = (hold: Hold): boolean => {
+    const command = heldCommand(hold, tools, cell && { ...cell, network: false }, [process.execPath, '-v'])
+    if (command === null) return false
+    const { status } = spawnSync(command[0]!, command.slice(1),
+      { stdio: 'ignore', env: {}, cwd: cell?.work, timeout: CHECK_MS })
+    sure &&= status !== null
+    return status === 0
+  }
+  const hold = levels.find(works)
+  const found: Found = hold === undefined ? { hold: 'none', tools: {}, at: now } : { hold, tools, at: now }
+  if (sure) known.set(key, found)
+  return found
+}
+
+const STATE: Readonly<Record<Hold, string>> = {
+  namespaces: '',
+  network: 'have their files only and no network (Landlock), but see other processes',
+  files: 'have their files only (Landlock), but reach the network and other processes',
+  privileges: 'get no new privileges, but may read what the node may, and reach the network',
+  none: 'may do what the node may'
+}
+/** Kernel settings that forbid user namespaces: the forbidding value and the other one. */
+const SETTINGS = [
+  ['kernel.apparmor_restrict_unprivileged_userns', '1', '0'],
+  ['kernel.unprivileged_userns_clone', '0', '1'],
+  ['user.max_user_namespaces', '0', '10000']
+] as const
+
+/** Says what the sandbox of this machine lacks, and the command for it; null for the best level. */
+export function lacksHere (folder: string, now: number): string | null {
+  const scratch = join(folder, 'probe')
+  const work = join(scratch, 'work')
+  mkdirSync(work, { recursive: true, mode: 0o700 })
+  const needs = { home: folder, scripts: [], model: [], options: {}, env: process.env }
+  const { hold, tools } = holdHere({ scratch, work, files: () => filesFor(needs) }, now)
+  rmSync(scratch, { recursive: true, force: true })
+  return hold === HOLDS[0] ? null : `Here they ${STATE[hold]}: ${missing(tools, process.platform)}`
+}
+
+/** The reason for a lower level, and a command. */
+export function missing (tools: Tools, platform: string, setting = read): string {
+  if (platform !== 'linux') return `${platform} has no sandbox for them; run models of strangers on Linux`
+  const absent = TOOLS.filter((name) => tools[name] === undefined)
+  if (absent.length > 0) return `PATH has no ${absent.join(', ')}: \`sudo apt install util-linux mount\``
+  const forbids = ([name, value]: typeof SETTINGS[number]): boolean =>
+    setting(`/proc/sys/${name.replaceAll('.', '/')}`)?.trim() === value
+  const [name, value, better] = SETTINGS.find(forbids) ?? []
+  return name === undefined
+    ? 'this system refuses namespaces, as containers do: use an image with setpriv of util-linux 2.40'
+    : `${name} is ${value}: \`sudo sysctl -w ${name}=${better}\`, and the same in /etc/sysctl.d`
+}

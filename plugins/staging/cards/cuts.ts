@@ -1,0 +1,16 @@
+import type { ModelCard } from '../../../kernel/index.js'
+
+/** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
+export const UNCUT = new Set([
+  'bailingmoe3', 'bitnet', 'deepseek2', 'deepseek32', 'dots3note', 'falcon-h1', 'gemma3n', 'glm-dsa',
+  'granitehybrid', 'grok', 'hy_v4', 'jamba', 'kimi-k3', 'kimi-linear', 'mamba', 'mamba2', 'minicpm3',
+  'minimax-01', 'minimax-m2', 'minimax-m3', 'mistral4', 'mpt', 'nemotron_h', 'nemotron_h_moe', 'olmo2',
+  'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
+])
+
+/**
+ * A card as this release makes it: whether llama.cpp cuts a model across its layers follows from the
+ * architecture alone, and cards that were made before it did say no.
+ */
+export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor'>>(card: C): C =>
+  card.engine === 'llama-server' ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card

@@ -1,0 +1,59 @@
+/** Fails if the main thread of a node can reach code that evaluates untrusted input. */
+import { build } from 'esbuild'
+import t from 'tap'
+// @ts-expect-error -- a script without types
+import { options } from '../kernel/build/bundle.mjs'
+import type { BuildOptions, Metafile } from 'esbuild'
+
+/** Entries of a node's main thread. */
+const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
+/** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
+const ELSEWHERE = [
+  'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts',
+  'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts',
+  'plugins/chat/cli/engine.ts'
+]
+/** Declarations of tool formats use these; schemas reach them through the rest of the folder only. */
+const HARMLESS = ['automaton', 'budget', 'machine', 'regex', 'rules']
+const EVALUATES = [
+  /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
+  /^(onnxruntime-node|piper-phonemize)$/,
+  /^plugins\/onnx\//,
+  /^plugins\/staging\/cards\/(derive|folder|gguf|gguf-model|language|onnx-facts|speech)\.ts$/,
+  /^plugins\/chat\/engine\//,
+  /^plugins\/chat\/text\/(index|template|template-check|probe|tokens|files|sampler)\.ts$/,
+  new RegExp(`^plugins/chat/text/grammar/(?!(${HARMLESS.join('|')})\\.ts$)`)
+]
+
+type Inputs = Metafile['inputs']
+
+/** Every module that the entries reach, with the one that imports it. Verbs run in another process. */
+function reached (inputs: Inputs, entries: readonly string[]): Map<string, string | null> {
+  const found = new Map<string, string | null>(entries.map((entry) => [entry, null]))
+  for (const at of found.keys()) {
+    for (const { path, kind } of inputs[at]?.imports ?? []) {
+      const verb = kind === 'dynamic-import' && /(^|\/)cli\//.test(path)
+      if (!verb && !found.has(path)) found.set(path, at)
+    }
+  }
+  return found
+}
+
+/** From a module to the entry that reaches it. */
+const chain = (found: ReadonlyMap<string, string | null>, path: string): string => {
+  const from = found.get(path)
+  return from == null ? path : `${path} < ${chain(found, from)}`
+}
+
+t.test('no main thread of a node reaches an evaluator of untrusted input', async (t) => {
+  const { plugins: _, ...rest } = options as BuildOptions
+  const { metafile } = await build({ ...rest, write: false, metafile: true, logLevel: 'silent' })
+  const { inputs } = metafile as Metafile
+  for (const entry of [...NODE, ...ELSEWHERE]) t.ok(entry in inputs, entry)
+  const found = reached(inputs, NODE)
+  t.ok(found.has('plugins/staging/manager/manager.ts') && found.has('plugins/chat/api/task.ts'))
+  const bad = [...found.keys()].filter((path) => EVALUATES.some((one) => one.test(path)))
+  t.same(bad.map((path) => chain(found, path)), [])
+  const jobs = [...reached(inputs, ELSEWHERE).keys()]
+  for (const one of EVALUATES) t.ok(jobs.some((path) => one.test(path)), `${String(one)} is somewhere`)
+})
