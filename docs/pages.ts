@@ -99,7 +99,7 @@ function stateRows (all: readonly Manifest[]): string[][] {
 function routesPage (manifests: readonly Manifest[]): string {
   const sorted = allRoutes(manifests).sort((a, b) => order(a.decl.url, b.decl.url))
   return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). ' +
-    `The [README](../../README.md#every-route) has a curl of each. ${GLOSSARY}`,
+    `[The API by example](../api.md) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
     [code(`${decl.method} ${decl.url}`), decl.authority ?? 'none', decl.summary, owner])))
 }

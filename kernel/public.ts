@@ -4,6 +4,7 @@ export type {
   Caller, CapabilityCall, CapabilityChunk, Context, Logger, Manifest, NodeInfo, Plugin, RouteRequest, Section,
   ServiceRef, StreamWriter
 } from './api/plugin.js'
+export { bounded } from './api/bounds.js'
 export { EngineError } from './api/engine.js'
 export type {
   EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec

@@ -1,5 +1,5 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { networkInterfaces, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { BootError } from '../kernel/api/errors.js'
@@ -11,6 +11,8 @@ import { full } from './node/kit.js'
 import type { Test } from 'tap'
 import type { Plugin } from '../kernel/index.js'
 import type { SvcNode } from '../kernel/boot/node.js'
+
+const hasIpv6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
 interface Given {
   /** Plugins that ship; all of them when absent. */
@@ -108,6 +110,30 @@ t.test('a stopped home can be used again, one in use cannot', async (t) => {
   const second = await boot(folder, { plugins: [] })
   t.not(second.nodeId, first.nodeId, 'each start has a node id of its own')
   await second.stop('test')
+})
+
+t.test('a node on loopback answers at both loopback addresses', async (t) => {
+  const node = await up(t, { plugins: [] })
+  const { port } = new URL(node.url)
+  for (const host of ['127.0.0.1', 'localhost', ...hasIpv6 ? ['[::1]'] : []]) {
+    const answer = await fetch(`http://${host}:${port}/node_id`)
+    t.equal(await answer.json(), node.nodeId, host)
+  }
+  await node.stop('test')
+  if (hasIpv6) await t.rejects(fetch(`http://[::1]:${port}/node_id`), 'both are given back')
+})
+
+t.test('what is read with GET is asked about with HEAD', async (t) => {
+  const node = await up(t)
+  const token = readFileSync(join(node.home, 'operator.token'), 'utf8').trim()
+  const routes = bundled.flatMap(({ manifest }) => Object.values(manifest.routes ?? {}))
+  for (const { url } of routes.filter(({ method, socket }) => method === 'GET' && socket !== true)) {
+    const path = url.replace(/:[a-z_]+|\*/gi, 'x')
+    const { status } = await fetch(`${node.url}${path}`, {
+      method: 'HEAD', headers: { authorization: `Bearer ${token}` }
+    })
+    t.notOk([405, 500].includes(status), `${url}: ${status}`)
+  }
 })
 
 t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t) => {

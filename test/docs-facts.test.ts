@@ -29,8 +29,14 @@ const prose = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '').
 
 t.test('every relative link leads somewhere', (t) => {
   for (const path of pages) {
-    for (const [, target] of prose(read(path)).matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)) {
-      t.ok(existsSync(join(root, dirname(path), target!)), `${path} links to ${target}`)
+    const links = /\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?[^)]*\)/g
+    for (const [, to = '', anchor] of prose(read(path)).matchAll(links)) {
+      const target = to === '' ? path : join(dirname(path), to)
+      t.ok(existsSync(join(root, target)), `${path} links to ${target}`)
+      if (anchor === undefined || !target.endsWith('.md')) continue
+      const headings = [...prose(read(target)).matchAll(/^#+ (.*)$/gm)].map(([, text]) =>
+        `#${text!.toLowerCase().replace(/[^\w\- ]/g, '').replaceAll(' ', '-')}`)
+      t.ok(headings.includes(anchor), `${path} links to ${target}${anchor}`)
     }
   }
   t.end()

@@ -92,6 +92,8 @@ export interface CapabilityDecl {
   readonly description: string
   readonly io_mode: IoMode
   readonly input_schema: JsonSchema
+  /** Bounds of the input beside its schema, for one whose descriptor may not change. */
+  readonly input_bounds?: JsonSchema
   readonly output_schema?: JsonSchema | null
   readonly input_chunk_schema?: JsonSchema | null
   readonly output_chunk_schema?: JsonSchema | null

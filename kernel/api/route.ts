@@ -24,6 +24,8 @@ export interface RouteDecl {
   /** Media type of the answer when it is not JSON; a `content-type` of its Reply counts more. */
   readonly produces?: string
   readonly errors?: readonly string[]
+  /** Routes, also of other plugins, whose errors it passes on: `DELETE /store/models/:model_id`. */
+  readonly asks?: readonly string[]
   /**
    * Puts the one error body into the words of a foreign API; what it has stays in it. Unknown paths beside
    * such routes are answered in those words, too.
@@ -35,6 +37,9 @@ export interface RouteDecl {
   readonly idHeader?: string
   /** Largest body in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
+  /** The body is read as JSON whatever its content type says: clients of such APIs send none. */
+  readonly anyContentType?: boolean
+  /** The handler may open a stream. With HEAD its writer is `closed` at once. */
   readonly stream?: boolean
   /**
    * Further media types of the 200 answer, for the OpenAPI document. When absent: server-sent events where
@@ -43,8 +48,6 @@ export interface RouteDecl {
   readonly streams?: readonly string[]
   /** A WebSocket, which the OpenAPI document leaves out. */
   readonly socket?: boolean
-  /** With `stream`: HEAD is answered too; the writer that its handler opens is `closed` at once. */
-  readonly head?: boolean
   /** Handler deadline in ms; 60,000 when absent, none for a stream. */
   readonly deadlineMs?: number
 }

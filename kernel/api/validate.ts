@@ -19,10 +19,14 @@ const textAjv = withFormats(new Ajv2020({
   ...base, coerceTypes: 'array', useDefaults: true, allErrors: false
 }))
 
+/** RFC 3339 5.6. */
+const DATE_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i
+
 function withFormats (ajv: Ajv2020): Ajv2020 {
   ajv.addFormat('uri', (s: string) => URL.canParse(s))
   ajv.addFormat('uuid', /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i)
-  ajv.addFormat('date-time', (s: string) => !Number.isNaN(Date.parse(s)))
+  // Date.parse alone takes much more, such as "7".
+  ajv.addFormat('date-time', (s: string) => DATE_TIME.test(s) && !Number.isNaN(Date.parse(s)))
   ajv.addKeyword('x-local').addKeyword('x-remote')
   ajv.addKeyword('x-secret').addKeyword('x-also').addKeyword('x-unit').addKeyword('x-ignored')
   ajv.addKeyword({ keyword: 'x-refused', schemaType: 'object', errors: true, validate: refuse })

@@ -1,8 +1,9 @@
 /**
  * The parent of a node. It holds the listening socket and starts the node again when the node asks for it,
  * so that connections made during a restart wait in the backlog instead of being refused. It never accepts:
- * the socket is bound here and listened on by the node, which gets it as file descriptor LISTEN_FD.
- * Little is imported: this process should cost next to nothing.
+ * the socket is bound here and listened on by the node, which gets it as file descriptor LISTEN_FD. A node on
+ * loopback has two, since `localhost` may resolve to 127.0.0.1 or ::1. Little is imported: this process
+ * should cost next to nothing.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
@@ -14,13 +15,18 @@ import type { ChildProcess } from 'node:child_process'
 /** Exit status by which a node asks its launcher to start it again (EX_TEMPFAIL of sysexits.h). */
 export const RESTART_STATUS = 75
 
-/** The descriptor on which a launched node finds its socket. */
+/** The descriptors on which a launched node finds its sockets; between them lies the channel. */
 export const LISTEN_FD = 3
+const LISTEN_FD6 = 5
 
-/** Set for the node: its launcher's pid, the socket's descriptor (empty: none), and which start this is. */
+/** Set for the node: its launcher's pid, the sockets' descriptors (empty: none), and which start this is. */
 export const launcherEnv = {
-  pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', starts: 'SVC_LAUNCHER_STARTS'
+  pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', fd6: 'SVC_LAUNCHER_FD6', starts: 'SVC_LAUNCHER_STARTS'
 } as const
+
+/** The second loopback address of a host to listen on; undefined for none. */
+export const secondLoopback = (host: string): string | undefined =>
+  ['127.0.0.1', 'localhost'].includes(host) ? '::1' : undefined
 
 /** Where to listen; port 0 is any free one. */
 export interface Address { host: string, port: number }
@@ -53,7 +59,7 @@ export class ListenError extends Error {
 }
 
 /** A bound socket that nobody listens on yet. */
-interface Held { wanted: Address, fd: number, close (): void }
+interface Held { wanted: Address, fd: number, port: number, fd6?: number, close (): void }
 
 /** The parts of Node's TCP handle that are used here; `net._createServerHandle` makes a bound one. */
 interface TcpHandle { fd: number, close (): void, getsockname (out: { port?: number }): number }
@@ -134,6 +140,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     ...options.env,
     [launcherEnv.pid]: String(process.pid),
     [launcherEnv.fd]: held === undefined ? '' : String(LISTEN_FD),
+    [launcherEnv.fd6]: held?.fd6 === undefined ? '' : String(LISTEN_FD6),
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
@@ -144,7 +151,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
   ]
   const child = spawn(command, [...before, ...flags, ...options.args], {
     env,
-    stdio: [own === 'pipe' ? 'ignore' : own, own, own, held?.fd ?? 'ignore', 'ipc']
+    stdio: [own === 'pipe' ? 'ignore' : own, own, own, held?.fd ?? 'ignore', 'ipc', held?.fd6 ?? 'ignore']
   })
   options.output?.(child)
   return child
@@ -173,7 +180,13 @@ function ended (child: ChildProcess): Promise<Ending> {
 async function hold (held: Held | undefined, wanted: Address | null): Promise<Held | undefined> {
   if (held !== undefined && held.wanted.host === wanted?.host && held.wanted.port === wanted.port) return held
   held?.close()
-  return wanted === null ? undefined : await bind(wanted)
+  if (wanted === null) return undefined
+  const first = await bind({ ...wanted, host: wanted.host === 'localhost' ? '127.0.0.1' : wanted.host })
+  const other = secondLoopback(wanted.host)
+  // A machine without IPv6 has no second one; the node says when another program has it.
+  const second = other === undefined ? null : await bind({ host: other, port: first.port }).catch(() => null)
+  if (second === null) return { ...first, wanted }
+  return { ...first, wanted, fd6: second.fd, close: () => { first.close(); second.close() } }
 }
 
 async function bind (wanted: Address): Promise<Held> {
@@ -190,7 +203,7 @@ async function bind (wanted: Address): Promise<Held> {
     made.close()
     throw new ListenError(problem === 0 ? 'EADDRINUSE' : errorName(problem), wanted)
   }
-  return { wanted, fd: made.fd, close: () => { made.close() } }
+  return { wanted, fd: made.fd, port: name.port!, close: () => { made.close() } }
 }
 
 /** Two sockets may be bound to one port as long as neither listens, so binding alone does not tell. */

@@ -9,6 +9,7 @@ import { createConfigApi } from '../config/api.js'
 import { advertisedName, openApiTls } from './api-tls.js'
 import { version } from './package.js'
 import { homeFile, installId, lockHome, prepareHome, startTicks, writeVersioned } from './home.js'
+import { secondLoopback } from './launcher.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
@@ -44,8 +45,8 @@ export interface NodeOptions {
   bundled: readonly Plugin[]
   /** Pid of the launcher, which holds the socket while the node restarts. */
   launcher?: number
-  /** A listening socket inherited from the launcher. */
-  listenFd?: number
+  /** Sockets inherited from the launcher: that of the address, and that of the second loopback. */
+  listenFds?: readonly number[]
   /** `--join`: a join token, or host:port of a member. */
   join?: string
 }
@@ -254,7 +255,8 @@ function servedAt (address: Address, api: KernelConfig['api']): Served {
 
 /** Every address a bind host stands for. */
 function addressesOf (host: string): ReadonlySet<string> {
-  if (host === 'localhost') return new Set(['127.0.0.1', '::1'])
+  const other = secondLoopback(host)
+  if (other !== undefined) return new Set(['127.0.0.1', other])
   if (host !== '0.0.0.0' && host !== '::') return new Set([host.toLowerCase()])
   const interfaces = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
   return new Set(interfaces.map((i) => i.address.toLowerCase()))
@@ -282,7 +284,7 @@ function running (parts: Running): SvcNode {
       parts.restart.ask()
     },
     async listen () {
-      await listen(parts, options.listenFd)
+      await listen(parts, options.listenFds ?? [])
       parts.links.start((request, response) => { kernel.app.routing(request, response) },
         () => kernel.service(AuditService.id) as Audit | undefined)
       const processes = [process.pid, ...options.launcher === undefined ? [] : [options.launcher]]
@@ -335,17 +337,22 @@ function watchTls ({ tls, kernel, log }: Running, told: () => void): () => void 
   })
 }
 
-async function listen ({ kernel, address, tls, served }: Running, fd: number | undefined): Promise<void> {
-  if (fd === undefined) {
-    await kernel.app.listen({ host: address.host, port: address.port })
-  } else {
-    await new Promise<void>((resolve, reject) => {
-      kernel.app.server.once('error', reject)
-      kernel.app.server.listen({ fd }, resolve)
-    })
-  }
+async function listen (
+  { kernel, address, log, tls, served }: Running, [fd, fd6]: readonly number[]
+): Promise<void> {
+  const first = address.host === 'localhost' ? '127.0.0.1' : address.host
+  await kernel.app.listen(fd === undefined ? { host: first, port: address.port } : { fd })
   const bound = kernel.app.server.address()
   if (bound !== null && typeof bound === 'object') address.port = bound.port
+  const host = secondLoopback(address.host)
+  if (host !== undefined) {
+    const where = fd6 === undefined ? { host, port: address.port } : { fd: fd6 }
+    await kernel.app.listenAlso(where).catch(({ code }: NodeJS.ErrnoException) => {
+      if (code !== 'EADDRINUSE') return
+      log.root.warn({},
+        `[${host}]:${address.port} is in use by another program, to which "localhost" may lead`)
+    })
+  }
   const shown = address.host === '0.0.0.0' ? '127.0.0.1' : address.host === '::' ? '[::1]'
     : address.host.includes(':') ? `[${address.host}]` : address.host
   const scheme = tls === undefined ? 'http' : 'https'

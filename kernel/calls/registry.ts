@@ -98,8 +98,11 @@ function chunkProblems (decl: CapabilityDecl): string[] {
 }
 
 function schemasProblems (decl: CapabilityDecl, compiled: boolean): string[] {
-  const given = { output_schema: null, input_chunk_schema: null, output_chunk_schema: null, ...decl }
-  const fields = ['input_schema', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
+  const given = {
+    input_bounds: null, output_schema: null, input_chunk_schema: null, output_chunk_schema: null, ...decl
+  }
+  const fields =
+    ['input_schema', 'input_bounds', 'output_schema', 'input_chunk_schema', 'output_chunk_schema'] as const
   return fields.flatMap((field) => {
     const schema = given[field] ?? null
     if (schema === null) return field === 'input_schema' ? ['input_schema is required'] : []
@@ -213,6 +216,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
   // Compiled by the first call: a start would compile the schemas of every capability.
   const check = (schema: CapabilityDecl['output_schema']): Check | null =>
     schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
+  const bounds = check(decl.input_bounds)
   return {
     owner,
     name: `${decl.id}@${decl.version}`,
@@ -222,7 +226,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: Handler): C
     callsAtOnce: decl.calls_at_once,
     cost: declaredCost(decl),
     handler: handler as Capability['handler'],
-    input: (value) => checkOf(decl.input_schema)(value),
+    input: (value) => checkOf(decl.input_schema)(value) ?? bounds?.(value) ?? null,
     output: check(decl.output_schema),
     inputChunk: check(decl.input_chunk_schema),
     outputChunk: check(decl.output_chunk_schema)

@@ -67,7 +67,7 @@ function failure (source: string, command: string, text: string): [ExitCode, str
 const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|' +
   'ETIMEDOUT|ERR_SOCKET_TIMEOUT|FETCH_ERROR|E5\\d\\d)$')
 
-const nameOf = (source: string): string => source.replace(/(?<=.)@.*$/, '')
+const nameOf = (source: string): string => source.split(/(?<=.)@/)[0]!
 
 /** Runs a command to its end; with the signal of the verb it is gone when this throws. */
 export async function ran (

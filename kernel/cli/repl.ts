@@ -108,9 +108,9 @@ class Repl {
 
   async #take (line: string): Promise<void> {
     this.#warned = false
-    const [, name, rest = ''] = /^\/([a-z]+)(?:\s+(.*))?$/.exec(line.trim()) ?? []
+    const [, name, rest = ''] = /^\/([a-z]+)(?:\s([^]*))?$/.exec(line.trim()) ?? []
     if (name !== undefined && this.#block === null) {
-      this.#command(name, rest)
+      this.#command(name, rest.trimStart())
       return
     }
     const text = this.#whole(line)

@@ -1,3 +1,4 @@
+import { bounded } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-keys.js'
 import { formatPath, isTree, isUnder, pathKey } from './paths.js'
@@ -44,7 +45,7 @@ export interface Known {
 export function gatherKnown (owners: readonly ConfigOwner[]): Known {
   const pieces: Piece[] = []
   const add = (path: Path, schema: JsonSchema, { name, bundled }: ConfigOwner): void => {
-    pieces.push({ path, schema: prepare(schema), owner: name, bundled })
+    pieces.push({ path, schema: bounded(prepare(schema)), owner: name, bundled })
   }
   for (const owner of [{ name: 'kernel', settings: kernelKeys, bundled: true }, ...owners]) {
     for (const [key, schema] of Object.entries(owner.settings ?? {})) add([key], schema, owner)

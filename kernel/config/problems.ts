@@ -41,7 +41,7 @@ function formatProblem (problem: Problem, folder: string | undefined): string {
   const place = placeOf(problem, folder)
   const text = suggestion === undefined ? message : `${message}; did you mean "${suggestion}"?`
   const line = [place, path === '' ? text : `${path}: ${text}`].filter((part) => part !== '').join('  ')
-  return printable(line.replace(/\s*\n\s*/g, ' '))
+  return printable(line.split('\n').map((part) => part.trim()).filter((part) => part !== '').join(' '))
 }
 
 function placeOf ({ file, line, column, source }: Problem, folder: string | undefined): string {

@@ -1,6 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { overlayOf, problemAt } from './draft.js'
+import { isOpenBound } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { Draft } from './draft.js'
 import { isSecret, suggestKey } from './known.js'
@@ -165,7 +166,8 @@ function wrongValue (draft: Draft, error: ErrorObject, path: Path): Problem {
   const choice = error.keyword === 'enum' && typeof error.data === 'string'
     ? nearest(error.data, (schema['enum'] as unknown[]).filter((one) => typeof one === 'string'))
     : undefined
-  const expected = describe(schema)
+  const { limit } = error.params as { limit?: number }
+  const expected = describe(schema) + (isOpenBound(error.keyword, limit) ? `, at most ${limit} long` : '')
   const found = isHidden(draft, path) ? 'a hidden value' : show(error.data)
   const more = choice === undefined || isHidden(draft, path) ? { expected } : { expected, suggestion: choice }
   return problemAt(draft, path, `expected ${expected}, found ${found}`, more)

@@ -1,5 +1,6 @@
 /** The values that schemas of settings and of payloads allow: in words, by format, and read from text. */
 import { isIP } from 'node:net'
+import { isOpenBound } from '../api/bounds.js'
 import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
@@ -55,8 +56,12 @@ function range (schema: JsonSchema): string {
   return parts.length === 0 ? '' : ' ' + parts.join(', ')
 }
 
+/** Without the bounds that every text and list has: nobody meets them. */
+const ownBounds = (schema: JsonSchema): JsonSchema =>
+  Object.fromEntries(Object.entries(schema).filter(([key, value]) => !isOpenBound(key, value)))
+
 function describeText (schema: JsonSchema): string {
-  const { format, pattern, minLength, maxLength } = schema
+  const { format, pattern, minLength, maxLength } = ownBounds(schema)
   const named = typeof format === 'string' ? formats[format]?.expected : undefined
   if (named !== undefined) return named
   const length = minLength !== undefined && maxLength !== undefined
@@ -68,7 +73,7 @@ function describeText (schema: JsonSchema): string {
 }
 
 function describeList (schema: JsonSchema): string {
-  const { items, minItems, maxItems, uniqueItems } = schema
+  const { items, minItems, maxItems, uniqueItems } = ownBounds(schema)
   const parts = [uniqueItems === true ? 'a list without repeats' : 'a list']
   if (minItems !== undefined) parts.push(`of at least ${minItems}`)
   if (maxItems !== undefined) parts.push(`of at most ${maxItems}`)
@@ -110,8 +115,10 @@ function isSendUrl (text: string): boolean {
   return isHttpUrl(text) && hostProblem(new URL(text).hostname, 'named') === null
 }
 
+/** Extensions and desktop apps have origins too, with schemes other than http. */
 function isOrigin (text: string): boolean {
-  return isHttpUrl(text) && new URL(text).origin === text
+  return isHttpUrl(text) && new URL(text).origin === text ||
+    /^(?!https?:|wss?:|ftp:|file:)[a-z][a-z\d+.-]*:\/\/[\w.-]+(:\d{1,5})?$/.test(text)
 }
 
 function isCidr (text: string): boolean {
@@ -134,7 +141,7 @@ function isModule (text: string): boolean {
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
   'host-port': { test: isHostPort, expected: 'an address with a port, like attic.lan:52416' },
-  origin: { test: isOrigin, expected: 'an origin like https://host:port, without a path' },
+  origin: { test: isOrigin, expected: 'an origin like https://host:port or app://name, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
   'http-url': {
     test: isSendUrl,

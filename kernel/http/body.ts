@@ -2,10 +2,11 @@ import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { kernelError } from '../api/errors.js'
+import { kernelError, withHeaders } from '../api/errors.js'
 import { excessOf, oneATurn } from './body-bounds.js'
 import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
+import type { RouteDecl } from '../api/route.js'
 
 /** What a body's buffer begins with, bytes. */
 const FIRST_BYTES = 16 * 1024
@@ -18,8 +19,13 @@ const HALF = /\p{Surrogate}/u
 /** Bodies are JSON in UTF-8, read whole and without what readers could understand in two ways. */
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  const parse = app.getDefaultJsonParser('error', 'error')
-  app.addContentTypeParser('application/json', (request, payload, done) => {
+  const read: ContentTypeParser = (request, payload, done) => {
+    const { 'content-encoding': encoding = 'identity' } = request.headers
+    if (encoding.toLowerCase() !== 'identity') {
+      const packed = `Bodies are not read with content-encoding ${printable(encoding)}; send plain JSON.`
+      done(withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' }))
+      return
+    }
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
       done(kernelError('unsupported_media_type', `Bodies are read in UTF-8 only, not ${printable(charset)}.`))
@@ -39,15 +45,32 @@ export function readJsonOnly (app: FastifyInstance): void {
       else if (excess !== null) done(invalid([{ path: '', message: excess }], 'body'))
       else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
       else {
-        const text = body.toString()
-        void parse(request, text, (failure, value) => {
-          const odd = failure === null ? ambiguity(text, value) : null
-          if (odd === null) done(failure, value)
-          else done(invalid([odd], 'body'))
-        })
+        const { value, fault } = readJson(body.toString())
+        done(fault === null ? null : invalid([fault], 'body'), value)
       }
     }))
+  }
+  app.addContentTypeParser('application/json', read)
+  app.addContentTypeParser('*', (request, payload, done) => {
+    const { anyContentType } = request.routeOptions.config as Pick<RouteDecl, 'anyContentType'>
+    if (anyContentType === true) read(request, payload, done)
+    else done(request.is404 ? null : kernelError('unsupported_media_type'))
   })
+}
+
+type ContentTypeParser =
+  (request: FastifyRequest, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void
+
+/** Reads a JSON text; `fault` says why it is not taken. */
+function readJson (text: string): { value?: unknown, fault: Fault | null } {
+  // Some programs write a byte order mark, which RFC 8259 lets a reader ignore.
+  const json = text.startsWith('\ufeff') ? text.slice(1) : text
+  try {
+    const value: unknown = JSON.parse(json)
+    return { value, fault: faultOf(json, value) }
+  } catch {
+    return { fault: { path: '', message: 'is not valid JSON' } }
+  }
 }
 
 /** The SHA-256 that was signed along with a request, until its body has come. */
@@ -130,15 +153,15 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
   return larger
 }
 
-/** What makes a JSON text mean different things to different readers: where it is, and what it is. */
-interface Ambiguity { path: string, message: string }
+/** Why a valid JSON text is not taken: where, and what. */
+interface Fault { path: string, message: string }
 
 /**
  * What is wrong with a valid JSON text and the value that JSON.parse made of it: a key that stands twice in
- * one object, half of a surrogate pair, which no UTF-8 can carry on, or too many levels.
- * Null when nothing is.
+ * one object or that reaches the prototype of objects when it is copied, half of a surrogate pair, which no
+ * UTF-8 can carry on, or too many levels. Null when nothing is.
  */
-function ambiguity (text: string, value: unknown): Ambiguity | null {
+function faultOf (text: string, value: unknown): Fault | null {
   const halves = /\\u[dD][89a-fA-F]/.test(text)
   let keys = 0
   const open: [path: string, value: unknown, level: number][] = [['', value, 0]]
@@ -148,9 +171,13 @@ function ambiguity (text: string, value: unknown): Ambiguity | null {
     if (typeof inner === 'string') {
       if (halves && HALF.test(inner)) return { path, message: 'has half of a surrogate pair' }
     } else if (typeof inner === 'object' && inner !== null) {
+      const forbidden = prototypeKey(inner)
+      if (forbidden !== null) {
+        return { path: below(path, forbidden), message: 'is a key that no body may have' }
+      }
       const visit = (child: unknown, key: string | number): void => {
         if (typeof child === 'string' ? halves && HALF.test(child) : typeof child === 'object') {
-          open.push([path === '' ? String(key) : `${path}.${key}`, child, level + 1])
+          open.push([below(path, String(key)), child, level + 1])
         }
       }
       if (Array.isArray(inner)) inner.forEach(visit)
@@ -165,6 +192,16 @@ function ambiguity (text: string, value: unknown): Ambiguity | null {
     }
   }
   return keys === countKeys(text) ? null : { path: repeatedKey(text), message: 'stands twice in one object' }
+}
+
+const below = (path: string, key: string): string => path === '' ? key : `${path}.${key}`
+
+/** The key by which a careless copy of an object would change the prototype of all. */
+function prototypeKey (object: object): string | null {
+  if (Object.hasOwn(object, '__proto__')) return '__proto__'
+  const { constructor: own } = object as { constructor: unknown }
+  const reaches = typeof own === 'object' && own !== null && Object.hasOwn(own, 'prototype')
+  return reaches ? 'constructor.prototype' : null
 }
 
 /** Calls `visit` for every string of a valid JSON text, and for every brace outside of them. */

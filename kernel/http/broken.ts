@@ -1,12 +1,23 @@
 import { randomUUID } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { kernelError } from '../api/errors.js'
-import { errorBody } from './error-body.js'
-import type { KernelReason } from '../api/errors.js'
+import { errorBody, errorHeaders } from './error-body.js'
+import type { KernelReason, SvcError } from '../api/errors.js'
 
 const BROKEN: Readonly<Record<string, KernelReason>> = {
   HPE_HEADER_OVERFLOW: 'header_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
+}
+
+/** Answers a request that never comes to a route. */
+export function refuse (response: ServerResponse, error: SvcError): void {
+  const body = JSON.stringify(errorBody(error, randomUUID()))
+  response.writeHead(error.status, {
+    'content-type': 'application/json; charset=utf-8', 'content-length': Buffer.byteLength(body),
+    ...errorHeaders(error)
+  })
+  response.end(body)
 }
 
 /** Answers what Node could not parse as a request: bad syntax, too many headers, too slow. */

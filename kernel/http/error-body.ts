@@ -37,9 +37,19 @@ export function errorBody (error: SvcError, requestId: string): ErrorBody {
 /** Headers that go with an error: its own, and Retry-After on 429, 503 and wherever it names a time. */
 export function errorHeaders (error: SvcError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
-  if (seconds === undefined) return error.headers
-  return { ...error.headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
+  const headers = encodedHeaders(error.headers)
+  if (seconds === undefined) return headers
+  return { ...headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
 }
+
+/** Headers as they are sent: names of models and the like may hold what a header cannot, see RFC 8187 3.2. */
+export function encodedHeaders (headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) =>
+    [name, /^[\t\x20-\x7e]*$/.test(value) ? value : `UTF-8''${percentEncoded(value)}`]))
+}
+
+const percentEncoded = (text: string): string => encodeURIComponent(text.replace(/\p{Surrogate}/gu, '\ufffd'))
+  .replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
 /** A body or query that does not match, as the one validation error. */
 export function invalid (issues: { path: string, message: string }[], part: string): SvcError {

@@ -1,17 +1,22 @@
 import { systemClock } from '../api/clock.js'
 import { createServer } from 'node:http'
 import { createServer as createSecure } from 'node:https'
+import { createServer as createTcpServer } from 'node:net'
 import type { IncomingMessage, Server, ServerOptions as NodeServerOptions, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { AddressInfo, ListenOptions } from 'node:net'
+import type { AddressInfo, ListenOptions, Server as TcpServer, Socket } from 'node:net'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
+import { kernelError } from '../api/errors.js'
 import { isLoopback } from './access.js'
-import { answerBrokenRequest } from './broken.js'
+import { answerBrokenRequest, refuse } from './broken.js'
 import { relayedDevice } from './callers.js'
 import { Door } from './door.js'
 import { isOwnServer } from '../net/addresses.js'
 import { answerHalfClosed } from './ending.js'
+import { hostAllowed } from './origin.js'
+import { ArrivingMessage } from './sockets.js'
 import { answerInClear, isTls, tlsOf } from './tls/port.js'
+import type { Served } from './origin.js'
 import type { HttpLimits } from './server.js'
 import type { ServerIdentity } from './tls/identity.js'
 
@@ -19,6 +24,12 @@ const CONNECTION_CHECK_MS = 5000
 /** How long answers that are being sent may take once the server closes, ms. */
 const LAST_BYTES_MS = 250
 const MAX_REQUESTS_PER_SOCKET = 1000
+
+/** An address, or a socket that another process has bound. */
+export type Where = ListenOptions | { fd: number }
+
+/** With an identity it speaks TLS, and sends browsers there by the names that are served. */
+export interface FrontTls { identity?: ServerIdentity | undefined, served?: () => Served }
 
 /**
  * The one HTTP server of a node. Fastify takes no routes once it is ready, so the routes are a table that can
@@ -33,14 +44,19 @@ export class Front {
   readonly #first: Promise<void>
   #opened: () => void = () => {}
   #table: FastifyInstance | undefined
+  #also: TcpServer | undefined
+  /** Requests by connection. */
+  readonly #answered = new WeakMap<Socket, number>()
 
-  /** With an identity it speaks TLS. */
-  constructor (limits: HttpLimits, identity?: ServerIdentity) {
-    this.server = isOwnServer(makeServer(limits, identity))
+  constructor (limits: HttpLimits, tls: FrontTls = {}) {
+    this.server = isOwnServer(makeServer(limits, tls))
     this.door = openDoor(this.server, limits)
     this.begins = answerHalfClosed(this.server)
     this.#first = new Promise((resolve) => { this.#opened = resolve })
-    this.server.on('request', this.routing)
+    this.server.on('request', this.#answer)
+    this.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+      refuse(response, kernelError('expectation_failed'))
+    })
     this.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       // The table's own server never listens: it only carries the event to its WebSocket routes.
       this.#table?.server.emit('upgrade', request, socket, head)
@@ -50,6 +66,16 @@ export class Front {
   /** Answers a request from wherever it came, by the current table. */
   readonly routing = (request: IncomingMessage, response: ServerResponse): void => {
     this.#table?.routing(request, response)
+  }
+
+  /** As `routing`, for requests that came over one of the server's own connections. */
+  readonly #answer = (request: IncomingMessage, response: ServerResponse): void => {
+    const count = (this.#answered.get(request.socket) ?? 0) + 1
+    this.#answered.set(request.socket, count)
+    // Not in Node's types. It announces `Connection: close`, and lets what was pipelined be answered.
+    if (count >= MAX_REQUESTS_PER_SOCKET) Object.assign(response, { maxRequestsOnConnectionReached: true })
+    if (count > MAX_REQUESTS_PER_SOCKET) refuse(response, kernelError('connection_spent'))
+    else this.routing(request, response)
   }
 
   /** New requests go to this table from now on; it has to be ready. */
@@ -65,23 +91,26 @@ export class Front {
   }
 
   /** Listens; resolves to the URL of the address. Throws with the system's code, such as EADDRINUSE. */
-  async listen (where: ListenOptions): Promise<string> {
+  async listen (where: Where): Promise<string> {
     const { server } = this
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen(where, () => {
-        server.off('error', reject)
-        resolve()
-      })
-    })
+    await listening(server, where)
     const { address, port } = server.address() as AddressInfo
     const scheme = isTls(server) ? 'https' : 'http'
     return `${scheme}://${address.includes(':') ? `[${address}]` : address}:${port}`
   }
 
+  /** Takes connections at a second address. Rejects with the system's code. */
+  async listenAlso (where: Where): Promise<void> {
+    const give = (socket: Socket): void => { this.server.emit('connection', socket) }
+    const also = isOwnServer(createTcpServer({ noDelay: true }, give))
+    await listening(also, where)
+    this.#also = also
+  }
+
   /** Stops listening, lets answers go out and closes every connection. Safe when it never listened. */
   async close (): Promise<void> {
     // First of all nobody comes any more: who waits at the port is answered by the next start.
+    this.#also?.close()
     const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
     const cancel = systemClock.after(LAST_BYTES_MS, () => {
@@ -94,19 +123,33 @@ export class Front {
   }
 }
 
-function makeServer (limits: HttpLimits, identity: ServerIdentity | undefined): Server {
+async function listening (server: TcpServer, where: Where): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(where, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+function makeServer (limits: HttpLimits, { identity, served }: FrontTls): Server {
   const options: NodeServerOptions = {
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveMs,
-    connectionsCheckingInterval: CONNECTION_CHECK_MS
+    connectionsCheckingInterval: CONNECTION_CHECK_MS,
+    // One without Host gets the error body of all routes.
+    requireHostHeader: false,
+    IncomingMessage: ArrivingMessage
   }
   const server = identity === undefined
     ? createServer(options)
     : createSecure({ ...options, ...tlsOf(identity) })
-  if (isTls(server)) answerInClear(server)
+  if (isTls(server)) {
+    answerInClear(server, (host) => served !== undefined && hostAllowed(host, served()))
+  }
   server.setTimeout(limits.streamStallMs)
-  server.maxRequestsPerSocket = MAX_REQUESTS_PER_SOCKET
   server.on('clientError', answerBrokenRequest)
   return server
 }

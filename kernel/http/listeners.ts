@@ -1,8 +1,9 @@
 import { createServer } from 'node:net'
+import { secondLoopback } from '../boot/launcher.js'
 import { isOwnServer } from '../net/addresses.js'
 import { setRelayed } from './callers.js'
 import { plainEvent } from './tls/port.js'
-import type { Server } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { Listeners } from '../api/services.js'
 import type { Served } from './origin.js'
@@ -35,11 +36,15 @@ export class MorePorts {
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
-        const server = isOwnServer(createServer({ noDelay: true }, (socket) => {
-          app.server.emit('connection', socket)
-        }))
-        server.on('error', failed)
-        server.once('listening', () => { this.#rewrites.set(portOf(server), rewrite) })
+        const give = (socket: Socket): void => { app.server.emit('connection', socket) }
+        const server = isOwnServer(createServer({ noDelay: true }, give)).on('error', failed)
+        const also = isOwnServer(createServer({ noDelay: true }, give))
+        also.on('error', () => { /* There may be no IPv6. */ })
+        server.once('listening', () => {
+          this.#rewrites.set(portOf(server), rewrite)
+          const second = secondLoopback(host())
+          if (second !== undefined) also.listen({ host: second, port: portOf(server) })
+        })
         const listen = (): void => { server.listen({ host: host(), port }) }
         if (app.server.listening) listen()
         else app.server.once('listening', listen)
@@ -50,6 +55,7 @@ export class MorePorts {
             this.#rewrites.delete(server.listening ? portOf(server) : 0)
             // Connections end with those of the server that they were given to.
             server.close()
+            also.close()
           }
         }
       }

@@ -1,17 +1,19 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
+import { bounded } from '../api/bounds.js'
 import { schemaChecker } from '../api/validate.js'
 import { authorize } from './access.js'
 import { audited, isAudited } from './audited.js'
 import { Ending, hasLeft } from './ending.js'
-import { errorBody } from './error-body.js'
+import { encodedHeaders, errorBody } from './error-body.js'
 import { jsonText } from './json.js'
 import { memberOf } from './passed-on.js'
 import { namesModel, refuseOddModel } from './model-path.js'
 import { refusalHook } from './refused.js'
 import { arrivalOf, callerOf, enteredHere, noteArrival, sendError } from './server.js'
 import { LAST_WORDS_MS } from './standing.js'
+import { ignoreUnknown } from './unknown-fields.js'
 import { openStream } from './stream-writer.js'
 import type { WebSocket } from 'ws'
 import type { Audit } from '../api/audit.js'
@@ -21,7 +23,7 @@ import type { JsonSchema } from '../api/schema.js'
 import type { Tracers } from '../observe/tracer.js'
 import type { Follow } from './ending.js'
 import type { OpenWork, Unfinished } from './open-work.js'
-import type { ErrorTelling, HttpLimits } from './server.js'
+import type { HttpLimits } from './server.js'
 import type { Standing } from './standing.js'
 
 /** A declared route with its handler. */
@@ -96,12 +98,14 @@ export function mount (
   app.route({
     method: decl.method,
     url: decl.url,
-    exposeHeadRoute: decl.method === 'GET' && (decl.stream !== true || decl.head === true),
-    config: { failure: decl.failure, idHeader: decl.idHeader, owner: route.owner },
+    exposeHeadRoute: decl.method === 'GET',
+    config: {
+      failure: decl.failure, idHeader: decl.idHeader, owner: route.owner, anyContentType: decl.anyContentType
+    },
     schema: {
-      querystring: decl.query ?? NO_QUERY,
-      ...(decl.params === undefined ? {} : { params: decl.params }),
-      ...(decl.body === undefined ? {} : { body: decl.body })
+      querystring: bounded(decl.query ?? NO_QUERY),
+      ...(decl.params === undefined ? {} : { params: bounded(decl.params) }),
+      ...(decl.body === undefined ? {} : { body: bounded(decl.body) })
     },
     ...(decl.bodyLimit === undefined ? {} : { bodyLimit: decl.bodyLimit }),
     onRequest: (request, _reply, done) => {
@@ -111,6 +115,7 @@ export function mount (
       done()
     },
     ...(namesModel(decl.url) ? { preValidation: checkModel } : {}),
+    ...(decl.api === undefined || decl.body === undefined ? {} : ignoreUnknown(decl.body)),
     ...(kept ? refusalHook(decl, audit) : {}),
     handler: (request, reply) => new Exchange(served, request, reply, options, streams).serve()
   })
@@ -236,7 +241,10 @@ class Exchange implements RouteRequest, Unfinished {
     const stallMs = head.stallMs ?? limits.streamStallMs
     this.#events = head.contentType.startsWith('text/event-stream')
     this.#stream = openStream(raw, { ...head, headers }, { clock, stallMs, onClose: release })
-    if (this.#reply.request.method === 'HEAD') void this.#stream.end()
+    if (this.#reply.request.method === 'HEAD') {
+      void this.#stream.end()
+      this.#ending.abort(kernelError('cancelled', 'An answer to HEAD has no body.'))
+    }
     return this.#stream
   }
 
@@ -309,7 +317,7 @@ class Exchange implements RouteRequest, Unfinished {
     if (this.#stream === undefined) sendError(this.#reply, svc, this.requestId)
     else if (ending?.retryable === false && this.#events && !this.#stream.closed) {
       void this.#endStream(this.#stream, ending)
-    } else this.#stream.cut()
+    } else if (!this.#stream.closed) this.#stream.cut()
   }
 }
 
@@ -327,7 +335,10 @@ function explain (error: unknown, route: MountedRoute, requestId: string, option
 function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, options: MountOptions): void {
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
-  void reply.code(answer.status).headers(answer.headers)
+  void reply.code(answer.status).headers(encodedHeaders(answer.headers))
+  // Cacheable answers set one of the two.
+  const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
+  if (!keeps) void reply.header('cache-control', 'no-store')
   // Fastify would tell the length of the body there is not, which is that of another answer.
   if (answer.status === 304) {
     reply.hijack()
@@ -343,47 +354,4 @@ function checkReply ({ decl }: MountedRoute, body: unknown): void {
   if (decl.reply === undefined) return
   const problem = schemaChecker(decl.reply)(JSON.parse(JSON.stringify(body ?? null)))
   if (problem !== null) throw new Error(`the answer of ${decl.method} ${decl.url}: ${problem}`)
-}
-
-/** Finds the methods of the routes that a path matches, for 405 answers. */
-export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
-  const table = routes.map(({ method, url }) => ({ method, pattern: pathPattern(url) }))
-  return (path) => [...new Set(table.filter((r) => r.pattern.test(path)).map((r) => r.method))]
-}
-
-/**
- * Finds how errors are told at a path without a route: as by the routes that share the most of its beginning,
- * in whole parts, where all of those tell them alike.
- */
-export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => ErrorTelling {
-  const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
-  const telling = new Map<RouteDecl['failure'], ErrorTelling>([[undefined, {}]])
-  for (const { url, failure, idHeader } of routes) {
-    if (failure !== undefined) {
-      telling.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
-    }
-    for (const beginning of beginnings(url)) {
-      const found = byBeginning.get(beginning) ?? new Set()
-      byBeginning.set(beginning, found.add(failure))
-    }
-  }
-  return (path) => {
-    const longest = beginnings(path).find((beginning) => byBeginning.has(beginning)) ?? ''
-    const [failure, ...others] = byBeginning.get(longest) ?? []
-    return others.length > 0 ? {} : telling.get(failure)!
-  }
-}
-
-/** A path and what it begins with in whole parts, longest first; without the empty one. */
-function beginnings (path: string): string[] {
-  const parts = path.split('/').slice(1)
-  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))
-}
-
-function pathPattern (url: string): RegExp {
-  const parts = url.split('/').map((part) => {
-    if (part === '*') return '.*'
-    return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-  })
-  return new RegExp(`^${parts.join('/')}$`)
 }

@@ -9,17 +9,11 @@ export interface PageSources {
   pageOf?: (origin: string) => PageOf | null
 }
 
-/** Request headers that a page may set, beside those that any page may. */
-const SENT = [
-  'authorization', 'x-api-key', 'content-type', 'accept', 'if-match', 'if-none-match', 'last-event-id',
-  'traceparent', 'x-svc-command-id', 'x-svc-retry',
-  'mcp-protocol-version', 'mcp-session-id', 'mcp-method', 'mcp-name'
-]
-/** The same for headers that it reads. */
+/** Headers that a page may read, beside those that any page may. */
 const READ = [
   'x-svc-request-id', 'x-request-id', 'request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-model',
   'x-svc-voice', 'x-svc-retried', 'x-svc-media-types', 'x-svc-transfers', 'x-svc-store-delete',
-  'x-svc-warning', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
+  'x-svc-warning', 'x-svc-ignored', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
 ]
 
 /** Pages under `api.allowed_origins` and those of the other members may read answers; nobody else's may. */
@@ -29,9 +23,9 @@ export function letPagesRead (app: FastifyInstance, { served, pageOf = () => nul
   void app.register(cors, {
     origin: (origin, answer) => { answer(null, origin !== undefined && mayRead(origin)) },
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    // The headers it asks for are allowed: SDKs have their own, and none grants anything without a token.
     credentials: false,
     maxAge: 600,
-    allowedHeaders: SENT,
     exposedHeaders: READ
   })
 }

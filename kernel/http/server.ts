@@ -120,13 +120,15 @@ export function createTable (options: TableOptions): FastifyInstance {
     exposeHeadRoutes: false,
     // Connections are the front's: this one only stands for it, and never listens.
     serverFactory: () => new Server(),
-    onProtoPoisoning: 'error',
-    onConstructorPoisoning: 'error',
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
-    frameworkErrors: (error, request, reply) => { sendError(reply, fromFastify(error), request.id) }
+    frameworkErrors: (error, request, reply) => {
+      sendError(reply, fromFastify(error), request.id, options.tellingAt?.(pathOf(request)))
+    }
   })
+  // No route takes it: Fastify would ask for the type of its body before it says so.
+  app.addHttpMethod('QUERY', { overrideExisting: true })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
     const compile = httpPart === 'body' ? compileStrict : compileText
@@ -200,8 +202,9 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     // Names and origins say nothing there: only the device that was authenticated can have sent it.
     if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
+    if (host === undefined) throw invalid([{ path: '', message: 'has no Host header' }], 'request')
     if (!hostKnown(host, served)) {
-      throw kernelError('misdirected', `The Host "${printable(host ?? '')}" is not served here; ` +
+      throw kernelError('misdirected', `The Host "${printable(host)}" is not served here; ` +
         'use the address the node prints, or list the name under api.allowed_hosts.')
     }
     const hints = {
@@ -308,7 +311,7 @@ export function sendError (
   const body = errorBody(error, requestId)
   void reply.code(error.status)
     .headers({
-      'x-svc-request-id': requestId, 'x-request-id': requestId,
+      'cache-control': 'no-store', 'x-svc-request-id': requestId, 'x-request-id': requestId,
       ...idHeader === undefined ? {} : { [idHeader]: requestId }, ...errorHeaders(error)
     })
     .type('application/json; charset=utf-8')

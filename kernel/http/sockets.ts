@@ -1,3 +1,4 @@
+import { IncomingMessage } from 'node:http'
 import websocket from '@fastify/websocket'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -31,6 +32,21 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
     } })
     declare(scope)
   })
+}
+
+/**
+ * A request to the server. Node takes one with any Upgrade header off its parser and drops the body. An offer
+ * of another protocol than WebSocket, such as h2c, is ignored, which RFC 9110 7.8 permits.
+ */
+export class ArrivingMessage extends IncomingMessage {
+  declare upgradeOffered: boolean | null | undefined
+
+  get upgrade (): boolean {
+    return this.upgradeOffered === true &&
+      (this.method === 'CONNECT' || this.headers.upgrade?.toLowerCase() === 'websocket')
+  }
+
+  set upgrade (offered: boolean | null) { this.upgradeOffered = offered }
 }
 
 /**

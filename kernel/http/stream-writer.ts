@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { kernelError } from '../api/errors.js'
+import { encodedHeaders } from './error-body.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamHead, StreamWriter } from '../api/plugin.js'
 
@@ -11,7 +12,8 @@ export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }
 ): StreamWriter {
   raw.writeHead(head.status ?? 200, {
-    'content-type': head.contentType, 'cache-control': 'no-cache', 'x-accel-buffering': 'no', ...head.headers
+    'content-type': head.contentType, 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    ...encodedHeaders(head.headers ?? {})
   })
   raw.flushHeaders()
   let ended = false

@@ -17,7 +17,7 @@ export async function readTraffic ({ platform, read, ask, addresses }: MachineIo
 
 /** Counters by interface out of /proc/net/dev: after the colon field 1 is received, field 9 sent. Pure. */
 export function parseNetDev (content: string): Traffic {
-  return new Map([...content.matchAll(/^\s*([^\s|]+):\s*(\d[\d\s]*)$/gm)].flatMap(([, name, fields]) => {
+  return new Map([...content.matchAll(/^ *([^\s|]+): *(\d[\d ]*)$/gm)].flatMap(([, name, fields]) => {
     const [rx, , , , , , , , tx] = fields!.trim().split(/\s+/).map(Number)
     return rx === undefined || tx === undefined ? [] : [[name!, { rx, tx }] as const]
   }))

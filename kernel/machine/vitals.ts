@@ -96,9 +96,14 @@ export function createMachine (
     }
   }
   let last: { at: number, value: Promise<Vitals> } | undefined
+  let known: Vitals | undefined
   return {
     vitals () {
-      if (last === undefined || clock.mono() - last.at >= FRESH_MS) last = { at: clock.mono(), value: read() }
+      if (last !== undefined && clock.mono() - last.at < FRESH_MS) {
+        // A reading takes several turns of the event loop; under load requests would queue up behind it.
+        return known === undefined ? last.value : Promise.resolve(known)
+      }
+      last = { at: clock.mono(), value: read().then((value) => known = value) }
       return last.value
     },
     gpus,

@@ -64,7 +64,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const { limits, tokens, local, clock } = options
   const own = new OwnRequests()
   const ports = new MorePorts()
-  const front = new Front(limits, options.tls)
+  const front = new Front(limits, { identity: options.tls, served: options.served })
   const kernel: Booting = { ...parts, front, state: createStateSource(parts) }
   addServices(kernel, own, ports)
   const sync = syncOf(kernel)

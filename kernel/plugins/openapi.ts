@@ -1,8 +1,10 @@
+import { bounded } from '../api/bounds.js'
 import { kernelErrors, SvcError } from '../api/errors.js'
 import { isObject } from '../api/schema.js'
 import { errorBody } from '../http/error-body.js'
+import { capabilityRouteDecls } from '../calls/route-decls.js'
 import { systemRoutes } from '../http/system-routes.js'
-import { stateSchema } from '../state/schema.js'
+import { stateReply } from '../state/schema.js'
 import { errorsOf } from './catalogue.js'
 import { isAudited } from '../http/audited.js'
 import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
@@ -11,7 +13,10 @@ import type { OwnedRoute } from './catalogue.js'
 
 /** Errors any route may answer with, besides its own. */
 const COMMON =
-  ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down'] as const
+  ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down',
+    'header_too_large'] as const
+/** Those of routes whose address may be too long. */
+const OF_ADDRESSES = ['uri_too_long'] as const
 /** Those of routes that read a body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
@@ -36,11 +41,9 @@ export function openApi (
     // With a slash at its end it is a second name of the path without one.
     if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
-    const decl = route.decl.url === systemRoutes.state.url
-      ? { ...route.decl, reply: stateSchema(manifests) }
-      : route.decl
-    const made = operation({ ...route, decl }, reasons, failures.get(decl.failure)!.name)
-    paths[path] = { ...paths[path], [decl.method.toLowerCase()]: made }
+    const { name: error } = failures.get(route.decl.failure)!
+    const made = operation({ ...route, decl: declOf(route.decl, manifests, routes) }, reasons, error)
+    paths[path] = { ...paths[path], [route.decl.method.toLowerCase()]: made }
   }
   return {
     openapi: '3.1.0',
@@ -77,6 +80,18 @@ export function openApi (
   }
 }
 
+/** A declaration with what other routes and the plugins bring to it. */
+function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
+  const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
+  const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
+  const decl = { ...given, errors }
+  if (decl.url === systemRoutes.state.url) return { ...decl, reply: stateReply(manifests) }
+  if (decl.url !== capabilityRouteDecls.stream.url) return decl
+  const media = manifests.flatMap(({ capabilities = {} }) =>
+    Object.values(capabilities).flatMap(({ media_type: type }) => type ?? []))
+  return { ...decl, streams: [...decl.streams ?? [], ...media] }
+}
+
 /** How errors are told, by what puts them into other words: the name of the schema, and the schema. */
 function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string, schema: JsonSchema }> {
   const found = new Map<Failure, { name: string, schema: JsonSchema }>()
@@ -102,7 +117,8 @@ function operation (
   { owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<string, ErrorDecl>, error: string
 ): object {
   const errors = [...new Set([
-    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES, ...decl.errors ?? [],
+    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES,
+    ...decl.params === undefined && decl.query === undefined ? [] : OF_ADDRESSES, ...decl.errors ?? [],
     ...isAudited(decl) ? ['audit_unavailable'] : []
   ])]
   return {
@@ -121,11 +137,12 @@ function operation (
 
 function requestBody ({ body }: RouteDecl): { requestBody?: object } {
   if (body === undefined) return {}
-  return { requestBody: { required: true, content: { 'application/json': { schema: body } } } }
+  return { requestBody: { required: true, content: { 'application/json': { schema: bounded(body) } } } }
 }
 
 function parameters (decl: RouteDecl): { parameters?: object[] } {
-  const list = [...fields(decl.params, 'path'), ...fields(decl.query, 'query')]
+  const [params, query] = [decl.params, decl.query].map((schema) => schema && bounded(schema))
+  const list = [...fields(params, 'path'), ...fields(query, 'query')]
   return list.length === 0 ? {} : { parameters: list }
 }
 
@@ -155,7 +172,7 @@ function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
 
 function bodyOf (type: string, { reply }: RouteDecl): JsonSchema {
   if (type.startsWith('application/json')) return reply ?? { type: 'object' }
-  if (type.startsWith(EVENTS)) return { type: 'string', description: 'Server-sent events.' }
+  if (type.startsWith(EVENTS)) return { description: 'Server-sent events.' }
   return type.startsWith('text/') || type === 'application/x-ndjson'
     ? { type: 'string' }
     : { type: 'string', format: 'binary' }
@@ -171,6 +188,9 @@ function errorAnswers (
   }
   return Object.fromEntries([...byStatus].map(([status, list]) => [status, {
     description: list.join(', '),
-    content: { 'application/json': { schema: { $ref: `#/components/schemas/${error}` } } }
+    // Node's parser knows no route, so it has no words of a foreign API.
+    content: { 'application/json': { schema: {
+      $ref: `#/components/schemas/${list.includes('header_too_large') ? 'Error' : error}`
+    } } }
   }]))
 }

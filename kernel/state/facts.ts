@@ -181,10 +181,13 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   }
 }
 
+/** Asked for once: the system reads each processor for it, and every listing of models asks. */
+let chipId: string | undefined
+
 function identityOf (node: NodeInfo, url: string | null): object {
   return {
     modelId: os.machine(),
-    chipId: os.cpus()[0]?.model ?? 'unknown',
+    chipId: chipId ??= os.cpus()[0]?.model ?? 'unknown',
     friendlyName: node.name,
     osVersion: `${os.type()} ${os.release()}`,
     svcVersion: node.version,

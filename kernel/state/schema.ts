@@ -47,8 +47,16 @@ const values: Record<keyof typeof kernelManifest.state, JsonSchema> = {
   })
 }
 
-/** What GET /state answers: the kernel's keys, and those that plugins add. */
-export function stateSchema (plugins: readonly Manifest[]): JsonSchema {
+/** Reply of GET /state: the state now, or with `at` an earlier one. */
+export const stateReply = (plugins: readonly Manifest[]): JsonSchema => ({
+  anyOf: [stateSchema(plugins), object({
+    at: { type: ['string', 'integer'] }, snapshot: anything, state: anything, derived: anything,
+    events: { type: ['array', 'null'] }, more: { type: 'boolean' }, gaps: { type: 'array' }
+  })]
+})
+
+/** The state now: the kernel's keys, and those that plugins add. */
+function stateSchema (plugins: readonly Manifest[]): JsonSchema {
   const told = Object.assign({}, kernelManifest.state, ...plugins.map(({ state }) => state)) as
     Record<string, string>
   const shapes: Readonly<Record<string, JsonSchema>> = values

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { copyFileSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { createServer, connect } from 'node:net'
 import { createInterface } from 'node:readline'
+import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { once } from 'node:events'
@@ -10,6 +11,8 @@ import ts from 'typescript'
 import type { AddressInfo } from 'node:net'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
+
+const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
 /** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
 function build (t: Test): string {
@@ -53,6 +56,10 @@ function build (t: Test): string {
         })
       })
       setTimeout(() => {
+        if (process.env.SVC_LAUNCHER_FD6) {
+          net.createServer((socket) => { server.emit('connection', socket) })
+            .listen({ fd: Number(process.env.SVC_LAUNCHER_FD6) })
+        }
         server.listen({ fd: Number(process.env.SVC_LISTEN_FD) }, () => {
           const { SVC_LAUNCHER_PID, SVC_LAUNCHER_STARTS } = process.env
           say({ pid: process.pid, port: server.address().port, parent: Number(SVC_LAUNCHER_PID),
@@ -87,8 +94,8 @@ function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {})
 }
 
 /** Sends a line and resolves to the pid that answered; rejects when the connection is refused. */
-async function ask (port: number, line: string): Promise<number> {
-  const socket = connect(port, '127.0.0.1')
+async function ask (port: number, line: string, host = '127.0.0.1'): Promise<number> {
+  const socket = connect(port, host)
   socket.write(`${line}\n`)
   let text = ''
   for await (const part of socket) text += String(part)
@@ -116,11 +123,24 @@ t.test('a restart keeps the socket: a connection made meanwhile waits', async (t
   t.equal(await ask(first.port, 'restart'), first.pid)
   t.ok(await gone(first.pid), 'the first node has ended')
   const waiting = ask(first.port, 'hello')
+  const waiting6 = HAS_IPV6 ? ask(first.port, 'hello', '::1') : waiting
   const second = await parent.line()
   t.equal(second.port, first.port)
   t.equal(second.starts, 2)
   t.not(second.pid, first.pid)
   t.equal(await waiting, second.pid)
+  t.equal(await waiting6, second.pid, 'at either loopback')
+})
+
+t.test('a second loopback that is taken, as one that is missing, keeps no node from starting', {
+  skip: HAS_IPV6 ? false : 'there is no ::1 here'
+}, async (t) => {
+  const taken = createServer().listen(0, '::1')
+  await once(taken, 'listening')
+  t.teardown(() => { taken.close() })
+  const { port } = taken.address() as AddressInfo
+  const first = await start(t, build(t), port).line()
+  t.equal(await ask(port, 'hello'), first.pid)
 })
 
 t.test('the port may change with a restart', async (t) => {

@@ -40,6 +40,16 @@ t.test('both sides see the other\'s key, over TLS 1.3', async (t) => {
   second.destroy()
 })
 
+t.test('a group that costs a member much is not taken', async (t) => {
+  const server = await listener(t, await tempKey(t))
+  const tried = (ecdhCurve: string): Promise<string> => new Promise((resolve) => {
+    const socket = connect({ port: server.port, host: '127.0.0.1', rejectUnauthorized: false, ecdhCurve })
+    socket.on('error', () => { resolve('refused') }).on('secureConnect', () => { resolve('open') })
+  })
+  const groups = ['ffdhe8192', 'ffdhe2048', 'P-521', 'X25519', 'P-256']
+  t.same(await Promise.all(groups.map(tried)), ['refused', 'refused', 'refused', 'open', 'open'])
+})
+
 t.test('a wrong key: nothing is written before the check', async (t) => {
   const [here, there, third] = [await tempKey(t), await tempKey(t), await tempKey(t)]
   const server = await listener(t, there)

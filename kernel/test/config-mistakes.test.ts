@@ -74,10 +74,13 @@ t.test('each kind of mistake', async (t) => {
   check('api: { host: "256.1.1.1" }',
     ['1:8 api.host: expected a host name or an IP address, found "256.1.1.1"'])
   check('api: { allowed_origins: ["https://a.example", "*"] }',
-    ['1:47 api.allowed_origins[1]: expected an origin like https://host:port, without a path, found "*"'])
+    ['1:47 api.allowed_origins[1]: expected an origin like https://host:port or app://name, ' +
+      'without a path, found "*"'])
   check('api: { allowed_origins: ["https://a.example/x"] }',
     ['1:26 api.allowed_origins[0]: expected an origin like ' +
-      'https://host:port, without a path, found "https://a.example/x"'])
+      'https://host:port or app://name, without a path, found "https://a.example/x"'])
+  check(`access: { local: [${'x'.repeat(4097)}] }`,
+    [`1:19 access.local[0]: expected text, at most 4096 long, found "${'x'.repeat(60)}…"`])
   check('api: { trust_proxy: [10.0.0.0/33] }',
     ['1:22 api.trust_proxy[0]: expected an IP address or a range like 10.0.0.0/8, found "10.0.0.0/33"'])
   check('api: { allowed_hosts: [a, a] }', ['1:8 api.allowed_hosts: a value stands twice in the list'])

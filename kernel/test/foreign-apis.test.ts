@@ -2,10 +2,11 @@
  * What routes of foreign APIs get of the kernel: their words for errors, their headers, ports of their own.
  */
 import { createServer } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import t from 'tap'
 import { definePlugin, ListenerService } from '../index.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
-import { tellingFinder } from '../http/mount.js'
+import { tellingFinder } from '../http/unmatched.js'
 import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../api/clock.js'
 import type { Listening } from '../api/services.js'
@@ -48,6 +49,7 @@ const probe = (
   consumes: { listeners: ListenerService },
   routes: {
     fine: get('/far/fine', { failure: foreign, idHeader: 'request-id' }),
+    named: get('/far/fine/:name', { failure: foreign, params: { type: 'object' } }),
     bad: get('/far/bad', { failure: seen })
   }
 }, (ctx) => {
@@ -56,7 +58,8 @@ const probe = (
   })
   opened(listening)
   ctx.effect('port', () => { listening.close() })
-  return { routes: { fine: () => ({ fine: true }), bad: () => { throw new Error('inside') } } }
+  const bad = (): never => { throw new Error('inside') }
+  return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad } }
 })
 
 /** Resolves once `look` gives something. */
@@ -79,11 +82,18 @@ t.test('a port of its own, ids of requests and words of errors', async (t) => {
   const id = fine.headers.get('x-svc-request-id')
   t.ok(id)
   t.same(['x-request-id', 'request-id'].map((name) => fine.headers.get(name)), [id, id])
+  if (Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')) {
+    const six = own.replace('127.0.0.1', '[::1]')
+    while (await fetch(`${six}/fine`).then(() => false, () => true)) await new Promise(setImmediate)
+    t.equal((await fetch(`${six}/fine`)).status, 421, 'it listens there too; the kit serves 127.0.0.1 only')
+  }
   t.same(await (await fetch(`${url}/far/fine`)).json(), { fine: true }, 'the other port is as it was')
   const missing = await fetch(`${own}/none`)
   t.equal(missing.status, 404)
   const bad = await fetch(`${own}/bad`, { headers: { 'x-as': 'me' } })
   t.same([bad.status, await bad.json()], [500, { as: 'me' }])
+  const long = await fetch(`${own}/fine/${'x'.repeat(600)}`)
+  t.same([long.status, await long.json()], [414, { oops: 'The address is too long.' }])
   const query = await fetch(`${own}/fine?x=1`)
   t.same(await query.json(), { oops: 'x is not a known field' })
   t.ok(query.headers.get('request-id'))

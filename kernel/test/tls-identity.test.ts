@@ -4,7 +4,7 @@ import { createServer, request } from 'node:https'
 import { join } from 'node:path'
 import t from 'tap'
 import { openApiTls, advertisedName, namesOf } from '../boot/api-tls.js'
-import { makeCertificate, serverExtensions } from '../cluster/identity/certificate.js'
+import { authorityExtensions, makeCertificate, serverExtensions } from '../cluster/identity/certificate.js'
 import { BootError } from '../api/errors.js'
 import { readConfigText } from '../config/text.js'
 import { resolveConfig } from '../config/resolve.js'
@@ -71,10 +71,10 @@ t.test('self: one key, one authority, and certificates for what is served', asyn
   t.equal(leafOf(first).ca, false)
   t.equal(source.next(), null, 'it stays while nothing changes')
 
-  names = [...names, '192.0.2.7']
+  names = [...names, '192.168.7.7']
   const second = source.next()!
   t.equal(second.fingerprint, first.fingerprint, 'another address: the key stays')
-  t.equal(leafOf(second).checkIP('192.0.2.7'), '192.0.2.7')
+  t.equal(leafOf(second).checkIP('192.168.7.7'), '192.168.7.7')
   t.equal(readFileSync(source.authority!, 'utf8'), ca, 'and so does the authority')
   t.equal(await asked(second, ca, 'localhost'), 'ok')
 
@@ -104,12 +104,43 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   const ca = readFileSync(source.authority!, 'utf8')
   const signer = createPrivateKey(good.key)
   const publicKey = createPublicKey(signer)
-  const forged = makeCertificate({
-    subject: 'bank', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(9),
+  const forged = async (name: string, ca: string): Promise<string> => {
+    const cert = makeCertificate({
+      subject: 'bank', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(9),
+      from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
+      extensions: serverExtensions(publicKey, signer, [name, 'localhost'])
+    })
+    return await asked({ ...good, cert }, ca, 'localhost')
+  }
+  for (const name of ['bank.example', '198.51.100.7', '172.32.0.1', '2001:db8::1']) {
+    t.equal(await forged(name, ca), 'permitted subtree violation', name)
+  }
+  for (const name of ['127.0.0.9', '10.1.2.3', '172.31.0.1', '192.168.1.1', '100.64.0.1', '::1', 'fd00::1']) {
+    t.equal(await forged(name, ca), 'ok', name)
+  }
+  // A public address of the node requires an authority that may sign for it.
+  const names = ['localhost', '198.51.100.7', '2001:DB8::1']
+  const open = (): IdentitySource =>
+    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => Date.now() })
+  const opened = (): string => {
+    open().next()
+    return readFileSync(source.authority!, 'utf8')
+  }
+  const wider = opened()
+  t.not(wider, ca)
+  t.equal(await forged('198.51.100.7', wider), 'ok')
+  t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
+  t.equal(opened(), wider)
+  // An authority without bounds for addresses, from an earlier release, is replaced.
+  const loose = makeCertificate({
+    subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
-    extensions: serverExtensions(publicKey, signer, ['bank.example'])
+    extensions: authorityExtensions(publicKey, ['localhost', ...names.slice(1)], [])
   })
-  t.equal(await asked({ ...good, cert: forged }, ca, 'bank.example'), 'permitted subtree violation')
+  writeFileSync(source.authority!, loose)
+  const again = opened()
+  t.not(again, loose)
+  t.equal(await forged('203.0.113.1', again), 'permitted subtree violation')
 })
 
 interface Row {

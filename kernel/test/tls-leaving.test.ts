@@ -23,7 +23,7 @@ const limits: HttpLimits = {
 async function start (t: Test): Promise<{ front: Front, port: number }> {
   const home = tempHome(t)
   const source = ownIdentity({ home, installId: 'i', names: () => ['localhost'], now: Date.now })
-  const front = new Front(limits, source.next()!)
+  const front = new Front(limits, { identity: source.next()! })
   const table = {
     routing: (request: IncomingMessage, response: ServerResponse) => {
       front.begins(request, response)

@@ -10,6 +10,7 @@ import { answerInClear, isTls, plainEvent, showIdentity, tlsOf } from '../http/t
 import { tempHome } from './cluster-identity-kit.js'
 import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { ConnectionOptions } from 'node:tls'
 import type { Test } from 'tap'
 
 interface Rig { port: number, server: Server, ca: string, seen: string[], show: () => string }
@@ -23,7 +24,7 @@ async function start (t: Test): Promise<Rig> {
     seen.push(`${asked.method} ${asked.url}`)
     asked.resume().on('end', () => { response.end('secret') })
   })
-  answerInClear(server)
+  answerInClear(server, (host) => host === 'attic:7')
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
   t.teardown(() => { server.close(); server.closeAllConnections() })
   return {
@@ -78,6 +79,9 @@ const rows: Row[] = [
     'Content-Length: 2\r\n\r\nhi'], says: /^HTTP\/1\.1 400 / },
   { title: 'a name that is none', parts: ['GET / HTTP/1.1\r\nHost: a"b\r\nAccept: text/html\r\n\r\n'],
     says: /^HTTP\/1\.1 400 [^]*https:\/\/HOST:PORT/ },
+  { title: 'a browser under a name that is not served',
+    parts: ['GET /x HTTP/1.1\r\nHost: evil.example\r\nAccept: text/html\r\n\r\n'],
+    says: /^HTTP\/1\.1 400 (?![^]*evil)[^]*https:\/\/HOST:PORT/ },
   { title: 'another target', parts: ['GET http://evil/ HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n'],
     says: /^HTTP\/1\.1 400 / },
   { title: 'an upgrade', parts: ['GET /state/sync HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n' +
@@ -135,4 +139,29 @@ t.test('TLS before 1.2 is refused', async (t) => {
     old.on('error', ({ code }: NodeJS.ErrnoException) => { resolve(code) })
       .on('secureConnect', () => { resolve('connected') })
   }), /ERR_SSL|ECONNRESET/)
+})
+
+t.test('what a handshake may cost is bounded: groups and suites that are offered', async (t) => {
+  const { port, ca, show } = await start(t)
+  const tried = async (more: ConnectionOptions): Promise<string> => await new Promise((resolve) => {
+    const socket = connectTls({ port, host: '127.0.0.1', servername: 'localhost', ca, ...more })
+    socket.on('error', () => { resolve('refused') }).on('secureConnect', () => {
+      const { name = '' } = socket.getEphemeralKeyInfo() as { name?: string }
+      resolve(`${socket.getCipher().name} ${name}`)
+      socket.destroy()
+    })
+  })
+  const old = { maxVersion: 'TLSv1.2' } as const
+  const rows: [ConnectionOptions, RegExp][] = [
+    [{ ecdhCurve: 'ffdhe8192' }, /^refused$/], [{ ecdhCurve: 'ffdhe2048:P-521' }, /^refused$/],
+    [{ ecdhCurve: 'X25519' }, /^TLS_.* X25519$/], [{ ecdhCurve: 'P-384' }, /^TLS_.* secp384r1$/],
+    [old, /^ECDHE-.*GCM/], [{ ...old, ciphers: 'ECDHE-ECDSA-AES128-SHA256' }, /^refused$/],
+    [{ ...old, ciphers: 'ECDHE-ECDSA-AES256-SHA' }, /^refused$/],
+    [{ ...old, ciphers: 'ECDHE-ECDSA-AES128-CCM8' }, /^refused$/], [{ ...old, ciphers: 'DHE' }, /^refused$/]
+  ]
+  for (const [more, says] of rows) t.match(await tried(more), says, JSON.stringify(more))
+  show()
+  for (const [more, says] of rows.slice(0, 2)) {
+    t.match(await tried({ ...more, rejectUnauthorized: false }), says, 'also with another identity')
+  }
 })

@@ -86,6 +86,22 @@ t.test('a machine without a GPU: every part, and no program run', async (t) => {
   t.same(made.warned, [])
 })
 
+t.test('while a reading is under way others get the one before', async (t) => {
+  let answer = (): void => {}
+  let spaces = 0
+  const { vitals, clock } = rig({ space: async () => {
+    if (++spaces === 2) await new Promise<void>((resolve) => { answer = resolve })
+    return { total: spaces, available: 0 }
+  } })
+  const first = await vitals()
+  await clock.advance(1000)
+  const second = vitals()
+  t.equal(await vitals(), first, 'nobody else waits for it')
+  answer()
+  t.match(await second, { disk: { total: { inBytes: 2 } } })
+  t.equal(await vitals(), await second)
+})
+
 t.test('a reading is given again within a second', async (t) => {
   let spaces = 0
   const { vitals, clock } = rig({ space: async () => ({ total: ++spaces, available: 0 }) })

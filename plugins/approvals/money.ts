@@ -14,6 +14,6 @@ export function readAmount (text: string): Amount | null {
 
 /** An amount for people: `0.02 EUR`, without zeros at its end. */
 export function showAmount ({ unit, nano }: Amount): string {
-  const part = String(nano % NANO).padStart(9, '0').replace(/0+$/, '')
+  const part = String(nano % NANO).padStart(9, '0').replace(/(?<!0)0+$/, '')
   return `${Math.floor(nano / NANO)}${part === '' ? '' : `.${part}`} ${unit}`
 }

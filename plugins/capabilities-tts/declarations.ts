@@ -1,3 +1,4 @@
+import { bounded } from '../../kernel/index.js'
 import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js'
 
 const name = { type: 'string', minLength: 1 } as const
@@ -8,6 +9,9 @@ export const MEDIA_TYPES: Readonly<Record<string, string>> = {
   mp3: 'audio/mpeg', opus: 'audio/ogg; codecs=opus', aac: 'audio/aac', flac: 'audio/flac', wav: 'audio/wav',
   pcm: 'audio/pcm'
 }
+
+/** Longest text that is spoken, in characters: about two hours of speech. */
+const TEXT_LENGTH = 100_000
 
 /** Request fields of `tts` 1.0.0. */
 export const inputSchema = {
@@ -55,6 +59,9 @@ export const tts = {
   title: 'Text to speech',
   description: 'Speaks a text with a placed text-to-speech model and streams MP3 while it is being spoken.',
   input_schema: inputSchema,
+  input_bounds: bounded({
+    type: 'object', properties: { ...inputSchema.properties, text: { ...name, maxLength: TEXT_LENGTH } }
+  }),
   output_schema: null,
   io_mode: 'server_streaming',
   input_chunk_schema: null,
@@ -76,8 +83,8 @@ export const speechBody = {
   properties: {
     model: { type: 'string', minLength: 1 },
     input: {
-      type: 'string', minLength: 1,
-      description: 'of any length that the body has room for, 1 MiB; OpenAI takes 4,096 characters'
+      type: 'string', minLength: 1, maxLength: TEXT_LENGTH,
+      description: 'up to 100,000 characters, about two hours of speech; OpenAI takes 4,096'
     },
     voice: {
       type: ['string', 'object'], minLength: 1, required: ['id'],
@@ -115,7 +122,7 @@ export const routes = {
     streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
     errors: [
       'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
-      'format_unsupported', 'overloaded', 'instance_lost', 'timeout'
+      'format_unsupported', 'overloaded', 'instance_lost', 'session_changed', 'provider_error', 'timeout'
     ]
   },
   voices: {

@@ -1,5 +1,6 @@
 import { embeddingFields } from './api/embeddings.js'
 import { chatFields } from './api/schema.js'
+import { bounded } from '../../kernel/index.js'
 import type { CapabilityDecl } from '../../kernel/index.js'
 
 const { n: _n, ...fields } = chatFields
@@ -28,9 +29,9 @@ export const chatCapability = {
   id: 'chat',
   title: 'Chat',
   description: 'Answers a conversation with a placed language model and streams it while it is written.',
-  input_schema: {
+  input_schema: bounded({
     ...object, additionalProperties: false, required: ['model', 'messages'], properties: fields
-  },
+  } as const),
   output_schema: null,
   io_mode: 'server_streaming',
   output_chunk_schema: {
@@ -61,9 +62,9 @@ export const embeddingsCapability = {
   id: 'embeddings',
   title: 'Embeddings',
   description: 'Makes one vector of each text with a placed encoder model.',
-  input_schema: {
+  input_schema: bounded({
     ...object, additionalProperties: false, required: ['model', 'input'], properties: embeddingFields
-  },
+  } as const),
   output_schema: {
     ...object,
     required: ['object', 'data', 'model', 'usage'],

@@ -1,6 +1,7 @@
 import { answerFields } from './api/answer-fields.js'
 import { countBody, messagesBody } from './api/anthropic-body.js'
 import { embeddingsBody } from './api/embeddings.js'
+import { BODY_BYTES } from './api/fields.js'
 import { anthropicFailure, ollamaFailure, openAiFailure } from './api/failures.js'
 import * as ollamaBodies from './api/ollama/body.js'
 import { inputTokensBody, responsesBody } from './api/responses-body.js'
@@ -8,9 +9,6 @@ import { itemsQuery, responseParams, responseQuery } from './api/responses-kept.
 import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
-
-/** Largest body in bytes. */
-export const BODY_BYTES = 4 * 1024 * 1024
 
 /** Fields that the answer of a route always has. */
 const reply = (...required: string[]) =>
@@ -38,13 +36,15 @@ const kept = {
 } as const
 
 const ollama = {
-  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson']
+  ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson'], anyContentType: true,
+  asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
 /** Ollama's routes that bring, make and remove models; some tell of it in lines. */
 const ollamaManage = {
   ...ollama, authority: 'cluster:write',
-  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed']
+  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed'],
+  asks: ['POST /store/models/:model_id/download', 'DELETE /store/models/:model_id']
 } as const
 /** What an open client asks to find out whether there is an Ollama; it has no token then. */
 const ollamaAlive = {

@@ -40,7 +40,7 @@ type Encoding = 'br' | 'gzip'
 /** The encoding to use for a request, by its Accept-Encoding; null for none. */
 export function encodingFor (accepted: string | undefined): Encoding | null {
   const weights = new Map((accepted ?? '').split(',').map((item) => {
-    const [name = '', ...parameters] = item.trim().toLowerCase().split(/\s*;\s*/)
+    const [name = '', ...parameters] = item.toLowerCase().split(';').map((part) => part.trim())
     const q = parameters.find((parameter) => parameter.startsWith('q='))
     return [name, q === undefined ? 1 : Number(q.slice(2))] as const
   }))

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { schemaChecker } from '../../kernel/cards/index.js'
-import { kernelError, Reply } from '../../kernel/index.js'
+import { kernelError, Reply, SvcError } from '../../kernel/index.js'
 import { MediaCache } from './media.js'
 import { ownApi } from './own.js'
 import { createLooks, createServer } from './server.js'
@@ -87,16 +87,21 @@ function asFetched ({ headers }: RouteRequest, signal: AbortSignal): Request {
   return new Request('http://node/mcp', { method: 'POST', headers: Object.fromEntries(given), signal })
 }
 
+const refusal = (status: number, message: string): SvcError =>
+  new SvcError('invalid_request', { status, retryable: false, message, remedy: 'Mend the message.' })
+
 /** Sends the library's answer: whole, or while it is made. */
 async function passOn (
   request: RouteRequest, answer: Response, signal: AbortSignal, more: Record<string, string>
 ): Promise<Reply | undefined> {
   const contentType = answer.headers.get('content-type') ?? 'application/json'
   if (!contentType.startsWith(EVENTS) || answer.body === null) {
-    const body = await answer.text()
-    return body === ''
-      ? new Reply('', answer.status, { 'content-type': contentType })
-      : new Reply(JSON.parse(body), answer.status, more)
+    const text = await answer.text()
+    if (text === '') return new Reply('', answer.status, { 'content-type': contentType })
+    const body = JSON.parse(text) as { error?: { message: string } }
+    // The library's refusals in the words of all others.
+    if (!answer.ok && body.error !== undefined) throw refusal(answer.status, body.error.message)
+    return new Reply(body, answer.status, more)
   }
   const stream = request.open({ contentType, status: answer.status, headers: more })
   try {

@@ -329,7 +329,6 @@ const manifest = {
 
 const file = {
   method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
-  head: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
   params: {
     type: 'object', required: ['model_id', '*'],

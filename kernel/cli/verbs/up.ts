@@ -110,7 +110,7 @@ async function keepName (ctx: VerbContext, name: string, config: string | undefi
 /** Runs the node in this process until it is told to stop; resolves to the exit status. */
 async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const { env } = ctx.io
-  const fd = env[launcherEnv.fd] ?? ''
+  const fds = [env[launcherEnv.fd], env[launcherEnv.fd6]].filter((fd) => (fd ?? '') !== '').map(Number)
   const launcher = env[launcherEnv.pid]
   const starts = Number(env[launcherEnv.starts] ?? 1)
   // The launcher stays when the node restarts.
@@ -120,7 +120,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   endWithLauncher()
   const told = untilTold()
   if (flags.name !== undefined) await keepName(ctx, flags.name, flags.config)
-  const node = await boot(ctx, flags, { fd, launcher }).catch((error: NodeJS.ErrnoException) => {
+  const node = await boot(ctx, flags, { fds, launcher }).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof SvcError) throw ctx.fail(exitCodeFor(error.status, error.reason), error.message)
     if (error.syscall !== 'listen' || error.code === undefined) throw error
     const { port = 0, address = '' } = error as { port?: number, address?: string }
@@ -142,7 +142,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
 }
 
 async function boot (
-  ctx: VerbContext, flags: Flags, { fd, launcher }: { fd: string, launcher: string | undefined }
+  ctx: VerbContext, flags: Flags, { fds, launcher }: { fds: readonly number[], launcher: string | undefined }
 ): Promise<SvcNode> {
   const { createNode } = await import('../../boot/node.js')
   const { port, host, name, config, join } = flags
@@ -155,7 +155,7 @@ async function boot (
     bundled: await ctx.plugins(),
     ...(join === undefined ? {} : { join }),
     ...(launcher === undefined ? {} : { launcher: Number(launcher) }),
-    ...(fd === '' ? {} : { listenFd: Number(fd) })
+    listenFds: fds
   })
 }
 

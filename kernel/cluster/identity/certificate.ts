@@ -110,19 +110,36 @@ const SERVER_AUTH = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01
 const forServers = (): Buffer => extension(37, false, der(SEQUENCE, der(OID, SERVER_AUTH)))
 const ofKey = (key: KeyObject): Buffer => extension(14, false, der(OCTET_STRING, keyId(key)))
 
+/** Encodes a permitted subtree (4.2.1.10): a DNS name with everything below it, or a network. */
+function subtree (permitted: string): Buffer {
+  if (!permitted.includes('/')) return generalName(permitted)
+  const [address, bits] = ipaddr.parseCIDR(permitted)
+  const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6
+  const mask = family.subnetMaskFromPrefixLength(bits)
+  return der(0x87, Uint8Array.from([...address.toByteArray(), ...mask.toByteArray()]))
+}
+
+/** The extension by which an authority may sign for these DNS names, addresses and networks only. */
+export function nameConstraints (names: readonly string[], networks: readonly string[]): Buffer {
+  const ranges = names.map((name) => isIP(name) === 0 ? name : `${name}/${isIP(name) === 4 ? 32 : 128}`)
+  const permitted = [...ranges, ...networks].map((one) => der(SEQUENCE, subtree(one)))
+  return extension(30, true, der(SEQUENCE, der(0xa0, ...permitted)))
+}
+
 /**
- * Extensions of an authority for servers that signs no other authority, and only these DNS names. They are
- * among its own names too: of the two places, Node shows those only.
+ * Extensions of an authority for servers that signs no other authority, and only for these names, addresses
+ * and networks. The names are among its own too: of the two places, Node shows those only.
  */
-export function authorityExtensions (key: KeyObject, names: readonly string[]): Buffer[] {
-  const permitted = names.map((name) => der(SEQUENCE, generalName(name)))
+export function authorityExtensions (
+  key: KeyObject, names: readonly string[], networks: readonly string[]
+): Buffer[] {
   return [
     extension(19, true, der(SEQUENCE, der(BOOLEAN, Uint8Array.of(0xff)), der(INTEGER, Uint8Array.of(0)))),
     // Bit 5 of nine, keyCertSign; the last two bits of the byte are not used.
     extension(15, true, der(BIT_STRING, Uint8Array.of(2, 0x04))),
     forServers(),
     extension(17, false, der(SEQUENCE, ...names.map(generalName))),
-    extension(30, true, der(SEQUENCE, der(0xa0, ...permitted))),
+    nameConstraints(names, networks),
     ofKey(key)
   ]
 }

@@ -1,6 +1,7 @@
 import { constants } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:tls'
+import { KEY_GROUPS } from '../../http/tls/port.js'
 import { fingerprintOf } from './key.js'
 import type { TLSSocket, TlsOptions } from 'node:tls'
 import type { Clock } from '../../api/clock.js'
@@ -18,6 +19,7 @@ export function serverTls (key: NodeKey): TlsOptions {
     key: key.privateKeyPem,
     cert: key.certificatePem,
     minVersion: 'TLSv1.3',
+    ecdhCurve: KEY_GROUPS,
     requestCert: true,
     rejectUnauthorized: false,
     handshakeTimeout: HANDSHAKE_MS,
@@ -99,6 +101,7 @@ export async function dial (options: DialOptions): Promise<TLSSocket> {
     key: key.privateKeyPem,
     cert: key.certificatePem,
     minVersion: 'TLSv1.3',
+    ecdhCurve: KEY_GROUPS,
     rejectUnauthorized: false
   })
   signal?.addEventListener('abort', onAbort, { once: true })

@@ -3,9 +3,10 @@ import {
 } from 'node:crypto'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
+import ipaddr from 'ipaddr.js'
 import { writeWhole } from '../../boot/home.js'
 import {
-  authorityExtensions, makeCertificate, serverExtensions
+  authorityExtensions, makeCertificate, nameConstraints, serverExtensions
 } from '../../cluster/identity/certificate.js'
 import { readText } from '../../cluster/identity/key.js'
 import { identityFrom, IdentityError } from './identity.js'
@@ -20,8 +21,12 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const DAYS = 397
 /** So long before its end a certificate is made anew. */
 const RENEW_MS = 30 * DAY_MS
-/** What the authority may sign for beside the names of this node: names that nobody on the Internet has. */
+/** Private names and networks, for which the authority may sign beside the names of this node. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
+const PRIVATE_NETWORKS = [
+  '127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '169.254.0.0/16', '100.64.0.0/10',
+  '::1/128', 'fc00::/7', 'fe80::/10'
+]
 
 export interface OwnOptions {
   home: string
@@ -36,7 +41,8 @@ interface Authority { key: KeyObject, keyPem: string, pem: string, names: readon
 /**
  * A key of the API's own, and an authority of that same key which signs the certificates: clients that trust
  * the authority need nothing new when the addresses change, and those that pin the key neither. Beside names
- * in private networks the authority is good for `api.allowed_hosts` only.
+ * and addresses of private networks the authority is good for `api.allowed_hosts` and the node's own public
+ * addresses only.
  *
  * Not the node's own key, which is Ed25519: browsers refuse that in a server's certificate.
  */
@@ -46,12 +52,13 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
   return {
     authority: path,
     next () {
-      const names = [...new Set(options.names().map((name) => name.toLowerCase()))].sort()
+      const names = [...new Set(options.names().map((name) =>
+        isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const fits = shown !== undefined && shown.identity.until - now > RENEW_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
-      const authority = openAuthority(options, path, names.filter((name) => isIP(name) === 0))
+      const authority = openAuthority(options, path, names)
       const cert = certify(authority, options.installId, names, now) + authority.pem
       const files = { cert: path, key: join(options.home, ownFile.key) }
       shown = { names, identity: identityFrom({ cert, key: authority.keyPem }, files, now) }
@@ -83,13 +90,13 @@ function openAuthority (
   const kept = readAuthority(path, key)
   const suffices = kept !== undefined && names.every((name) => isWithin(name, kept.names))
   if (suffices) return { key, keyPem, ...kept }
-  const all = [...new Set([...PRIVATE_NAMES, ...names])]
+  const all = [...new Set([...PRIVATE_NAMES, ...names.filter((name) => !isWithin(name, PRIVATE_NAMES))])]
   const publicKey = createPublicKey(key)
   const pem = makeCertificate({
     subject: authorityName(installId), issuer: authorityName(installId),
     publicKey, signer: key, serial: newSerial(),
     from: Date.UTC(2020, 0, 1), until: Date.UTC(2049, 11, 31),
-    extensions: authorityExtensions(publicKey, all)
+    extensions: authorityExtensions(publicKey, all, PRIVATE_NETWORKS)
   })
   writeWhole(path, pem, 0o644)
   return { key, keyPem, pem, names: all }
@@ -97,9 +104,15 @@ function openAuthority (
 
 const authorityName = (installId: string): string => `svc node ${installId}`
 
-/** Whether an authority for these names may sign for a name: it is one of them, or below one. */
-const isWithin = (name: string, permitted: readonly string[]): boolean =>
-  permitted.some((one) => name === one || name.endsWith(`.${one}`))
+/** Whether an authority for these names may sign for one: that or what is above it is permitted. */
+function isWithin (name: string, permitted: readonly string[]): boolean {
+  if (isIP(name) === 0) return permitted.some((one) => name === one || name.endsWith(`.${one}`))
+  const address = ipaddr.parse(name)
+  return permitted.includes(address.toString()) || PRIVATE_NETWORKS.some((network) => {
+    const range = ipaddr.parseCIDR(network)
+    return range[0].kind() === address.kind() && address.match(range)
+  })
+}
 
 function makeKey (path: string): string {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
@@ -116,14 +129,16 @@ function keyFrom (pem: string, path: string): KeyObject {
     '(a new one is made, which clients have to trust anew)')
 }
 
-/** The kept authority; undefined when there is none, it is broken, or another key's. */
+/** The kept authority; undefined when there is none, it is broken, another key's, or has other bounds. */
 function readAuthority (path: string, key: KeyObject): { pem: string, names: string[] } | undefined {
   const pem = readText(path, 'public')
   if (pem === undefined) return undefined
   try {
     const certificate = new X509Certificate(pem)
-    const names = (certificate.subjectAltName ?? '').split(', ').map((one) => one.replace(/^DNS:/, ''))
-    return certificate.checkPrivateKey(key) ? { pem, names } : undefined
+    const names = (certificate.subjectAltName ?? '').split(', ').map((one) =>
+      one.startsWith('DNS:') ? one.slice(4) : ipaddr.parse(one.replace('IP Address:', '')).toString())
+    const bounded = certificate.raw.includes(nameConstraints(names, PRIVATE_NETWORKS))
+    return bounded && certificate.checkPrivateKey(key) ? { pem, names } : undefined
   } catch {
     return undefined
   }

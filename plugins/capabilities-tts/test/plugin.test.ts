@@ -344,3 +344,47 @@ t.test('a cancel in the first try ends both', async (t) => {
   await t.rejects(cancelled.next(), { reason: 'instance_lost' } as never)
   t.same(excepted, [undefined])
 })
+
+t.test('names of any script get the answer they deserve, and long texts a 400', async (t) => {
+  const { rig, asked } = await start(t)
+  const say = async (more: object) => await rig.inject({
+    method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: 'Hi', ...more }
+  })
+  const named = await say({ model: 'stimme/größe' })
+  t.equal(named.statusCode, 404)
+  t.match(named.json(), { error: { reason: 'no_instance', message: /stimme\/größe/ } })
+  const voiced = await say({ voice: '声' })
+  t.equal(voiced.statusCode, 200, 'which voices there are is for the engine to say')
+  t.equal(voiced.headers['x-svc-voice'], 'UTF-8\'\'%E5%A3%B0')
+  t.equal(asked.tasks.at(-1)!.payload['voice'], '声')
+  const odd = await say({ voice: `\u0000\r\nx-evil: 1${'v'.repeat(3000)}` })
+  t.match([odd.statusCode, odd.headers['x-svc-voice']], [200, /^UTF-8''%00%0D%0Ax-evil%3A%201v+$/])
+  const rows: [object, string][] = [
+    [{ input: 'x'.repeat(100_001) }, 'input'], [{ voice: 'v'.repeat(5000) }, 'voice'],
+    [{ model: 'm'.repeat(5000) }, 'model'], [{ lang_code: 'l'.repeat(5000) }, 'lang_code']
+  ]
+  for (const [more, param] of rows) {
+    const answer = await say(more)
+    t.match([answer.statusCode, answer.json()],
+      [400, { error: { param, message: /must have at most/ } }], param)
+  }
+  t.equal((await say({ input: 'x'.repeat(100_000) })).statusCode, 200)
+  t.equal((await say({ input: 'x'.repeat(1024 * 1024) })).statusCode, 413)
+
+  const { revisions } = (await rig.inject({ url: '/v1/capabilities' })).json() as { revisions: object }
+  const [revision] = Object.values(revisions) as string[]
+  const call = async (more: object) => await rig.inject({
+    method: 'POST', url: '/v1/capabilities/stream', payload: {
+      capability_id: 'tts', version: '1.0.0', descriptor_revision: revision,
+      payload: { model: VOICE, text: 'Hi', ...more }
+    }
+  })
+  t.equal((await call({})).statusCode, 200)
+  for (const [more, path] of [[{ text: 'x'.repeat(100_001) }, 'text'], [{ voice: 'v'.repeat(5000) }, 'voice'],
+    [{ instruct: 'i'.repeat(5000) }, 'instruct']] as const) {
+    const answer = await call(more)
+    t.match([answer.statusCode, answer.json()],
+      [400, { error: { reason: 'invalid_payload', details: { issues: [{ path }] } } }], path)
+  }
+  t.equal((await call({ text: 'x'.repeat(1024 * 1024 + 1) })).statusCode, 413)
+})

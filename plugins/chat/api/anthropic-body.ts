@@ -1,16 +1,16 @@
 /**
- * Bodies of Anthropic's API. As there, an unknown field is refused; of blocks, unknown fields are ignored.
+ * Bodies of Anthropic's API. Unknown fields are ignored and named in a header.
  */
 import { strictFields } from '../sampling.js'
-import { ignored, name, optional, refusedField, typed } from './fields.js'
+import { BODY_BYTES, ignored, name, optional, refusedField, text, typed } from './fields.js'
 
-const blocks = { type: ['string', 'array'], items: typed } as const
+const blocks = { type: ['string', 'array'], maxLength: BODY_BYTES, items: typed } as const
 
 const tool = {
   type: 'object', required: ['name'],
   properties: {
     type: { type: ['string', 'null'], description: 'custom ones only' },
-    name, description: { type: 'string' }, input_schema: { type: 'object' },
+    name, description: text, input_schema: { type: 'object' },
     strict: ignored('arguments are always kept to the schema'),
     cache_control: ignored('the cache finds prompts by what they begin with'),
     eager_input_streaming: ignored('arguments are always streamed as they are written'),
@@ -59,7 +59,7 @@ const shared = {
     }
   },
   output_config: {
-    type: ['object', 'null'], additionalProperties: false,
+    type: ['object', 'null'],
     properties: {
       format, effort: optional('string'),
       task_budget: refusedField('is not served; max_tokens bounds an answer')
@@ -75,7 +75,7 @@ const shared = {
 
 /** Body of POST /v1/messages. */
 export const messagesBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'max_tokens', 'messages'],
+  type: 'object', required: ['model', 'max_tokens', 'messages'],
   properties: {
     ...shared,
     max_tokens: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
@@ -83,7 +83,7 @@ export const messagesBody = {
     ...strictFields('anthropic'),
     stream: { type: 'boolean' },
     thread: {
-      type: ['object', 'null'], required: ['type'], additionalProperties: false,
+      type: ['object', 'null'], required: ['type'],
       properties: { type: { enum: ['create', 'continue'] }, previous_message_id: name },
       description: 'kept in the memory of the node that is asked'
     },
@@ -101,5 +101,5 @@ export const messagesBody = {
 
 /** Body of POST /v1/messages/count_tokens. */
 export const countBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'messages'], properties: shared
+  type: 'object', required: ['model', 'messages'], properties: shared
 } as const

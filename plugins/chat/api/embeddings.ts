@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, refused } from './errors.js'
-import { name } from './fields.js'
+import { long, name } from './fields.js'
 import { openAiExtras } from './schema.js'
 import { modelOf } from './task.js'
 import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
@@ -11,7 +11,7 @@ import type { TaskRequest } from '../../runners/service.js'
 import type { ApiParts, Handler } from './answer.js'
 import type { Rules } from './errors.js'
 
-const inputs = { type: ['string', 'array'], minItems: 1 } as const
+const inputs = { type: ['string', 'array'], ...long, minItems: 1 } as const
 const dimensions = { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 } as const
 
 /** Fields of a request for vectors that decide what they are. */
@@ -22,9 +22,9 @@ export const embeddingFields = {
   encoding_format: { enum: ['float', 'base64', null], description: 'base64: 32-bit floats, little-endian.' }
 } as const
 
-/** Body of POST /v1/embeddings. As at OpenAI an unknown field is refused. */
+/** Body of POST /v1/embeddings. */
 export const embeddingsBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'input'],
+  type: 'object', required: ['model', 'input'],
   properties: { ...embeddingFields, user: openAiExtras.user }
 } as const
 

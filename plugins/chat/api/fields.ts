@@ -3,7 +3,14 @@
  * docs/reference/apis.md is made of these words.
  */
 
-/** A text that is not empty. */
+/** Largest body in bytes. */
+export const BODY_BYTES = 4 * 1024 * 1024
+/** Of a text for the model, an image, or token ids: as much as a body has room for. */
+export const long = { maxLength: BODY_BYTES, maxItems: BODY_BYTES } as const
+export const text = { type: 'string', maxLength: BODY_BYTES } as const
+/** The same where null is as good as absent. */
+export const optionalText = { type: ['string', 'null'], maxLength: BODY_BYTES } as const
+/** A name, or a word that is not empty. */
 export const name = { type: 'string', minLength: 1 } as const
 /** A part of a message; each API has kinds of its own. */
 export const typed = { type: 'object', required: ['type'], properties: { type: name } } as const

@@ -1,9 +1,9 @@
 /**
- * Bodies of OpenAI's Responses API. As there an unknown field is refused, and null is as good as absent; of
- * items unknown fields are ignored.
+ * Bodies of OpenAI's Responses API. Unknown fields are ignored and named in a header; null is as good as
+ * absent.
  */
 import { nullableFields } from '../sampling.js'
-import { ignored, name, optional, refusedField, whole } from './fields.js'
+import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, whole } from './fields.js'
 import { openAiExtras } from './schema.js'
 
 /** Of tools that are refused. */
@@ -15,38 +15,38 @@ const OF_OTHER_TOOLS = [
 /** What an answer is made of, and its count of tokens. */
 const shared = {
   model: name,
-  input: { type: ['string', 'array'], minItems: 1, items: { type: 'object' } },
-  instructions: optional('string'),
+  input: { type: ['string', 'array'], maxLength: BODY_BYTES, minItems: 1, items: { type: 'object' } },
+  instructions: optionalText,
   tools: {
     type: ['array', 'null'],
     items: {
       type: 'object', required: ['type'],
       properties: {
-        type: { type: 'string', description: 'function only' }, name, description: optional('string'),
+        type: { type: 'string', description: 'function only' }, name, description: optionalText,
         parameters: optional('object'), strict: optional('boolean')
       }
     }
   },
   tool_choice: {
     type: ['string', 'object', 'null'], required: ['type'],
-    properties: { type: name, name: {} }
+    properties: { type: name, name }
   },
   parallel_tool_calls: optional('boolean'),
   text: {
-    type: ['object', 'null'], additionalProperties: false,
+    type: ['object', 'null'],
     properties: {
       format: {
         type: 'object', required: ['type'],
         properties: {
           type: { enum: ['text', 'json_object', 'json_schema'] }, name: { type: 'string' },
-          schema: { type: 'object' }, strict: optional('boolean'), description: optional('string')
+          schema: { type: 'object' }, strict: optional('boolean'), description: optionalText
         }
       },
       verbosity: refusedField('is not served: say in the input how long the answer is to be', 'medium')
     }
   },
   reasoning: {
-    type: ['object', 'null'], additionalProperties: false,
+    type: ['object', 'null'],
     properties: {
       effort: optional('string'),
       summary: ignored('the reasoning itself is in the answer'),
@@ -63,14 +63,14 @@ const { user, ...extras } = openAiExtras
 
 /** Body of POST /v1/responses. */
 export const responsesBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'input'],
+  type: 'object', required: ['model', 'input'],
   properties: {
     ...shared,
     max_output_tokens: whole(1),
     ...nullableFields('responses'),
     stream: optional('boolean'),
     stream_options: {
-      type: ['object', 'null'], additionalProperties: false,
+      type: ['object', 'null'],
       properties: {
         include_obfuscation: ignored('it pads events against listeners of an encrypted line')
       }
@@ -96,5 +96,5 @@ export const responsesBody = {
 
 /** Body of POST /v1/responses/input_tokens. */
 export const inputTokensBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'input'], properties: shared
+  type: 'object', required: ['model', 'input'], properties: shared
 } as const

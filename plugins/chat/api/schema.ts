@@ -1,10 +1,11 @@
 /**
- * Bodies of OpenAI's chat and completion routes. As at OpenAI an unknown field is refused, and null is as
- * good as absent. Of messages and their parts unknown fields are ignored: clients send answers back as they
- * got them.
+ * Bodies of OpenAI's chat and completion routes. Unknown fields are ignored and named in a header, since
+ * clients send those of other servers too; null is as good as absent.
  */
 import { nullableFields } from '../sampling.js'
-import { ignored, name, optional, refusedField, typed, whole } from './fields.js'
+import {
+  BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, typed, whole
+} from './fields.js'
 
 /** Fields that say how tokens are chosen. */
 export const sampling = {
@@ -22,10 +23,10 @@ export const message = {
   type: 'object', required: ['role'],
   properties: {
     role: { enum: ['system', 'developer', 'user', 'assistant', 'tool'] },
-    content: { type: ['string', 'array', 'null'], items: typed },
-    refusal: { ...optional('string'), description: 'the text of a message without content' },
+    content: { type: ['string', 'array', 'null'], maxLength: BODY_BYTES, items: typed },
+    refusal: { ...optionalText, description: 'the text of a message without content' },
     name: optional('string'),
-    reasoning_content: optional('string'),
+    reasoning_content: optionalText,
     tool_call_id: optional('string'),
     tool_calls: {
       type: ['array', 'null'],
@@ -36,7 +37,7 @@ export const message = {
           type: { const: 'function' },
           function: {
             type: 'object', required: ['name', 'arguments'],
-            properties: { name, arguments: { type: 'string' } }
+            properties: { name, arguments: text }
           }
         }
       }
@@ -52,7 +53,7 @@ export const tool = {
     function: {
       type: 'object', required: ['name'],
       properties: {
-        name, description: optional('string'), parameters: optional('object'), strict: optional('boolean')
+        name, description: optionalText, parameters: optional('object'), strict: optional('boolean')
       }
     }
   }
@@ -103,10 +104,15 @@ export const openAiExtras = {
   moderation: refusedField('is not served: nothing judges inputs or answers here')
 } as const
 
+/** Fields of other servers that bind the answer to a form: without it the answer is of no use. */
+const forms = Object.fromEntries(
+  ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'grammar']
+    .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))
+
 const streaming = {
   stream: optional('boolean'),
   stream_options: {
-    type: ['object', 'null'], additionalProperties: false,
+    type: ['object', 'null'],
     properties: {
       include_usage: optional('boolean'),
       include_obfuscation: ignored('it pads chunks against listeners of an encrypted line')
@@ -116,10 +122,11 @@ const streaming = {
 
 /** Body of POST /v1/chat/completions. */
 export const chatBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'messages'],
+  type: 'object', required: ['model', 'messages'],
   properties: {
     ...chatFields,
     ...streaming,
+    ...forms,
     ...openAiExtras,
     store: ignored('it is about what is kept afterwards: nothing is'),
     metadata: ignored('labels of what is kept afterwards: nothing is'),
@@ -135,14 +142,15 @@ export const chatBody = {
 
 /** Body of POST /v1/completions. */
 export const completionBody = {
-  type: 'object', additionalProperties: false, required: ['model', 'prompt'],
+  type: 'object', required: ['model', 'prompt'],
   properties: {
     ...sampling,
     ...streaming,
+    ...forms,
     ...openAiExtras,
     model: name,
     prompt: {
-      type: ['string', 'array'],
+      type: ['string', 'array'], ...long,
       description: 'a text, token ids, or a list of either, of which as many are answered at once as there ' +
         'may be answers, plugins.chat.max_answers'
     },

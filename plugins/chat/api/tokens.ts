@@ -2,7 +2,7 @@
 import { present } from '../json.js'
 import { answerJson, runRequest } from './answer.js'
 import { refused } from './errors.js'
-import { name } from './fields.js'
+import { long, name, text } from './fields.js'
 import { isImage } from './images.js'
 import { message, tool } from './schema.js'
 import { eyesOf, modelOf, toMessages } from './task.js'
@@ -15,7 +15,7 @@ export const tokenizeBody = {
   type: 'object', required: ['model'],
   properties: {
     model: name,
-    prompt: { type: 'string' },
+    prompt: text,
     messages: { type: 'array', minItems: 1, items: message },
     tools: { type: ['array', 'null'], items: tool },
     add_special_tokens: { type: 'boolean' },
@@ -26,7 +26,7 @@ export const tokenizeBody = {
 /** Body of POST /v1/detokenize. */
 export const detokenizeBody = {
   type: 'object', required: ['model', 'tokens'],
-  properties: { model: name, tokens: { type: 'array', items: { type: 'integer', minimum: 0 } } }
+  properties: { model: name, tokens: { type: 'array', ...long, items: { type: 'integer', minimum: 0 } } }
 } as const
 
 /** POST /v1/tokenize. */

@@ -126,7 +126,7 @@ export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatc
 
 /** The archives of a release, from the API that GitHub has. @throws BuildError */
 export async function readRelease ({ base, signal, dispatcher }: Source, tag: string): Promise<Asset[]> {
-  const url = `${base.replace(/\/+$/, '')}/releases/tags/${tag}`
+  const url = `${base.replace(/(?<!\/)\/+$/, '')}/releases/tags/${tag}`
   const headers = { accept: 'application/vnd.github+json' }
   const answer = await request(url, { signal, dispatcher, headers })
   if (answer.status === 404) throw new BuildError(`there is no release ${tag} at ${base}`)

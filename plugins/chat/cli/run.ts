@@ -91,6 +91,6 @@ async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '-' && ctx.io.stdin.isTTY === true) return words
   const bytes = await readPipe(ctx, STDIN_MAX)
   if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the text of the pipe is over ${STDIN_MAX} bytes`)
-  const piped = bytes.toString('utf8').replace(/[\r\n]+$/, '')
+  const piped = bytes.toString('utf8').replace(/(?<![\r\n])[\r\n]+$/, '')
   return [words === '-' ? '' : words, piped].filter((text) => text !== '').join('\n\n')
 }

@@ -46,5 +46,5 @@ function keysOf (code: string): string[] {
 
 /** The words of a question, paths and dotted names kept whole. */
 const codeWords = (question: string): string[] =>
-  question.toLowerCase().split(/[\s,;`'"()]+/).map((word) => word.replace(/[?.!:]+$/, ''))
+  question.toLowerCase().split(/[\s,;`'"()]+/).map((word) => word.replace(/(?<![?.!:])[?.!:]+$/, ''))
     .filter((word) => word !== '')

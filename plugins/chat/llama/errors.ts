@@ -6,8 +6,8 @@ import { fieldsOf, numberOf, textOf } from '../json.js'
 const MAX_CHARS = 1_000
 const BAD_REQUEST = 400
 const NOT_SERVED = 501
-const TOO_LONG =
-  /exceeds the available context size|larger than the max context size|input .*too large to process/i
+const TOO_LONG = RegExp('exceeds the available context size|larger than the max context size|' +
+  'input (?:\\(\\d+ tokens\\) )?is too large to process', 'i')
 const NO_IMAGE = /failed to load image/i
 /** It holds a model to the shape of a call from the token after the one that begins it, or reads it then. */
 const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i
@@ -40,15 +40,16 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
   return new EngineError('context_length_exceeded', `context_length_exceeded: ${told}`, details)
 }
 
-/** Where a stack begins: of the template engine, or of the program itself. */
-const TRACE = /\n?\s*(-{4,}\s*\n\s*)?While executing |\n\s*(#\d+ |\d+: |\S+\(\S*\+0x[\da-f]+\))/
+/** First line of a stack, of the template engine or of the program. */
+const TRACE = /^(-{4,}$|While executing |#\d+ |\d+: |[^\s(]+\([^\s+]*\+0x[\da-f]+\))/
 
 /** The message without a stack: the line that says what is wrong stands before it or, as `Error:`, below. */
 function withoutTrace (message: string): string {
-  const at = message.search(TRACE)
+  const lines = message.split('\n')
+  const at = lines.findIndex((line, i) => (i > 0 || line.startsWith('While')) && TRACE.test(line.trim()))
   if (at < 0) return message
-  const below = /\nError: ([^\n]*)/.exec(message.slice(at))?.[1] ?? ''
-  return `${message.slice(0, at)} ${below}`
+  const below = lines.slice(at).find((line) => line.startsWith('Error: '))?.slice('Error: '.length) ?? ''
+  return `${lines.slice(0, at).join('\n').trimEnd()} ${below}`
 }
 
 /**

@@ -3,7 +3,8 @@
  */
 import t from 'tap'
 import { routes } from '../routes.js'
-import { hello, MODEL, startChat } from './api-kit.js'
+import { keptSeconds } from '../api/ollama/load.js'
+import { hello, MODEL, namesField, startChat } from './api-kit.js'
 import type { RouteDecl } from '../../../kernel/index.js'
 import type { Refusal } from '../../../kernel/api/validate.js'
 
@@ -68,7 +69,38 @@ t.test('fields of every route', async (t) => {
       }
     }
     const unknown = await ask(decl, { ...bodies[name], svc_unknown: 1 })
-    if (decl.api === 'Ollama') t.equal(unknown.statusCode, usual, `${name}: as Ollama does`)
-    else t.match(unknown.json(), { error: { message: 'svc_unknown is not a known field' } }, name)
+    t.equal(unknown.statusCode, usual, `${name}: an unknown field is ignored`)
+    t.equal(unknown.headers['x-svc-ignored'], 'svc_unknown', `${name}: and named`)
   }
+  const odd = { stream_options: { odd: 1 }, 'm\u00fcll\r\n': 1, metadata: { a: 1 } }
+  const nested = await ask(routes.chat, { ...hello, ...odd })
+  t.match([nested.statusCode, nested.headers['x-svc-ignored']], [200, 'stream_options.odd, m?ll??'])
+  t.equal((await ask(routes.chat, hello)).headers['x-svc-ignored'], undefined)
+  const many = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`x${i}`, 1]))
+  const named = (await ask(routes.chat, { ...hello, ...many, stream: true })).headers['x-svc-ignored']
+  t.equal(String(named).split(', ').length, 16, 'also of a stream, and not without end')
+  t.match(await ask(routes.chat, { ...hello, guided_json: {} }), { statusCode: 400, body: /response_format/ })
+})
+
+t.test('texts of any length cost no more than their length', async (t) => {
+  const { post } = await startChat(t)
+  const answer = await post('/ollama/api/chat', { ...hello, keep_alive: '0'.repeat(200_000) })
+  t.match([answer.statusCode, answer.json()], [400, { error: /keep_alive must have at most 64 characters/ }])
+  // Also without the bound the time is linear.
+  for (const hostile of ['0'.repeat(2_000_000), '1s'.repeat(1_000_000) + 'x', '1.'.repeat(1_000_000)]) {
+    namesField(t, () => keptSeconds(hostile), 'keep_alive')
+  }
+  t.equal(keptSeconds('-1h30m'), null)
+  t.equal(keptSeconds('1h1.5m'), 3690)
+})
+
+t.test('Ollama\'s routes read JSON whatever its type, and of no foreign page', async (t) => {
+  const { rig } = await startChat(t)
+  const payload = JSON.stringify({ ...hello, stream: false })
+  const send = async (headers: Record<string, string>) =>
+    (await rig.inject({ method: 'POST', url: '/ollama/api/chat', payload, headers })).statusCode
+  t.equal(await send({ 'content-type': 'application/x-www-form-urlencoded' }), 200, 'curl -d')
+  t.equal(await send({}), 200)
+  t.equal(await send({ 'content-type': 'text/plain', origin: 'https://evil.example' }), 403)
+  t.equal(await send({ 'content-type': 'text/plain', 'sec-fetch-site': 'cross-site' }), 403)
 })

@@ -2,10 +2,12 @@
 import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
-import { keptSeconds } from '../api/ollama/load.js'
+import { systemClock } from '../../../kernel/api/clock.js'
+import { keptSeconds, loadFor } from '../api/ollama/load.js'
 import { otherNames } from '../api/made.js'
 import { canonical, fetched } from '../api/ollama/names.js'
 import { failure, MODEL, namesField, startChat } from './api-kit.js'
+import type { RouteRequest } from '../../../kernel/index.js'
 import type { ApiParts } from '../api/answer.js'
 
 t.test('how long a model is to stay', (t) => {
@@ -36,6 +38,16 @@ t.test('names', (t) => {
   t.same(fetched('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
   for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => fetched(name), 'model')
   t.end()
+})
+
+t.test('a model for something else is not waited for', async (t) => {
+  const parts = {
+    aliases: {}, clock: systemClock, made: () => undefined, models: undefined, instances: {},
+    runners: { card: (modelId: string) => ({ modelId, tasks: ['tts'] }), models: () => [] }
+  } as unknown as ApiParts
+  const request = { caller: { authorities: new Set(['cluster:write']) } } as unknown as RouteRequest
+  await t.rejects(loadFor(parts, request, { model: 'acme/voice' }),
+    { status: 400, param: 'model', message: 'model acme/voice is for tts, not for language' })
 })
 
 t.test('the names that a node tells of', (t) => {

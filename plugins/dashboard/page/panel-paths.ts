@@ -2,10 +2,11 @@
 
 /** Whether a path, with or without a query, is one of these routes (`:name` stands for one part). */
 export function mayAsk (routes: readonly string[], path: string): boolean {
-  const [plain = ''] = path.split(/[?#]/)
-  if (!plain.startsWith('/') || path.startsWith('//') || path.includes('\\')) return false
-  const parts = plain.split('/')
-  if (parts.some((part) => /^(\.|%2e){1,2}$/i.test(part))) return false
+  if (!path.startsWith('/') || /[\\\s]/.test(path)) return false
+  // As the browser reads it: that is what will be asked for.
+  const { host, pathname } = new URL(path, 'http://page')
+  if (host !== 'page') return false
+  const parts = pathname.split('/')
   return routes.some((route) => {
     const wanted = route.split('/')
     return wanted.length === parts.length && wanted.every((part, i) =>

@@ -50,10 +50,14 @@ t.test('its document runs its script and nothing else', (t) => {
 
 t.test('a panel asks for the routes of its own plugin', (t) => {
   const routes = ['/v1/words', '/v1/words/:id']
+  t.ok(mayAsk(['/hello/:a/:b'], '/hello/a/config'))
+  t.notOk(mayAsk(['/hello/:a/:b'], '/hello/.\t./config'))
   for (const path of ['/v1/words', '/v1/words?limit=3', '/v1/words/a']) t.ok(mayAsk(routes, path), path)
   for (const path of [
     '/v1/tokens', '/v1/words/', '/v1/words/a/b', '//else.where/v1/words', 'http://else.where/v1/words',
-    '/v1/words/..', '/v1/words/%2e%2e', '/v1/words/.', '/v1\\words', '', '/v1/words/%2E.'
+    '/v1/words/..', '/v1/words/%2e%2e', '/v1/words/.', '/v1\\words', '', '/v1/words/%2E.',
+    '/v1/words/.\t./tokens', '/v1/words/a/..\n/../tokens', '/v1/words/../tokens', '/v1/words/%2e\r%2e/tokens',
+    '/\t/else.where/v1/words', ' /v1/tokens'
   ]) t.notOk(mayAsk(routes, path), path)
   t.end()
 })

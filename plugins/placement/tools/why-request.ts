@@ -97,7 +97,9 @@ export function findingOf (story: Story): Finding {
 /** A next step as a sentence with its command in backticks. */
 function sentence (step: string | undefined): string | null {
   if (step === undefined) return null
-  return step.includes('`') ? step : `${step.replace(/svc .*$/, '`$&`')}${step.endsWith('.') ? '' : '.'}`
+  const at = step.indexOf('svc ')
+  const marked = at < 0 ? step : `${step.slice(0, at)}\`${step.slice(at)}\``
+  return step.includes('`') ? step : `${marked}${step.endsWith('.') ? '' : '.'}`
 }
 
 function timesOf ({ parts, tookMs, id, asked }: Story, about: readonly string[]): Fact[] {

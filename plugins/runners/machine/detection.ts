@@ -13,6 +13,9 @@ import type { RuntimeFiles, Runtimes } from './runtimes.js'
 /** GPUs are looked for this long after the start, so as not to delay the first model. */
 const GPU_DELAY_MS = 1_000
 
+/** Time after which PATH is searched again, ms. */
+const PROGRAMS_MS = 100
+
 interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   /** Of the node. */
@@ -39,7 +42,7 @@ export interface Detection {
   backends (): string[]
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
-  /** By engine: the program it drives here, looked for anew; null where there is none. */
+  /** By engine: the program it drives here, found within the last 100 ms; null where there is none. */
   programs (): Record<string, BinaryOverride | Program | null>
   stop (): void
 }
@@ -58,11 +61,14 @@ export function startDetection (parts: DetectionParts): Detection {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
   }
-  let found: ReturnType<Detection['programs']> | undefined
+  let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
-    // A report on all models asks for each of them, in one turn.
-    if (found === undefined) queueMicrotask(() => { found = undefined })
-    return found ??= programsOf(parts, seen)
+    const nowMs = clock.mono()
+    // Every listing of models asks for each of them, and searching PATH blocks.
+    if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
+      found = { atMs: nowMs, programs: programsOf(parts, seen) }
+    }
+    return found.programs
   }
   const probed = lookAtFiles().catch((error: unknown) => {
     log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')

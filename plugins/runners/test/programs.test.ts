@@ -31,10 +31,10 @@ function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:
 
 /** A node's look at itself. */
 async function look (
-  home: string, env: Record<string, string> = {}, nvidiaDevice = false
+  home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock()
 ): Promise<Detection> {
   const detection = startDetection({
-    home, declared: {}, options: {}, clock: manualClock(), raise () {}, clear () {},
+    home, declared: {}, options: {}, clock, raise () {}, clear () {},
     engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
     gpus: async () => ({ gpus: [], problems: [] }),
@@ -86,22 +86,24 @@ t.test('PATH counts more than a build, a variable more than both, usable or not'
 
 t.test('a node without the program does not offer the engine, until a build is added', async (t) => {
   const home = homeOf(t)
-  const detection = await look(home)
+  const clock = manualClock()
+  const detection = await look(home, {}, false, clock)
   t.strictSame(shown(detection), { [ENGINE]: null })
   t.match(choice(detection), { backend: null, code: 'engine_missing', remedy: /`svc engine add llama\.cpp`/ })
   addBuild(home, 'cpu')
-  t.match(choice(detection), { backend: null }, 'it is looked for once in a turn')
-  await null
+  t.match(choice(detection), { backend: null }, 'it is looked for ten times a second')
+  await clock.advance(100)
   t.match(choice(detection), { backend: 'cpu' })
 })
 
 t.test('a build without CUDA is not asked for it', async (t) => {
   const home = homeOf(t)
   addBuild(home, 'vulkan')
-  const detection = await look(home, {}, true)
+  const clock = manualClock()
+  const detection = await look(home, {}, true, clock)
   t.match(choice(detection), { backend: 'cpu', declared: false })
   addBuild(home, 'cuda', '2026-09-01T00:00:00.000Z')
-  await null
+  await clock.advance(100)
   t.match(choice(detection), { backend: 'cuda' })
   t.match(choice(detection, { [ENGINE]: 'cpu' }), { backend: 'cpu', declared: true })
 })

@@ -110,7 +110,7 @@ function piperVoices (json: Json, language: string): CardVoice[] {
 }
 
 /** Graphs in fewer bits. Eight of them make speech slower on a CPU, so the smallest is not the best. */
-const REDUCED = /[._-](fp16|u?int8|q\d\w*|quantized|bnb4)\.onnx$/
+const REDUCED = /[._-](fp16|u?int8|q\d\w{0,15}|quantized|bnb4)\.onnx$/
 
 /** Names of Kokoro's inputs; exporters call the symbols one way or the other. */
 const TOKENS = ['input_ids', 'tokens']

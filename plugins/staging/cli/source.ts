@@ -185,7 +185,7 @@ function idOfFolder (folder: string): string {
   const carded = idInCard(join(folder, 'card.yaml'))
   if (carded !== undefined) return carded
   const name = basename(folder).replace(/[^A-Za-z0-9._-]+/g, '-').replace(/\.{2,}/g, '.')
-    .replace(/^[^A-Za-z0-9]+/, '').slice(0, 96).replace(/[.-]+$/, '')
+    .replace(/^[^A-Za-z0-9]+/, '').slice(0, 96).replace(/(?<![.-])[.-]+$/, '')
   return `local/${name === '' ? 'model' : name}`
 }
 

@@ -1,5 +1,5 @@
 const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
-const FOLDER = /^([A-Za-z0-9][A-Za-z0-9._-]*?)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
+const FOLDER = /^([A-Za-z0-9](?:(?!--[A-Za-z0-9])[A-Za-z0-9._-])*)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
 /** Two parts of 96 characters and the slash. */
 const LONGEST_ID = 193
 

@@ -43,7 +43,7 @@ class Client implements HubClient {
   #opened: Promise<HubHttp> | undefined
 
   constructor (options: HubClientOptions) {
-    this.url = options.url.replace(/\/+$/, '')
+    this.url = options.url.replace(/(?<!\/)\/+$/, '')
     this.#options = options
     this.#limits = { ...LIMITS, ...options.limits }
     this.#base = new URL(this.url)

@@ -7,7 +7,7 @@ const MOST_PLAIN_BYTES = 4 * 1024 ** 3
 
 /** Endings that name a precision or an optimisation of the same graph. */
 const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
-  'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]+)?)$', 'i')
+  'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]{1,32})?)$', 'i')
 /** What people call a precision -> how its files end. */
 const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
@@ -139,7 +139,7 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
 }
 
 /** What the name of a GGUF file says of its weights, such as `Q4_K_M`; else all of the name. */
-const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w*))$/i
+const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w{0,15}|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w{0,15}))$/i
 
 /** The weights of a model that can be asked for by a variant, smallest first. */
 export function weightsIn (files: readonly Choosable[]): Weights[] {

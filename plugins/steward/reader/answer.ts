@@ -268,7 +268,7 @@ function told (
   return { diagnosis: first.fact.text, facts: ordered, sure: (complete) => complete && intent !== 'other' }
 }
 
-const unstopped = (text: string): string => text.replace(/[.:;]+$/, '')
+const unstopped = (text: string): string => text.replace(/(?<![.:;])[.:;]+$/, '')
 
 function evidenceOf (facts: readonly Fact[]): Evidence[] {
   const all = facts.flatMap(({ evidence }) => evidence)

@@ -62,8 +62,8 @@ function commandsIn (text: string, known: Known): string | null {
 /** What stands in quotation marks was found so. */
 function quotationsIn (text: string, known: Known): string | null {
   const corpus = corpusOf(known)
-  for (const [, plain, curly] of text.replace(SPAN, '').matchAll(/"([^"\n]*)"|“([^”\n]*)”/g)) {
-    const said = (plain ?? curly ?? '').trim().replace(/[.,;:!?…]+$/, '')
+  for (const [, plain, curly] of text.replace(SPAN, '').matchAll(/"([^"\n]*)"|“([^“”\n]*)”/g)) {
+    const said = (plain ?? curly ?? '').trim().replace(/(?<![.,;:!?…])[.,;:!?…]+$/, '')
     if (said !== '' && !corpus.includes(said)) return `nobody said "${said}"`
   }
   return null

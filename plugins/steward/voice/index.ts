@@ -148,7 +148,9 @@ async function word (asking: Asking, asked: readonly Message[]): Promise<string>
   })
   if (Array.isArray(more) && more.length > 0) throw new Unspoken('it wanted more calls')
   if (typeof content !== 'string') throw new Unspoken('it said nothing')
-  return content.replace(/<think>[^]*?<\/think>/g, '').trim()
+  // Drops the reasoning between <think> and </think>.
+  const said = content.split('</think>')
+  return said.map((part, i) => i < said.length - 1 ? part.split('<think>')[0]! : part).join('').trim()
 }
 
 /** What a tool found, marked as data: the worst first, as much as fits. Evidence comes with the answer. */

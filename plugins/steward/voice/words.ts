@@ -40,9 +40,11 @@ export function wordsIn (text: string, known: Known): string | null {
   return null
 }
 
+const ENCLOSING_END = /(?<![)\]"'”’*_|.,;:!?…])[)\]"'”’*_|.,;:!?…]+$/
+
 /** Without what encloses it, and its genitive. */
 const bare = (word: string): string =>
-  word.replace(/^[(["'“‘*_|#-]+(?=\S)/, '').replace(/[)\]"'”’*_|.,;:!?…]+$/, '').replace(/['’]s$/, '')
+  word.replace(/^[(["'“‘*_|#-]+(?=\S)/, '').replace(ENCLOSING_END, '').replace(/['’]s$/, '')
 
 /** True for what only stands for something if that exists: an id, a path, a code, a name. */
 function isName (word: string, place: number): boolean {

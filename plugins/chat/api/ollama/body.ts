@@ -3,10 +3,12 @@
  * there and changes an answer is honoured or refused.
  */
 import { nullableFields } from '../../sampling.js'
-import { ignored, name, optional, refusedField, whole } from '../fields.js'
+import {
+  BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, whole
+} from '../fields.js'
 import { sampling } from '../schema.js'
 
-const texts = { type: ['array', 'null'], items: { type: 'string' } } as const
+const texts = { type: ['array', 'null'], items: text } as const
 const stream = optional('boolean')
 const SPEED = 'how a model is run is decided when it is placed'
 
@@ -43,7 +45,7 @@ export const options = {
 } as const
 
 const keepAlive = {
-  type: ['string', 'number', 'null'],
+  type: ['string', 'number', 'null'], maxLength: 64,
   description: 'how long a model that is loaded now stays without a request; 0 unloads it. A loaded one ' +
     'stays as it was placed'
 } as const
@@ -67,8 +69,8 @@ const message = {
   type: 'object', required: ['role'],
   properties: {
     role: { enum: ['system', 'user', 'assistant', 'tool'] },
-    content: optional('string'),
-    thinking: optional('string'),
+    content: optionalText,
+    thinking: optionalText,
     images: texts,
     tool_name: optional('string'),
     tool_call_id: ignored('results belong to the calls before them, in order'),
@@ -103,8 +105,8 @@ export const generateBody = {
   type: 'object', required: ['model'],
   properties: {
     ...common,
-    prompt: { ...optional('string'), description: 'none: the model is loaded, or unloaded' },
-    system: optional('string'),
+    prompt: { ...optionalText, description: 'none: the model is loaded, or unloaded' },
+    system: optionalText,
     raw: optional('boolean'),
     images: texts,
     suffix: refusedField('is not served: nothing is filled in between two texts', ''),
@@ -131,7 +133,7 @@ export const embedBody = {
   type: 'object', required: ['model'],
   properties: {
     ...embedding,
-    input: { type: ['string', 'array', 'null'], description: 'none: the model is loaded' },
+    input: { type: ['string', 'array', 'null'], ...long, description: 'none: the model is loaded' },
     dimensions: { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 }
   }
 } as const
@@ -139,7 +141,7 @@ export const embedBody = {
 /** Body of POST /ollama/api/embeddings, which takes one text. */
 export const embeddingsBody = {
   type: 'object', required: ['model'],
-  properties: { ...embedding, prompt: { ...optional('string'), description: 'none: the model is loaded' } }
+  properties: { ...embedding, prompt: { ...optionalText, description: 'none: the model is loaded' } }
 } as const
 
 /** A model, under either of the names of the field; Ollama's own program sends the other one empty. */
@@ -188,10 +190,10 @@ export const createBody = {
     ...named,
     stream,
     from: { ...optional('string'), description: 'the model it is made of' },
-    system: optional('string'),
+    system: optionalText,
     parameters: options,
     messages: { type: ['array', 'null'], items: message },
-    license: { type: ['string', 'array', 'null'], items: { type: 'string' } },
+    license: { type: ['string', 'array', 'null'], maxLength: BODY_BYTES, items: text },
     template: refusedField('is not served: a model has its own', ''),
     modelfile: refusedField('is not read; send what it says as from, system, parameters and messages', ''),
     files: refusedField(BY_SVC, {}),

@@ -17,6 +17,8 @@ const MOST_SECONDS = 604_800
 const WAIT_SECONDS = 600
 const LOOK_MS = 100
 
+const LANGUAGE = ['chat', 'completions', 'embeddings']
+
 /** What a request says of loading. */
 interface LoadFields {
   model: string
@@ -34,6 +36,9 @@ export async function loadFor (parts: ApiParts, request: RouteRequest, wanted: L
   const card = parts.runners.card(modelId)
   const seconds = keptSeconds(wanted.keep_alive)
   if (card === undefined) return 0
+  if (!LANGUAGE.some((task) => card.tasks.includes(task))) {
+    throw refused('model', `${modelId} is for ${card.tasks.join(', ')}, not for language`)
+  }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)
   if (isReady(parts, modelId) || parts.models?.isVirtual(modelId) === true) return 0
@@ -88,7 +93,7 @@ export const instancesOf = ({ instances }: ApiParts, modelId: string) =>
 
 /** Whether a ready runner serves the model. */
 export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
-  ['chat', 'completions', 'embeddings'].some((task) =>
+  LANGUAGE.some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
 /** Places the model, or waits for the instance that there is. */
@@ -145,9 +150,10 @@ export function keptSeconds (keep: string | number | null | undefined): number |
 }
 
 function durationOf (text: string): number {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g)]
-  const whole = parts.map(([part]) => part).join('')
-  if (parts.length === 0 || text.replace(/^[+-]/, '') !== whole) {
+  const plain = text.replace(/^[+-]/, '')
+  // Sticky: each part begins where the one before ended.
+  const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
+  if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
     throw refused('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
   }
   const seconds = parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0)

@@ -6,7 +6,7 @@ export interface Sample { name: string, labels: Readonly<Record<string, string>>
 export interface Reading { atMs: number, samples: readonly Sample[] }
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$/
-const LABEL = /([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)/g
+const LABEL = /(?<!\w)([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)/g
 const NUMBERS: Readonly<Record<string, number>> = {
   '+Inf': Infinity, Inf: Infinity, '-Inf': -Infinity, NaN
 }

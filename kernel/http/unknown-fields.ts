@@ -1,0 +1,34 @@
+import { isObject } from '../api/schema.js'
+import { printable } from './error-body.js'
+import type { RouteShorthandOptions } from 'fastify'
+import type { JsonSchema } from '../api/schema.js'
+
+/** Names fields of a body that had no effect, separated by commas. */
+const IGNORED_HEADER = 'x-svc-ignored'
+/** So many are named. */
+const NAMED_MOST = 16
+
+/**
+ * Removes fields that a foreign API does not have, and names them in a header: clients of such an API send
+ * those of other servers as well, and would break if one were refused.
+ */
+export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
+  preHandler: (request, reply, done) => {
+    const names = unknownIn(schema, request.body)
+    const named = names.slice(0, NAMED_MOST).map(printable)
+    if (named.length > 0) void reply.header(IGNORED_HEADER, named.join(', '))
+    done()
+  }
+})
+
+/** Takes out what a schema does not name. Items of lists stay: clients send answers back as they got them. */
+function unknownIn ({ properties }: JsonSchema, value: unknown, path = ''): string[] {
+  if (!isObject(properties) || !isObject(value)) return []
+  return Object.keys(value).flatMap((key) => {
+    if (Object.hasOwn(properties, key)) {
+      return unknownIn(properties[key] as JsonSchema, value[key], `${path}${key}.`)
+    }
+    Reflect.deleteProperty(value, key)
+    return [path + key]
+  })
+}

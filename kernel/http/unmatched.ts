@@ -1,0 +1,49 @@
+import type { RouteDecl } from '../api/plugin.js'
+import type { ErrorTelling } from './server.js'
+
+/** Finds the methods of the routes that a path names or else matches, for 405 answers. */
+export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
+  const table = routes.map(({ method, url }) => ({ method, url, pattern: pathPattern(url) }))
+  return (path) => {
+    const found = table.filter(({ pattern }) => pattern.test(path))
+    const named = found.filter(({ url }) => url === path)
+    return [...new Set((named.length > 0 ? named : found).map(({ method }) => method))]
+  }
+}
+
+/**
+ * Finds how errors are told at a path without a route: as by the routes that share the most of its beginning,
+ * in whole parts, where all of those tell them alike.
+ */
+export function tellingFinder (routes: readonly RouteDecl[]): (path: string) => ErrorTelling {
+  const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
+  const telling = new Map<RouteDecl['failure'], ErrorTelling>([[undefined, {}]])
+  for (const { url, failure, idHeader } of routes) {
+    if (failure !== undefined) {
+      telling.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
+    }
+    for (const beginning of beginnings(url)) {
+      const found = byBeginning.get(beginning) ?? new Set()
+      byBeginning.set(beginning, found.add(failure))
+    }
+  }
+  return (path) => {
+    const longest = beginnings(path).find((beginning) => byBeginning.has(beginning)) ?? ''
+    const [failure, ...others] = byBeginning.get(longest) ?? []
+    return others.length > 0 ? {} : telling.get(failure)!
+  }
+}
+
+/** A path and what it begins with in whole parts, longest first; without the empty one. */
+function beginnings (path: string): string[] {
+  const parts = path.split('/').slice(1)
+  return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))
+}
+
+function pathPattern (url: string): RegExp {
+  const parts = url.split('/').map((part) => {
+    if (part === '*') return '.*'
+    return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  })
+  return new RegExp(`^${parts.join('/')}$`)
+}

@@ -1,0 +1,110 @@
+import t from 'tap'
+import { bounded } from '../kernel/api/bounds.js'
+import { isObject } from '../kernel/api/schema.js'
+import { capabilityRouteDecls } from '../kernel/calls/route-decls.js'
+import { gatherKnown } from '../kernel/config/known.js'
+import { systemRoutes } from '../kernel/http/system-routes.js'
+import { openApi } from '../kernel/plugins/openapi.js'
+import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
+import { bundled } from '../plugins/index.js'
+import type { Manifest, RouteDecl } from '../kernel/index.js'
+import type { JsonSchema } from '../kernel/api/schema.js'
+
+const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
+const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' } as const
+const INNER =
+  ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
+
+/** The places of a schema where a value may be of any size, or of any kind. */
+function openPlaces (schema: unknown, at: string): string[] {
+  if (Array.isArray(schema)) return schema.flatMap((one, i) => openPlaces(one, `${at}|${i}`))
+  // The values of ignored and refused fields are never read.
+  if (!isObject(schema) || 'x-ignored' in schema || 'x-refused' in schema) return []
+  if ('enum' in schema || 'const' in schema) return []
+  const types = [schema['type'] ?? []].flat() as string[]
+  const parts = INNER.flatMap((key) => openPlaces(schema[key], `${at}.<${key}>`))
+  const named = Object.entries(schema['properties'] ?? {})
+  const untyped = types.length === 0 && named.length === 0 && !INNER.some((key) => key in schema)
+  const missing = Object.entries(BOUND).filter(([type, keyword]) => types.includes(type) &&
+    !(keyword in schema) && !(type === 'object' && schema['additionalProperties'] === false))
+  return [
+    ...missing.map(([type]) => `${at}: ${type}`), ...untyped ? [`${at}: anything`] : [], ...parts,
+    ...named.flatMap(([key, one]) => openPlaces(one, `${at}.${key}`))
+  ]
+}
+
+t.test('every text, list and object that a client or svc.yaml may send has a bound', async (t) => {
+  const routes = [
+    ...[...Object.entries(systemRoutes), ...Object.entries(capabilityRouteDecls)]
+      .map(([name, decl]) => ({ owner: 'kernel', name, decl: decl as RouteDecl })),
+    ...manifests.flatMap(({ name: owner, routes = {} }) =>
+      Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
+  ]
+  const { paths } = openApi(routes, manifests, '1.0.0') as { paths: Record<string, Record<string, {
+    parameters?: { name: string, schema: JsonSchema }[]
+    requestBody?: { content: Record<string, { schema: JsonSchema }> }
+  }>> }
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ at: `${method} ${path}`, ...operation })))
+  t.ok(operations.length > 100)
+  const asked = operations.flatMap(({ at, parameters = [], requestBody }) => [
+    ...parameters.flatMap(({ name, schema }) => openPlaces(schema, `${at} ?${name}`)),
+    ...Object.values(requestBody?.content ?? {}).flatMap(({ schema }) => openPlaces(schema, at))
+  ])
+  // The payload of a call is checked by the schema of its capability, below.
+  const payloads = ['call', 'stream'].map((one) => `post /v1/capabilities/${one}.payload: anything`)
+  t.same(asked.sort(), payloads)
+
+  const capabilities = manifests.flatMap((manifest) => Object.values(manifest.capabilities ?? {}))
+  t.ok(capabilities.length > 2)
+  for (const { id, input_schema: input, input_bounds: bounds, input_chunk_schema: chunk } of capabilities) {
+    t.same([...openPlaces(bounds ?? input, id), ...openPlaces(chunk, `${id} chunk`)], [], id)
+    if (bounds === undefined) continue
+    t.same(Object.keys(bounds['properties'] as object), Object.keys(input['properties'] as object))
+  }
+
+  const settings = gatherKnown(bundled.map(({ manifest }) => ({ ...manifest, bundled: true })))
+  for (const { path, schema } of settings.pieces) t.same(openPlaces(schema, path.join('.')), [])
+})
+
+t.test('answers and errors that others bring to a route are declared with it', async (t) => {
+  const routes = manifests.flatMap(({ name: owner, routes = {} }) =>
+    Object.entries(routes).map(([name, decl]) => ({ owner, name, decl })))
+  const stream = { owner: 'kernel', name: 'stream', decl: capabilityRouteDecls.stream }
+  interface Operation { responses: Record<string, { description: string, content: object }> }
+  const { paths } = openApi([...routes, stream], manifests, '1.0.0') as {
+    paths: Record<string, Record<string, Operation>>
+  }
+  const streamed = paths['/v1/capabilities/stream']!['post']!.responses['200']!
+  t.match(Object.keys(streamed.content), ['application/vnd.svc.frames', 'text/event-stream', 'audio/mpeg'])
+  const removal = paths['/ollama/api/delete']!['delete']!.responses
+  t.match(removal['409'], { description: /model_bundled/ })
+  t.match(removal['431'],
+    { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
+  // A route that is renamed has to be renamed here, too.
+  for (const asked of routes.flatMap(({ decl }) => decl.asks ?? [])) {
+    t.ok(routes.some(({ decl: { method, url } }) => asked === `${method} ${url}`), asked)
+  }
+})
+
+t.test('bounds are added where a schema has none', async (t) => {
+  const schema = {
+    type: 'object',
+    properties: {
+      a: { type: ['string', 'null'], default: { type: 'string' } }, b: { type: 'string', maxLength: 5 },
+      c: { type: 'array', items: { type: 'object' } }, d: { enum: ['x'] },
+      e: { 'x-refused': { why: 'type' } },
+      type: { type: 'object', additionalProperties: false, properties: {} }
+    }
+  } as const
+  t.strictSame(bounded(schema), {
+    type: 'object', maxProperties: 10_000,
+    properties: {
+      a: { type: ['string', 'null'], default: { type: 'string' }, maxLength: 4096 }, b: schema.properties.b,
+      c: { type: 'array', maxItems: 10_000, items: { type: 'object', maxProperties: 10_000 } },
+      d: schema.properties.d, e: schema.properties.e, type: schema.properties.type
+    }
+  })
+  t.equal(bounded(schema), bounded(schema), 'one object, so that it is compiled once')
+  t.ok(openPlaces(schema, '').length >= 4, 'the test sees what is open')
+})
