@@ -14,14 +14,20 @@ import type { Test } from 'tap'
 
 const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
-/** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
-function build (t: Test): string {
+/** A module of kernel/boot, and those beside it that it imports, compiled: real processes run no TypeScript. */
+function compiled (name: string): Record<string, string> {
   const { outputText } = ts.transpileModule(
-    readFileSync(new URL('../boot/launcher.ts', import.meta.url), 'utf8'),
+    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
     { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } })
+  const beside = [...outputText.matchAll(/ from '\.\/(\w+)\.js'/g)]
+  return Object.assign({ [`${name}.js`]: outputText }, ...beside.map(([, one]) => compiled(one!)))
+}
+
+/** The launcher and a parent and a child for it. */
+function build (t: Test): string {
   return t.testdir({
+    ...compiled('launcher'),
     'package.json': '{"type":"module"}',
-    'launcher.js': outputText,
     'parent.js': `
       import { endLike, launch } from './launcher.js'
       const [host, port] = process.argv.slice(2)
@@ -88,7 +94,11 @@ function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {})
   t.teardown(() => { child.kill('SIGKILL') })
   return {
     process: child,
-    line: async () => JSON.parse((await lines.next()).value as string) as Line,
+    line: async () => {
+      const { done, value } = await lines.next()
+      if (done === true) throw new Error('the launcher ended without a line; its stderr is above')
+      return JSON.parse(value) as Line
+    },
     over: once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>
   }
 }
