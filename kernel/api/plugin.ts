@@ -18,7 +18,8 @@ export interface ServiceRef<T> { readonly id: string, readonly type?: T }
 /** Makes the reference by which one plugin provides a service and others consume it. */
 export function defineService<T> (id: string): ServiceRef<T> { return { id } }
 
-type Refs = Readonly<Record<string, ServiceRef<unknown>>>
+/** Services by the names that a manifest gives them. */
+export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
 type Instance<R> = R extends ServiceRef<infer T> ? T : never
 
 /** Where a request came from and what it may do. */

@@ -61,8 +61,8 @@ export interface SvcNode {
   readonly warnings: readonly string[]
   /** Whether the log goes to stdout as JSON. */
   readonly logsJson: boolean
-  /** Names of the other members if this start joined a cluster; else undefined. */
-  readonly joined: readonly string[] | undefined
+  /** Whether this start joined a cluster. */
+  readonly joined: boolean
   /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
   listen (): Promise<{ url: string }>
   /** Drains, ends what is open, stops plugins and gives the home back. */
@@ -272,7 +272,7 @@ function running (parts: Running): SvcNode {
   return {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
     logsJson: parts.setup.config.kernel.logging.enabled,
-    joined: parts.links.joined ? namesOfOthers(parts) : undefined,
+    joined: parts.links.joined,
     get url () { return address.url ?? '' },
     get tls () {
       const { tls } = parts
@@ -317,11 +317,6 @@ function running (parts: Running): SvcNode {
       return stopped
     }
   }
-}
-
-function namesOfOthers ({ links, node }: Made): string[] {
-  return links.members.current().members.filter(({ installId: id }) => id !== node.installId)
-    .map(({ name }) => name)
 }
 
 /** Shows another certificate when it is time; `told` afterwards. Returns what stops that. */

@@ -127,8 +127,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/plugin-new.js')
   },
   'plugin install': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
     args: '<source>',
     options: [['--yes', 'do not ask']],
@@ -136,16 +135,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).install })
   },
   'plugin rm': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'stop an installed plugin and remove its files',
     args: '<name>',
     options: [['--yes', 'do not ask']],
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).remove })
   },
   'plugin verify': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'compare installed plugins with what was accepted',
     args: '[name]',
     options: [['--accept', 'accept the files of the plugin as they are']],
@@ -158,8 +155,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
   },
   'plugin show': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'show everything a plugin declares',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to read']],
@@ -180,15 +176,13 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
   },
   'config check': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
     options: [['--config <file>', 'svc.yaml to check']],
     load: async () => ({ default: (await import('./verbs/config.js')).check })
   },
   'config get': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
@@ -196,8 +190,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/config.js')).get })
   },
   'config set': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
@@ -217,8 +210,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/known.js')).rm })
   },
   'docs codes': {
-    local: true,
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'list every error reason, conflict code, event and authority',
     options: [['--config <file>', 'svc.yaml whose plugins count too']],
     load: () => import('./verbs/docs-codes.js')

@@ -65,8 +65,9 @@ const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
 export function createClient (options: ClientOptions): Client {
-  const { answered, url, token, signing, signal: outer, trust } = options
+  const { answered, url, token, signing, signal: outer, trust, quietMs: quiet = QUIET_MS } = options
   const base = parseBase(url)
+  const addressOf = (path: string): URL => new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
   let made: Promise<TrustingAgent> | undefined
   const agent = async (): Promise<TrustingAgent | undefined> => base.protocol !== 'https:'
     ? undefined
@@ -74,13 +75,15 @@ export function createClient (options: ClientOptions): Client {
   const attempt = async (path: string, ask: Ask): Promise<Answer> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
-    const to = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
+    const to = addressOf(path)
     const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
     const through = await agent()
     const authorization = token === undefined
       ? await signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
-    const quiet = options.quietMs ?? QUIET_MS
+    const isThere = (): Promise<boolean> => send(addressOf('/healthz'), {
+      agent: through, signal: AbortSignal.timeout(Math.min(quiet, SIGN_MS))
+    }, undefined, async () => false).then((found) => { found.resume(); return true }, () => false)
     const response = await send(to, {
       method, signal, agent: through, timeout: quiet,
       headers: {
@@ -90,8 +93,7 @@ export function createClient (options: ClientOptions): Client {
           : { 'content-type': 'application/json', 'content-length': body.byteLength }),
         ...(authorization === undefined ? {} : { authorization })
       }
-    }, body, async () => await answers(base, through, Math.min(quiet, SIGN_MS)))
-      .catch((error: unknown) => { throw noAnswer(error, base, outer) })
+    }, body, isThere).catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
     if (status >= 200 && status < 300) {
@@ -149,14 +151,11 @@ function parseBase (url: string): URL {
   return base
 }
 
-const requestAt = async ({ protocol }: URL): Promise<typeof httpRequest> =>
-  protocol === 'https:' ? (await import('node:https')).request : httpRequest
-
 /** The node bounds the time of every answer, so the client waits as long as the node is alive. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
-  const request = await requestAt(url)
+  const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
   return await new Promise((resolve, reject) => {
     let response: IncomingMessage | undefined
     const outgoing = request(url, options, (found) => { resolve(response = found) })
@@ -175,17 +174,6 @@ async function send (
       outgoing.on('close', () => { socket.off('timeout', ask) })
     })
     outgoing.end(body)
-  })
-}
-
-/** Whether the server answers /healthz, with any status. */
-async function answers (base: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> {
-  const request = await requestAt(base)
-  return await new Promise((resolve) => {
-    const asked = request(new URL(`${base.pathname.replace(/\/$/, '')}/healthz`, base),
-      { agent, signal: AbortSignal.timeout(ms) }, (response) => { response.resume(); resolve(true) })
-    asked.on('error', () => { resolve(false) })
-    asked.end()
   })
 }
 

@@ -3,13 +3,9 @@ import { cleanCopy, deleteIn, getIn, isTree, isUnder, parsePath, setIn } from '.
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
-/** The settings without empty sections, which have no meaning. */
-function said (written: unknown): unknown {
-  if (!isTree(written)) return written
-  const parts = Object.entries(written).map(([key, value]) => [key, said(value)] as const)
-  const kept = parts.filter(([, value]) => value !== undefined)
-  return kept.length === 0 ? undefined : Object.fromEntries(kept)
-}
+/** A copy of the settings without empty sections, which have no meaning. */
+const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written }), (_, value: unknown) =>
+  isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
 /** What of svc.yaml is in force: what it said when the node started, and what was taken over since. */
 export class InForce {

@@ -9,10 +9,8 @@ export interface Move {
   /** Its manifest as it runs, and as it is to run. */
   readonly from: Manifest | undefined
   readonly to: Manifest | undefined
-  /** The other plugins that run. */
+  /** The other plugins that run, each with only those optional services that it read in its start. */
   readonly others: readonly Manifest[]
-  /** Whether a plugin may hold a reference to an optional service. */
-  readonly keeps: (plugin: string, service: string) => boolean
   /** Names of the plugins that svc.yaml lets run, before the change and after it. */
   readonly before: readonly string[]
   readonly after: readonly string[]
@@ -35,7 +33,7 @@ const quoted = (name: string): string => `"${name}"`
 function stopReason (from: Manifest, move: Move): string | null {
   for (const other of move.others) {
     if (requires(other, from.name)) return `"${other.name}" requires it`
-    const used = shared(from, { ...kept(other, move), ...other.consumes })
+    const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
   // Who was told that a change is asked for has to be told how it ends.
@@ -43,19 +41,13 @@ function stopReason (from: Manifest, move: Move): string | null {
   return engineReason(from, move)
 }
 
-/** Optional services that the plugin read during `start`; it looks up the others at each use. */
-const kept = (
-  { name, consumesOptional = {} }: Manifest, { keeps }: Move
-): Record<string, ServiceRef<unknown>> =>
-  Object.fromEntries(Object.entries(consumesOptional).filter(([, { id }]) => keeps(name, id)))
-
 function startReason (to: Manifest, move: Move): string | null {
   const { others, named } = move
   const missing = (to.requires ?? []).map((need) => parseNeed(need).name)
     .find((need) => !others.some((other) => other.name === need))
   if (missing !== undefined) return `it requires "${missing}", which does not run yet`
   for (const other of others) {
-    const wanted = shared(to, kept(other, move))
+    const wanted = shared(to, other.consumesOptional ?? {})
     if (wanted !== undefined) return `"${other.name}" would use its service "${wanted}"`
   }
   const key = [...to.stateWhereabouts ?? [], ...to.stateReadings ?? []].find((one) => !named.has(one))

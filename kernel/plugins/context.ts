@@ -3,7 +3,7 @@ import { schemaChecker } from '../api/validate.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Handler } from '../calls/registry.js'
 import type {
-  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Section, SectionDecl
+  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { StateView } from '../state/state.js'
@@ -18,10 +18,8 @@ export interface LiveContext {
   dispose (): Promise<void>
   /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
-  /** Ids of the optional services that the plugin read during `start` and may have stored. */
-  kept: ReadonlySet<string>
-  /** Marks the end of `start`. */
-  started (): void
+  /** The optional services that the plugin has read. */
+  read: Refs
 }
 
 /** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
@@ -44,7 +42,6 @@ type Returned = {
  */
 export async function startOne ({ manifest, start }: Plugin, live: LiveContext): Promise<Contributed> {
   const given = (await start(live.ctx) ?? {}) as Returned
-  live.started()
   return {
     commands: declared(manifest.commands, given.commands, 'command'),
     routes: declared(manifest.routes, given.routes, 'route'),
@@ -80,8 +77,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const log = options.log(manifest.name)
   const settings = kernel.adopted.get(manifest.name)
   const own = new Set<string>()
-  const kept = new Set<string>()
-  let starting = true
+  const read: Record<string, ServiceRef<unknown>> = {}
   let over = false
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
@@ -94,7 +90,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const ctx = {
     config: settings?.plugin(manifest.name) ?? options.config(manifest.name),
     settings: ownSettings(manifest, settings ?? options),
-    deps: dependencies(manifest, kernel.services, (id) => { if (starting) kept.add(id) }),
+    deps: dependencies(manifest, kernel.services, read),
     log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
       [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
@@ -133,8 +129,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   return {
     ctx: ctx as unknown as Context<never>,
     effects: () => effects.map((e) => e.label),
-    kept,
-    started: () => { starting = false },
+    read,
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
@@ -156,9 +151,9 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-/** Optional services may appear and vanish, so they are getters. */
+/** Optional services come and go, so they are getters; `read` gets those that are read. */
 function dependencies (
-  manifest: Manifest, services: Assembly['services'], read: (id: string) => void
+  manifest: Manifest, services: Assembly['services'], read: Record<string, ServiceRef<unknown>>
 ): Record<string, unknown> {
   const deps: Record<string, unknown> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
@@ -168,8 +163,9 @@ function dependencies (
     }
     deps[key] = service
   }
-  for (const [key, { id }] of Object.entries(manifest.consumesOptional ?? {})) {
-    Object.defineProperty(deps, key, { enumerable: true, get: () => { read(id); return services.get(id) } })
+  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) {
+    const get = (): unknown => services.get((read[key] = ref).id)
+    Object.defineProperty(deps, key, { enumerable: true, get })
   }
   return deps
 }

@@ -15,14 +15,10 @@ const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
 /** The fields of a manifest. */
-const FIELDS: Readonly<Record<keyof Manifest, true>> = {
-  name: true, version: true, kernel: true, summary: true, requires: true, after: true, config: true,
-  settings: true, consumes: true, consumesOptional: true, provides: true, authorities: true, routes: true,
-  events: true, errors: true, conflicts: true, capabilities: true, sections: true, commands: true, state:
-  true, stateWhereabouts: true, stateReadings: true, engines: true, models: true, verbs: true, checks: true,
-  tools: true, panels: true, status: true, deviceNews: true, variables: true, devSettings: true, firstSteps:
-  true
-}
+const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
+  'provides authorities routes events errors conflicts capabilities sections commands state ' +
+  'stateWhereabouts stateReadings engines models verbs checks tools panels status deviceNews variables ' +
+  'devSettings firstSteps').split(' ')
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {
@@ -66,9 +62,9 @@ function badShape (m: Manifest): string[] {
   const problems: string[] = []
   const bad = (what: string): void => { problems.push(`plugin "${String(m.name)}": ${what}`) }
   for (const field of Object.keys(m)) {
-    if (Object.hasOwn(FIELDS, field)) continue
-    const near = nearest(field, Object.keys(FIELDS))
-    bad(`a manifest has no field "${field}"${near === undefined ? '' : `; did you mean "${near}"?`}`)
+    const near = nearest(field, FIELDS)
+    const meant = near === undefined ? '' : `; did you mean "${near}"?`
+    if (!FIELDS.includes(field)) bad(`a manifest has no field "${field}"${meant}`)
   }
   if (typeof m.name !== 'string' || !NAME.test(m.name)) bad('its name must be lower-case words joined by "-"')
   if (typeof m.summary !== 'string' || m.summary === '') bad('it needs a summary of one sentence')

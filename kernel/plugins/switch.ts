@@ -201,9 +201,8 @@ export class PluginSwitch {
         ? STALE
         : coldReason({
             name, from: from?.manifest, to: to?.manifest, named: this.#named,
-            others: present.manifests.filter((manifest) => manifest.name !== name),
-            keeps: (plugin, service) => started.some(({ plugin: { manifest }, kept }) =>
-              manifest.name === plugin && kept.has(service)),
+            others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
+              .map(({ plugin: { manifest }, kept }) => ({ ...manifest, consumesOptional: kept })),
             before: others(before), after: others(now)
           })
     if (cold !== null) return { why: restartSince(cold) }

@@ -264,9 +264,6 @@ const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][]
   }, /"a" uses/],
   ['its service would be used', { to: p, others: [named('a', { consumesOptional: service('p.it')! })] },
     /"a" would use/],
-  ['its service is read when it is used', {
-    from: p, others: [named('a', { consumesOptional: service('p.it')! })], keeps: () => false
-  }, null],
   ['one that runs requires it', { from: p, others: [named('a', { requires: ['p@^1.0.0'] })] },
     /"a" requires it/],
   ['what it requires waits for a restart', { to: named('p', { requires: ['a'] }) }, /requires "a"/],
@@ -284,8 +281,7 @@ const cold: [string, Partial<Parameters<typeof coldReason>[0]>, RegExp | null][]
 for (const [title, move, reason] of cold) {
   t.test(`hot or not: ${title}`, (t) => {
     const said = coldReason({
-      name: 'p', from: undefined, to: undefined, others: [], before: [], after: [], named: new Set(),
-      keeps: () => true, ...move
+      name: 'p', from: undefined, to: undefined, others: [], before: [], after: [], named: new Set(), ...move
     })
     if (reason === null) t.equal(said, null)
     else t.match(said, reason)

@@ -135,8 +135,7 @@ async function use (
       await loadPlugins({ home: ctx.home, env: ctx.io.env, flags: {}, bundled: await ctx.plugins() })
       return { file, inEffect: false, why: null, restart: false }
     }
-    const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, true)
-    return { file, inEffect, why, restart }
+    return { file, ...await turn(ctx, name, true) }
   } catch (error) {
     const was = sectionOf(installation, name)?.module
     // Somebody may have changed the file since: then only what was changed here is put back.
@@ -195,8 +194,8 @@ export const remove: Verb = {
 async function removeOne (ctx: VerbContext, name: string, folder: string): Promise<void> {
   const running = nodeRuns(ctx, undefined)
   if (running) {
-    const { in_effect: stopped, why } = await turn(ctx, name, false)
-    if (!stopped) {
+    const { inEffect, why } = await turn(ctx, name, false)
+    if (!inEffect) {
       const lines = [`${name} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
       throw ctx.fail(1, lines.join('\n'))
     }

@@ -4,8 +4,9 @@ import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
 import { arranged, disabledIn, findPlugin, installationOf } from '../installed.js'
 import { plain } from '../output.js'
-import { pluginsAtNode, switched, switchElsewhere, tellEffect } from '../switching.js'
+import { pluginsAtNode, switched, tellEffect, turn } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
+import type { Installation } from '../../plugins/installation.js'
 import type { AtNode } from '../switching.js'
 import type { Out, Verb, VerbContext } from '../verb.js'
 
@@ -25,8 +26,11 @@ export const ls: Verb = {
       const off = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
       const said = change !== undefined ? 'changed'
         : disabled.has(name) ? 'disabled' : off === null ? 'enabled' : 'off'
-      const { state, why } = asItRuns(name, said, off, running)
-      return { name, version, state, why, source, summary }
+      const runs = running?.some((one) => one.name === name && one.enabled) ?? said === 'enabled'
+      return runs === (said === 'enabled')
+        ? { name, version, state: said, why: off, source, summary }
+        : { name, version, state: runs ? 'running' : 'waiting', source, summary,
+            why: `svc.yaml has ${name} ${said}, from the next restart of the node: svc restart` }
     })
     list(ctx, plugins)
     for (const failure of failuresOf(installation)) ctx.err.line(failure)
@@ -45,43 +49,58 @@ function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   for (const { why } of plugins) if (why !== null) err.line(plain(why))
 }
 
-/** The state by svc.yaml, corrected if the running node differs until its restart. */
-function asItRuns (
-  name: string, state: string, why: string | null, running: readonly AtNode[] | undefined
-): { state: string, why: string | null } {
-  if (running === undefined) return { state, why }
-  const runs = running.some((one) => one.name === name && one.enabled)
-  if (runs === (state === 'enabled')) return { state, why }
-  return runs
-    ? { state: 'running', why: `${name} runs until the node restarts: svc.yaml has it ${state}; svc restart` }
-    : { state: 'waiting', why: `${name} starts when the node restarts: svc.yaml has it enabled; svc restart` }
+/** What else starts or stops with a plugin that svc.yaml switches. Throws CliError. */
+function follows (installation: Installation, name: string, enabled: boolean): {
+  manifest: Manifest, along: string[], stillOff: string | null
+} {
+  const { manifest } = findPlugin(installation, name)
+  const off = disabledIn(installation)
+  const before = arranged(installation, off).order
+  if (enabled) off.delete(name)
+  else off.add(name)
+  const { order, down } = arranged(installation, off)
+  const [more, fewer] = enabled ? [order, before] : [before, order]
+  const along = more.filter((one) => one !== name && !fewer.includes(one))
+  return { manifest, along, stillOff: enabled ? down.find((d) => d.plugin === name)?.message ?? null : null }
+}
+
+function turning (enabled: boolean): Verb {
+  return {
+    async run (ctx, [name = ''], options) {
+      const { elsewhere, out } = ctx
+      if (elsewhere !== undefined && options['config'] !== undefined) {
+        throw ctx.fail(2, '--config names a file of this machine, --url another node')
+      }
+      const installation = elsewhere === undefined ? await installationOf(ctx, options['config']) : undefined
+      const { manifest, along, stillOff } = installation === undefined
+        ? { manifest: undefined, along: [], stillOff: null }
+        : follows(installation, name, enabled)
+      const { file, ...effect } = installation === undefined
+        ? { file: null, ...await turn(ctx, name, enabled) }
+        : await switched(ctx, installation, name, enabled, options['config'])
+      if (out.json) {
+        const more = enabled ? { comesBack: along, stillOff } : { goesDown: along }
+        out.value({ plugins: [{ name, enabled, file, ...more, ...effect }] })
+        return
+      }
+      for (const line of enabled && manifest !== undefined ? asksFor(manifest) : []) out.line(line)
+      const [word, now] = enabled ? ['enabled', 'running'] : ['disabled', 'stopped']
+      const where = file === null ? `at ${ctx.client.url}` : `in ${file}`
+      out.line(`${name} is ${word} ${where}${effect.inEffect ? `, and ${now}` : ''}.`)
+      if (stillOff !== null) out.line(`It stays off for now: ${stillOff}`)
+      const others = along.join(', ')
+      const much = enabled ? `comes back: ${others}` : `goes down: ${others} (they require it)`
+      if (others !== '') out.line(`With it ${much}.`)
+      tellEffect(ctx, effect)
+    }
+  }
 }
 
 /** `svc plugin enable` */
-export const enable: Verb = {
-  async run (ctx, [name], options) {
-    if (ctx.elsewhere !== undefined) return await switchElsewhere(ctx, name!, true, options['config'])
-    const installation = await installationOf(ctx, options['config'])
-    const { manifest } = findPlugin(installation, name!)
-    const off = disabledIn(installation)
-    const before = arranged(installation, off).order
-    off.delete(name!)
-    const { order, down } = arranged(installation, off)
-    const comes = order.filter((one) => !before.includes(one) && one !== name)
-    const still = down.find((d) => d.plugin === name)?.message ?? null
-    const { file, ...effect } = await switched(ctx, installation, name!, true, options['config'])
-    if (ctx.out.json) {
-      const plugin = { name, enabled: true, file, comesBack: comes, stillOff: still, ...effect }
-      ctx.out.value({ plugins: [plugin] })
-      return
-    }
-    for (const line of asksFor(manifest)) ctx.out.line(line)
-    ctx.out.line(`${name!} is enabled in ${file}${effect.inEffect ? ', and running' : ''}.`)
-    if (still !== null) ctx.out.line(`It stays off for now: ${still}`)
-    if (comes.length > 0) ctx.out.line(`With it comes back: ${comes.join(', ')}.`)
-    tellEffect(ctx, effect)
-  }
-}
+export const enable = turning(true)
+
+/** `svc plugin disable` */
+export const disable = turning(false)
 
 /** The same with the services that it asks for, and what it can do and be set to. */
 export function declares (manifest: Manifest): string[] {
@@ -104,27 +123,6 @@ function asksFor (manifest: Manifest): string[] {
     .map(([key, text]) => `authority ${key}: ${text}`)
   const all = [...routes, ...authorities]
   return all.length === 0 ? [] : [`${manifest.name} adds:`, ...all.map((line) => `  ${line}`)]
-}
-
-/** `svc plugin disable` */
-export const disable: Verb = {
-  async run (ctx, [name], options) {
-    if (ctx.elsewhere !== undefined) return await switchElsewhere(ctx, name!, false, options['config'])
-    const installation = await installationOf(ctx, options['config'])
-    findPlugin(installation, name!)
-    const off = disabledIn(installation)
-    const before = arranged(installation, off).order
-    const { order } = arranged(installation, off.add(name!))
-    const goes = before.filter((one) => !order.includes(one) && one !== name)
-    const { file, ...effect } = await switched(ctx, installation, name!, false, options['config'])
-    if (ctx.out.json) {
-      ctx.out.value({ plugins: [{ name, enabled: false, file, goesDown: goes, ...effect }] })
-      return
-    }
-    ctx.out.line(`${name!} is disabled in ${file}${effect.inEffect ? ', and stopped' : ''}.`)
-    if (goes.length > 0) ctx.out.line(`With it goes down: ${goes.join(', ')} (they require it).`)
-    tellEffect(ctx, effect)
-  }
 }
 
 /** `svc plugin show` */

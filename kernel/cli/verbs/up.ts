@@ -185,8 +185,7 @@ async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
-  const { joined } = node
-  if (joined !== undefined) ctx.err.line(`joined the cluster of ${joined.join(', ') || 'one node'}`)
+  if (node.joined) ctx.err.line('joined the cluster; `svc nodes` shows its nodes')
   // With `logging.enabled` stdout carries only JSON.
   const out = node.logsJson ? ctx.err : ctx.out
   if (starts > 1) {
