@@ -228,9 +228,6 @@ interface Running {
   processes: { pid: number, startTicks: string | null }[]
 }
 
-/** The process of the node that runs on a home, apart from its launcher. */
-export const runningPid = (home: string): number | undefined => runningAt(home)?.processes[0]?.pid
-
 /** What run/node.json says of the node that runs on a home; undefined when there is none. */
 function runningAt (home: string): Running | undefined {
   try {

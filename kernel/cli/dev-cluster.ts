@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createClient, ownFingerprint, ownToken, runningPid } from './client.js'
-import { startDevNode, describeEnding, isMemberOf, ownVariables } from './dev-node.js'
+import { createClient, ownFingerprint, ownToken } from './client.js'
+import { startDevNode, describeEnding, isMemberOf } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ports } from './ports.js'
@@ -42,12 +42,12 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
     ...home,
     token,
     env: options.env,
-    variables: ownVariables({
+    settings: {
       name: home.name,
       port: home.ports.cluster,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
       own: ownSettings(options.plugins, home === first ? first.home : null)
-    }),
+    },
     script: options.script,
     stop,
     log: (line) => { ctx.err.line(`${ctx.err.paint('dim', `${home.name} |`)} ${line}`) }
@@ -65,10 +65,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
         if (!stop.aborted) nodes.push(begin(one, token))
       }))
       nodes.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name))
-      return await Promise.all(nodes.map(async ({ up, home, name }) => {
-        const line = await up
-        return { ...line, pid: runningPid(home) ?? line.pid, name }
-      }))
+      return await Promise.all(nodes.map(async ({ up, name }) => ({ ...await up, name })))
     },
     async stopped () {
       const all = Promise.allSettled(nodes.map((node) => node.over))

@@ -21,9 +21,9 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of this process, and the variables that replace parts of it. */
+  /** Environment of this process, and what the node is told besides. */
   env: NodeJS.ProcessEnv
-  variables: Variables
+  settings: DevSettings
   /** The script of `svc`. */
   script: string
   /** Aborted: the node is asked to stop. */
@@ -51,9 +51,6 @@ const ownSettings = new Set([
   'SVC_CLUSTER_HOST', 'SVC_CLUSTER_PORT', 'SVC_CLUSTER_ADVERTISE', 'SVC_CLUSTER_PEERS'
 ])
 
-/** Values of environment variables; null is none. */
-export type Variables = Readonly<Record<string, string | null>>
-
 /** What a development node is told besides the settings of all. */
 export interface DevSettings {
   name: string
@@ -65,11 +62,15 @@ export interface DevSettings {
   own?: Readonly<Record<string, string | null>>
 }
 
-/** Environment variables of one development node: members' port, peers, store. */
-export function ownVariables ({ name, port, peers = [], own = {} }: DevSettings): Variables {
+/** The environment of a development node: its own port for members, and where the others are. */
+export function devEnv (
+  env: NodeJS.ProcessEnv, { name, port, peers = [], own = {} }: DevSettings
+): NodeJS.ProcessEnv {
+  const given = Object.entries(own).map(([path, value]) => [envName(path.split('.')), value] as const)
+  const dropped = new Set([...ownSettings, ...given.map(([name]) => name)])
   return {
-    ...Object.fromEntries([...ownSettings].map((variable) => [variable, null])),
-    ...Object.fromEntries(Object.entries(own).map(([path, value]) => [envName(path.split('.')), value])),
+    ...Object.fromEntries(Object.entries(env).filter(([name]) => !dropped.has(name))),
+    ...Object.fromEntries(given.filter(([, value]) => value !== null)),
     SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
     // With other ports than last time nobody would find the others under the addresses they remember.
@@ -78,19 +79,11 @@ export function ownVariables ({ name, port, peers = [], own = {} }: DevSettings)
   }
 }
 
-/** The environment with the variables of a node applied. */
-export function devEnv (env: NodeJS.ProcessEnv, own: Variables): NodeJS.ProcessEnv {
-  const all = Object.entries({ ...env, ...own })
-  return Object.fromEntries(all.filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
-}
-
-/** Record of how a node of `svc dev` was started, for `svc dev start`. */
-export interface KeptNode { ports: Ports, variables: Variables }
-
 const keptPath = (home: string): string => join(home, 'dev.json')
 
-/** Reads the record of a node of `svc dev` from its home; undefined if the home has none. */
-export const keptNode = (home: string): KeptNode | undefined => readVersioned<KeptNode>(keptPath(home), 1)
+/** How `svc dev` started the node of a home; undefined if it did not. */
+export const keptNode = (home: string): Pick<DevNodeOptions, 'ports' | 'settings'> | undefined =>
+  readVersioned(keptPath(home), 1)
 
 /** The words after `node` that start a development node. */
 export const devArgs = (script: string, home: string, { api }: Ports): string[] =>
@@ -98,11 +91,11 @@ export const devArgs = (script: string, home: string, { api }: Ports): string[] 
 
 /** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
 export function startDevNode (options: DevNodeOptions): DevNode {
-  const { name, home, ports, variables, script, stop, log } = options
+  const { name, home, ports, settings, script, stop, log } = options
   const args = [...devArgs(script, home, ports), '--json']
-  const env = devEnv(options.env, variables)
+  const env = devEnv(options.env, settings)
   mkdirSync(home, { recursive: true, mode: 0o700 })
-  writeVersioned(keptPath(home), 1, { ports, variables })
+  writeVersioned(keptPath(home), 1, { ports, settings })
   const last: string[] = []
   const note = (line: string): void => {
     last.push(line)
@@ -117,7 +110,8 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     createInterface({ input: child.stdout! }).on('line', (text) => {
       const up = first === undefined ? readUp(text) : undefined
       if (up === undefined) note(text)
-      else told(first = up)
+      // Its own line gives the pid of its launcher.
+      else told(first = { ...up, pid: child.pid! })
     })
   }
   const over = launch({

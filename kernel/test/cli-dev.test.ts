@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Readable, Writable } from 'node:stream'
-import { devEnv, isMemberOf, ownVariables } from '../cli/dev-node.js'
+import { devEnv, isMemberOf } from '../cli/dev-node.js'
 import { devPorts } from '../cli/ports.js'
 import { disagreement } from '../cli/dev-cluster.js'
 import { ownToken, runningUrl } from '../cli/client.js'
@@ -257,10 +257,10 @@ t.test('each node has its own settings; the rest reaches all of them', (t) => {
   const given = { PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
     SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b',
     SVC_NODE_CACHE_PATH: '/c' }
-  const own = ownVariables({
+  const own = devEnv(given, {
     name: 'node2', port: 7, own: { 'model_store.store_path': '/a', node_cache_path: null }
   })
-  t.same(devEnv(given, own), { PATH: '/bin', SVC_NAME: 'node2', SVC_CLUSTER_QUORUM: 'majority',
+  t.same(own, { PATH: '/bin', SVC_NAME: 'node2', SVC_CLUSTER_QUORUM: 'majority',
     SVC_CLUSTER_PORT: '7',
     SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false' })
   t.notOk(isMemberOf('/nowhere', '/nowhere'))

@@ -57,9 +57,9 @@ async function startAgain (ctx: VerbContext, name: string): Promise<number> {
     const known = homes.join(', ') || 'none'
     throw ctx.fail(3, `there is no node "${name}" of \`svc dev\` in ${folder}; there is: ${known}`)
   }
-  const { ports, variables } = kept
+  const { ports, settings } = kept
   return await launched(ctx, {
-    args: devArgs(process.argv[1]!, home, ports), env: devEnv(ctx.io.env, variables),
+    args: devArgs(process.argv[1]!, home, ports), env: devEnv(ctx.io.env, settings),
     address: async () => ({ host: '127.0.0.1', port: ports.api })
   })
 }

@@ -38,48 +38,40 @@ const GRACE_MS = 3000
 
 /** A running player. */
 export interface Playing {
-  /** Gives it more; `seconds`: how long all of the sound is by now. Throws an Error with what is wrong. */
+  /** Gives it more; `seconds`: length of all sound so far. Throws an Error: empty if there is no device. */
   write (bytes: Uint8Array, seconds: number): Promise<void>
-  /** Resolves when all was played. Throws as `write`. */
-  end (): Promise<void>
+  /** Resolves when all sound was played. Throws as `write`. */
+  end (all: Uint8Array): Promise<void>
   stop (): void
 }
 
 /** Starts a player. Sound that arrives in pieces is heard at once where the player reads its stdin. */
 export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS): Playing {
-  const parts: Uint8Array[] = []
   const began = performance.now()
   let length = 0
   let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
   // A player that needs longer than its sound has no device.
   const inTime = async (over: Promise<unknown>): Promise<void> => {
-    const late = new AbortController()
     const limitMs = Math.max(0, began + length * 1000 + graceMs - performance.now())
-    const timeUp = sleep(limitMs, undefined, { signal: late.signal }).then(() => {
+    if (!await Promise.race([over.then(() => true), sleep(limitMs, false, { ref: false })])) {
       running?.stop()
       throw new Error('')
-    })
-    try { await Promise.race([over, timeUp]) } finally {
-      timeUp.catch(() => {})
-      late.abort()
     }
   }
   return {
     async write (bytes, seconds) {
       length = seconds
-      if (running === undefined) parts.push(bytes)
-      else if (running.stdin.writable && !running.stdin.write(bytes)) {
-        const { stdin, over } = running
-        await inTime(Promise.race([once(stdin, 'drain').catch(() => over), over]))
-      }
+      if (running?.stdin.writable !== true || running.stdin.write(bytes)) return
+      const { stdin, over } = running
+      await inTime(Promise.race([once(stdin, 'drain').catch(() => over), over]))
     },
-    async end () {
+    async end (all) {
       running?.stdin.end()
       if (running !== undefined) return await inTime(running.over)
       const folder = mkdtempSync(join(tmpdir(), 'svc-say-'))
       try {
         const file = join(folder, 'speech.mp3')
-        writeFileSync(file, Buffer.concat(parts))
+        writeFileSync(file, all)
         length += (performance.now() - began) / 1000
         running = start(player.command, [...player.args, file], env)
         await inTime(running.over)

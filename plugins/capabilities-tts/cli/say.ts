@@ -91,12 +91,13 @@ function openTarget (ctx: VerbContext, output: string | undefined): Target {
       if (problem === undefined) await playing.write(bytes, seconds).catch(fallen)
     },
     async keep () {
-      if (problem === undefined) await playing.end().catch(fallen)
+      const all = Buffer.concat(parts)
+      if (problem === undefined) await playing.end(all).catch(fallen)
       if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted')
       if (problem === undefined) return
       const why = problem === '' ? '' : ` (${problem})`
       const file = toFile(ctx, 'speech.mp3', `no sound device${why}; written to speech.mp3`)
-      for (const part of parts) await file.write(part, 0)
+      await file.write(all, 0)
       await file.keep()
       target.done = file.done
     },

@@ -131,7 +131,7 @@ t.test('without a sound device it ends, in a file, and leaves no player', async 
     const player = findPlayer(bin)!
     t.equal(player.reads, file)
     const playing = play(player, { PATH: `${bin}:/usr/bin:/bin` }, 200)
-    const wrote = playing.write(megabyte, 0.8).then(async () => { await playing.end() })
+    const wrote = playing.write(megabyte, 0.8).then(async () => { await playing.end(megabyte) })
     await t.rejects(wrote, { message: /^$/ })
     await gone(bin)
   }
