@@ -84,7 +84,7 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
     if (opens) await until('the inspector', inspected)
     else {
       // A verb starts without the option; its first line closes the inspector.
-      await until(kind, () => !inspected() && (kind !== 'a verb' || portsOf(pid).length > 0))
+      await until(kind, () => !inspected() && (!kind.startsWith('a verb') || portsOf(pid).length > 0))
       await unmoved(t, `${kind} at its start`, pid)
     }
     t.equal(inspected(), opens, kind)
