@@ -40,7 +40,7 @@ const api = {
       'names this node itself, which asks nothing there'),
     allowed_origins: list('Web pages that may call this node beside the members\', as ' +
       'scheme://host[:port]; also extensions and apps, such as chrome-extension://id.', 'origin',
-      'is compared with what a page says of itself, and is not asked'),
+    'is compared with what a page says of itself, and is not asked'),
     trust_proxy: list('Addresses of proxies whose X-Forwarded-For is believed.', 'cidr',
       'is compared with where a request comes from, and is not asked'),
     tls: {

@@ -14,20 +14,15 @@ import type { Test } from 'tap'
 
 const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
-/** A module of kernel/boot, and those beside it that it imports, compiled: real processes run no TypeScript. */
-function compiled (name: string): Record<string, string> {
-  const { outputText } = ts.transpileModule(
-    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
-    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } })
-  const beside = [...outputText.matchAll(/ from '\.\/(\w+)\.js'/g)]
-  return Object.assign({ [`${name}.js`]: outputText }, ...beside.map(([, one]) => compiled(one!)))
-}
-
-/** The launcher and a parent and a child for it. */
+/** The launcher and a parent and a child for it, compiled into a folder: real processes run no TypeScript. */
 function build (t: Test): string {
+  const compiled = (name: string): string => ts.transpileModule(
+    readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
+    { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } }).outputText
   return t.testdir({
-    ...compiled('launcher'),
     'package.json': '{"type":"module"}',
+    'launcher.js': compiled('launcher'),
+    'inspector.js': compiled('inspector'),
     'parent.js': `
       import { endLike, launch } from './launcher.js'
       const [host, port] = process.argv.slice(2)
