@@ -1,4 +1,3 @@
-import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { agreement, startDev } from '../dev-cluster.js'
 import { describeEnding, devArgs, devEnv, keptNode } from '../dev-node.js'
@@ -50,12 +49,10 @@ export default {
 /** Starts a node of `svc dev` that has ended, in the foreground. */
 async function startAgain (ctx: VerbContext, name: string): Promise<number> {
   const folder = join(ctx.home, 'dev')
-  const homes = existsSync(folder) ? readdirSync(folder).filter((one) => /^node\d+$/.test(one)) : []
   const home = join(folder, name)
-  const kept = homes.includes(name) ? keptNode(home) : undefined
+  const kept = /^node\d+$/.test(name) ? keptNode(home) : undefined
   if (kept === undefined) {
-    const known = homes.join(', ') || 'none'
-    throw ctx.fail(3, `there is no node "${name}" of \`svc dev\` in ${folder}; there is: ${known}`)
+    throw ctx.fail(3, `there is no node "${name}" of \`svc dev\`; each has its folder in ${folder}`)
   }
   const { ports, settings } = kept
   return await launched(ctx, {

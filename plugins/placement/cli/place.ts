@@ -4,7 +4,7 @@ import { withEngine } from '../../chat/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
-import { isVerbError, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
+import { findNodes, isVerbError, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
@@ -61,15 +61,11 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
 }
 
-/** Install ids of all nodes except the given one. Throws VerbError (3). */
+/** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
 function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
-  if (node === undefined) return []
-  const all = Object.entries(state.nodeIdentities)
-  const others = all.filter(([id, { friendlyName, nodeInstallId }]) =>
-    ![id, friendlyName, nodeInstallId].includes(node as string))
-  if (others.length < all.length) return others.map(([id, { nodeInstallId }]) => nodeInstallId ?? id)
-  const names = all.map(([id]) => nameOf(state, id)).join(', ')
-  throw ctx.fail(3, `there is no node "${node as string}"; there is: ${names}`)
+  const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
+  return only === undefined ? [] : Object.entries(state.nodeIdentities)
+    .flatMap(([id, { nodeInstallId }]) => id === only ? [] : [nodeInstallId ?? id])
 }
 
 function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length'> {

@@ -1,18 +1,15 @@
 import { plain } from '../../../kernel/cli/index.js'
+import type { NamedNodes } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
+
+export { nameOf } from '../../../kernel/cli/index.js'
 
 /** Bytes of one runner; null where nothing tells. */
 export interface RunnerMemory { residentBytes: number | null, estimatedBytes: number | null }
 
 /** GET /state, as far as the verbs about instances read it. */
-export interface SeenState extends InstanceStates {
-  nodeIdentities: Record<string, { friendlyName: string | null, nodeInstallId?: string | null }>
+export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
-}
-
-/** What people call the node; its id when it has no name or is gone. */
-export function nameOf ({ nodeIdentities }: SeenState, nodeId: string): string {
-  return plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 }
 
 /** `1 instance`, `2 instances`. */
