@@ -16,19 +16,25 @@ const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
 /** Number of earlier builds to keep besides those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 
+/** Writes a file whole: no reader finds a part of it. */
+function put (path, contents, mode = 0o644) {
+  const aside = `${path}.${process.pid}`
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(aside, contents, { mode })
+  renameSync(aside, path)
+}
+
 /** Writes dist/NAME and points the stable paths at it. */
 export async function publish (name, { outputFiles, metafile }, page) {
   const making = join(dist, `.making-${process.pid}`)
   rmSync(making, { recursive: true, force: true })
-  const put = (path, contents) => {
-    mkdirSync(dirname(join(making, path)), { recursive: true })
-    writeFileSync(join(making, path), contents)
+  for (const { path, contents } of outputFiles) {
+    put(join(making, relative(join(dist, 'build'), path)), contents)
   }
-  for (const { path, contents } of outputFiles) put(relative(join(dist, 'build'), path), contents)
   for (const path of [...sources('plugins'), ...sources('kernel')]) {
-    if (DATA.test(path)) put(path, readFileSync(join(root, path)))
+    if (DATA.test(path)) put(join(making, path), readFileSync(join(root, path)))
   }
-  for (const [path, contents] of page) put(join('plugins/dashboard/built', path), contents)
+  for (const [path, contents] of page) put(join(making, 'plugins/dashboard/built', path), contents)
   // The same sources may have been built before, and processes may use that build.
   if (existsSync(join(dist, name))) rmSync(making, { recursive: true })
   else renameSync(making, join(dist, name))
@@ -40,30 +46,23 @@ export async function publish (name, { outputFiles, metafile }, page) {
 
 /** Points the stable paths at a build. `current` is last: once it names a build, the other paths do too. */
 function switchTo (name, { inputs, outputs }) {
-  const replace = (path, write) => {
-    const aside = join(dist, `.aside-${process.pid}`)
-    write(aside)
-    mkdirSync(dirname(join(dist, path)), { recursive: true })
-    renameSync(aside, join(dist, path))
-  }
-  const text = (path, contents, mode = 0o644) => {
-    replace(path, (aside) => { writeFileSync(aside, contents, { mode }) })
-  }
-  text('LICENCES.txt', licences(root, Object.keys(inputs)))
+  put(join(dist, 'LICENCES.txt'), licences(root, Object.keys(inputs)))
   // A package contains this build only.
-  text('.npmignore', ['/*', '!/kernel', '!/plugins', '!/LICENCES.txt', `!/${name}`, ''].join('\n'))
+  put(join(dist, '.npmignore'), ['/*', '!/kernel', '!/plugins', '!/LICENCES.txt', `!/${name}`, ''].join('\n'))
   // Maps outputs to sources, for the test that limits what a verb loads.
-  text('sources.json', JSON.stringify(Object.fromEntries(Object.entries(outputs)
+  put(join(dist, 'sources.json'), JSON.stringify(Object.fromEntries(Object.entries(outputs)
     .filter(([file]) => file.endsWith('.js'))
     .map(([file, output]) => [file.replace('dist/build', name), Object.keys(output.inputs)]))))
   for (const entry of ENTRIES.toReversed()) {
     const to = `${relative(dirname(entry), '.')}/${name}/${entry}.js`
+    const isMain = entry === 'kernel/cli/main'
     const more = outputs[`dist/build/${entry}.js`].exports.includes('default')
       ? `export { default } from '${to}'\n` : ''
-    if (entry === 'kernel/cli/main') text(`${entry}.js`, program(name, to), 0o755)
-    else text(`${entry}.js`, `export * from '${to}'\n${more}`)
+    put(join(dist, `${entry}.js`), isMain ? program(name, to) : `export * from '${to}'\n${more}`,
+      isMain ? 0o755 : 0o644)
   }
-  replace('current', (aside) => { symlinkSync(name, aside) })
+  symlinkSync(name, join(dist, `.aside-${process.pid}`))
+  renameSync(join(dist, `.aside-${process.pid}`), join(dist, 'current'))
 }
 
 /** The text of dist/kernel/cli/main.js. */

@@ -1,5 +1,5 @@
 import { plain } from '../../../kernel/cli/index.js'
-import type { NamedNodes } from '../../../kernel/cli/index.js'
+import type { NamedNodes, Pace, VerbContext } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
@@ -10,6 +10,22 @@ export interface RunnerMemory { residentBytes: number | null, estimatedBytes: nu
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
+}
+
+/** Pause between two looks at the state, ms. */
+const POLL_MS = 500
+
+/** Waits for `left` to be 0, for the seconds of --wait at most; resolves to it. Throws VerbError (130). */
+export async function untilNone (
+  ctx: VerbContext, pace: Pace, left: (state: SeenState) => number, goesOn: string
+): Promise<number> {
+  const until = pace.mono() + (ctx.wait ?? 0) * 1000
+  for (;;) {
+    const found = left(await ctx.client.json<SeenState>('/state'))
+    if (found === 0 || pace.mono() >= until) return found
+    await pace.pause(POLL_MS, ctx.signal)
+    if (ctx.signal.aborted) throw ctx.fail(130, `interrupted; ${goesOn}`)
+  }
 }
 
 /** `1 instance`, `2 instances`. */
