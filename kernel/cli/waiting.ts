@@ -103,13 +103,13 @@ const RETRY_MS = 60_000
 const PASSING = [1, 4, 7]
 
 /**
- * Follows a stream of server-sent events until Ctrl-C. When the node goes away and comes back the stream is
- * opened again, at the path that `path` then says. Throws CliError when that takes too long.
+ * Follows a stream of server-sent events until Ctrl-C, and opens it anew after a failure, at the path that
+ * `path` then gives. Throws CliError if the node is away for longer than RETRY_MS, or --wait at first.
  */
 export async function followEvents (
   ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void
 ): Promise<void> {
-  let heardAt = -Infinity
+  let heardAt = ctx.wait === undefined ? -Infinity : systemClock.mono() + ctx.wait * 1000 - RETRY_MS
   await ctx.retry({
     seconds: Infinity,
     again: (error) => PASSING.includes(error.exitCode) && systemClock.mono() - heardAt < RETRY_MS,

@@ -5,11 +5,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import { WebSocketServer } from 'ws'
 import { createClient } from '../cli/client.js'
-import { CliError } from '../cli/errors.js'
 import {
   addKnownNode, forgetKnownNodes, knownNodesFile, placeOf, readKnownNodes
 } from '../cli/known-nodes.js'
-import { openReplica } from '../cli/replica.js'
 import { judge } from '../cli/trust.js'
 import { ownIdentity } from '../http/tls/own.js'
 import { tlsOf } from '../http/tls/port.js'
@@ -124,7 +122,7 @@ t.test('nothing is sent before the key is found good, by requests and by sockets
     createClient({ url, token: 'tok', signal, trust: { home, ...trust } })
   for (const trust of [{}, { given: OTHER }, { own: OTHER }]) {
     await t.rejects(client(trust).json('/state'), { message: /sha256/, exitCode: 1 })
-    await t.rejects(openReplica(client(trust), signal, () => {}), { message: /sha256/, exitCode: 1 })
+    await t.rejects(client(trust).open('/state?follow=1'), { message: /sha256/, exitCode: 1 })
   }
   t.same(heard, [])
   let questions = 0
@@ -136,8 +134,8 @@ t.test('nothing is sent before the key is found good, by requests and by sockets
   t.same(await Promise.all([1, 2, 3].map(() => asking.json('/state'))), Array(3).fill({ fine: true }))
   t.equal(questions, 1, 'one question for all connections')
   t.equal((await asking.agent())!.fingerprint, pin)
-  await t.rejects(openReplica(client({}), signal, () => {}), CliError)
-  t.match(heard.at(-1), /^\/state\/sync Bearer tok$/, 'known from then on')
+  await client({}).open('/state?follow=1')
+  t.match(heard.at(-1), /^\/state\?follow=1 Bearer tok$/, 'known from then on')
   t.equal(readKnownNodes(home).length, 1)
 })
 

@@ -1,16 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { systemClock } from '../../api/clock.js'
 import { isObject } from '../../api/schema.js'
 import { withoutTimes } from '../../state/entries.js'
 import { MOMENTS, readMoment } from '../text.js'
-import type { Replica } from '../replica.js'
+import { followEvents } from '../waiting.js'
 import type { Verb, VerbContext } from '../verb.js'
-
-/** A node that takes a connection and ends it at once is not asked more often than this, ms. */
-const PAUSE_MS = 250
-/** A node that restarts or a network that comes back is waited for this long, seconds. */
-const RETURN_SECONDS = 600
 
 export default {
   async run (ctx, _args, options) {
@@ -42,50 +36,17 @@ async function stateThen (ctx: VerbContext, text: string, follow: boolean): Prom
     `at index ${derived.idx}${count}`)
 }
 
-/** Prints what changed, after the whole state at first, until interrupted. */
-async function followState (ctx: VerbContext): Promise<never> {
-  const { openReplica } = await import('../replica.js')
+/** Prints the whole state, then every change, until interrupted. */
+async function followState (ctx: VerbContext): Promise<void> {
   const { manifests } = await ctx.declared()
   const readings = new Set(manifests.flatMap(({ stateReadings = [] }) => stateReadings))
   let shown: ReadonlyMap<string, unknown> = new Map()
-  let replica: Replica | undefined
-  const show = (): void => {
-    if (replica === undefined) return
-    const now = new Map([...replica.current()].filter(([key]) => !readings.has(key)))
+  await followEvents(ctx, () => '/state?follow=1', ({ data }) => {
+    const now = new Map(Object.entries(JSON.parse(data) as object).filter(([key]) => !readings.has(key)))
     if (now.has('topology')) now.set('topology', withoutTimes(now.get('topology')))
     print(ctx, shown, now)
     shown = now
-  }
-  let seconds = ctx.wait ?? 0
-  for (;;) {
-    replica = await ctx.retry({ seconds, again: ctx.notYet }, () => openReplica(ctx.client, ctx.signal, show))
-    show()
-    const { quiet, why } = await ended(ctx, replica)
-    replica.close()
-    replica = undefined
-    seconds = RETURN_SECONDS
-    if (!quiet) ctx.err.line(`${why}; connecting again`)
-    // An interruption meanwhile ends the next attempt.
-    await sleep(PAUSE_MS, undefined, { signal: ctx.signal }).catch(() => {})
-  }
-}
-
-/** How the connection ended. Throws CliError (130) at Ctrl-C. */
-async function ended (ctx: VerbContext, replica: Replica): ReturnType<() => Replica['over']> {
-  let stop = (): void => {}
-  const interrupted = new Promise<never>((_, reject) => {
-    stop = () => { reject(ctx.fail(130, 'interrupted')) }
-    ctx.signal.addEventListener('abort', stop)
   })
-  try {
-    if (ctx.signal.aborted) stop()
-    return await Promise.race([replica.over, interrupted])
-  } catch (error) {
-    replica.close()
-    throw error
-  } finally {
-    ctx.signal.removeEventListener('abort', stop)
-  }
 }
 
 function print (
