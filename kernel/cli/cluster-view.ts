@@ -178,7 +178,7 @@ export interface NamedNodes {
   nodeIdentities: Record<string, { friendlyName?: string | null, nodeInstallId?: string | null }>
 }
 
-/** What people call the node; its id when it has no name or is gone. */
+/** The name of the node; its id if the state has no name for it. */
 export const nameOf = ({ nodeIdentities }: Pick<NamedNodes, 'nodeIdentities'>, nodeId: string): string =>
   plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 

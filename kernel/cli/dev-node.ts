@@ -21,7 +21,7 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of this process, and what the node is told besides. */
+  /** Environment of this process, and the settings that differ for the node. */
   env: NodeJS.ProcessEnv
   settings: DevSettings
   /** The script of `svc`. */
@@ -81,7 +81,7 @@ export function devEnv (
 
 const keptPath = (home: string): string => join(home, 'dev.json')
 
-/** How `svc dev` started the node of a home; undefined if it did not. */
+/** Reads the record of a node of `svc dev` from its home; undefined if the home has none. */
 export const keptNode = (home: string): Pick<DevNodeOptions, 'ports' | 'settings'> | undefined =>
   readVersioned(keptPath(home), 1)
 

@@ -93,7 +93,8 @@ t.test('ls shows what runs, not only what svc.yaml says', async (t) => {
   const ls = await cli(['plugin', 'ls', '--json', '--home', home], { plugins })
   t.match(JSON.parse(ls.out).plugins, [
     { name: 'store', state: 'running', why: /has store disabled, from the next restart of the node/ },
-    { name: 'shop', state: 'running', why: /has shop off, from the next restart/ }, { name: 'bell', state: 'waiting' }
+    { name: 'shop', state: 'running', why: /has shop off, from the next restart/ },
+    { name: 'bell', state: 'waiting' }
   ])
 })
 

@@ -73,7 +73,8 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
     ['a verb', [cli, 'relay', '--port', '0', '--host', '127.0.0.1'], false],
     ['a verb by ./svc', [join(root, 'svc'), 'relay', '--port', '0', '--host', '127.0.0.1'], false]
   ] as const) {
-    const child = spawn(kind.endsWith('./svc') ? 'sh' : process.execPath, words, { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
+    const child = spawn(kind.endsWith('./svc') ? 'sh' : process.execPath, words,
+      { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
     t.teardown(() => child.kill('SIGKILL'))
     const pid = child.pid!
     // Node holds the signal back until its inspector can take it.

@@ -49,7 +49,7 @@ function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   for (const { why } of plugins) if (why !== null) err.line(plain(why))
 }
 
-/** What else starts or stops with a plugin that svc.yaml switches. Throws CliError. */
+/** Returns the plugins that start or stop with one that svc.yaml switches. Throws CliError. */
 function follows (installation: Installation, name: string, enabled: boolean): {
   manifest: Manifest, along: string[], stillOff: string | null
 } {
