@@ -81,9 +81,6 @@ export function createClient (options: ClientOptions): Client {
     const authorization = token === undefined
       ? await signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
-    const isThere = (): Promise<boolean> => send(addressOf('/healthz'), {
-      agent: through, signal: AbortSignal.timeout(Math.min(quiet, SIGN_MS))
-    }, undefined, async () => false).then((found) => { found.resume(); return true }, () => false)
     const response = await send(to, {
       method, signal, agent: through, timeout: quiet,
       headers: {
@@ -93,7 +90,8 @@ export function createClient (options: ClientOptions): Client {
           : { 'content-type': 'application/json', 'content-length': body.byteLength }),
         ...(authorization === undefined ? {} : { authorization })
       }
-    }, body, isThere).catch((error: unknown) => { throw noAnswer(error, base, outer) })
+    }, body, () => isThere(addressOf('/healthz'), through, Math.min(quiet, SIGN_MS)))
+      .catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
     if (status >= 200 && status < 300) {
@@ -101,11 +99,7 @@ export function createClient (options: ClientOptions): Client {
       return { status, headers: response.headers, bytes }
     }
     const text = await readText(bytes)
-    if (status === 401 && options.tokenFile !== undefined) {
-      throw new CliError(exitCodes.auth, `the node at ${base.origin} does not take what ` +
-        `${options.tokenFile} holds: it is damaged, was replaced, or this user cannot read it. End the ` +
-        'node and remove the file; the next start makes a new one', { status })
-    }
+    if (status === 401 && options.tokenFile !== undefined) throw notTaken(base, options.tokenFile)
     throw apiFailure(status, readApiError(text), text, response.headers)
   }
   const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
@@ -119,10 +113,7 @@ export function createClient (options: ClientOptions): Client {
     }
   }
   return {
-    url: base.href.replace(/\/$/, ''),
-    token,
-    agent,
-    open,
+    url: base.href.replace(/\/$/, ''), token, agent, open,
     async credential (path) {
       if (token !== undefined) return `Bearer ${token}`
       if (signing === undefined) return undefined
@@ -176,6 +167,15 @@ async function send (
     outgoing.end(body)
   })
 }
+
+/** Whether the address answers in time, with any status. */
+const isThere = (url: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> =>
+  send(url, { agent, signal: AbortSignal.timeout(ms) }, undefined, async () => false)
+    .then((found) => { found.resume(); return true }, () => false)
+
+const notTaken = (base: URL, file: string): CliError => new CliError(exitCodes.auth,
+  `the node at ${base.origin} does not take what ${file} holds: it is damaged, was replaced, or this user ` +
+  'cannot read it. End the node and remove the file; the next start makes a new one', { status: 401 })
 
 async function * guarded (
   response: IncomingMessage, base: URL, signal: AbortSignal

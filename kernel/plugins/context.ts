@@ -77,7 +77,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const log = options.log(manifest.name)
   const settings = kernel.adopted.get(manifest.name)
   const own = new Set<string>()
-  const read: Record<string, ServiceRef<unknown>> = {}
+  const { deps, read } = dependencies(manifest, kernel.services)
   let over = false
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
@@ -90,8 +90,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const ctx = {
     config: settings?.plugin(manifest.name) ?? options.config(manifest.name),
     settings: ownSettings(manifest, settings ?? options),
-    deps: dependencies(manifest, kernel.services, read),
-    log, clock, node: options.node,
+    deps, log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
       [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
@@ -128,8 +127,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   }
   return {
     ctx: ctx as unknown as Context<never>,
-    effects: () => effects.map((e) => e.label),
-    read,
+    effects: () => effects.map((e) => e.label), read,
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
@@ -151,11 +149,12 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-/** Optional services come and go, so they are getters; `read` gets those that are read. */
+/** Optional services come and go, so they are getters; `read` has those that were read. */
 function dependencies (
-  manifest: Manifest, services: Assembly['services'], read: Record<string, ServiceRef<unknown>>
-): Record<string, unknown> {
+  manifest: Manifest, services: Assembly['services']
+): { deps: Record<string, unknown>, read: Record<string, ServiceRef<unknown>> } {
   const deps: Record<string, unknown> = {}
+  const read: Record<string, ServiceRef<unknown>> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
     const service = services.get(ref.id)
     if (service === undefined) {
@@ -167,7 +166,7 @@ function dependencies (
     const get = (): unknown => services.get((read[key] = ref).id)
     Object.defineProperty(deps, key, { enumerable: true, get })
   }
-  return deps
+  return { deps, read }
 }
 
 function ownSettings (

@@ -3,6 +3,7 @@ import {
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../../api/clock.js'
 import { takeLock } from '../../boot/home.js'
 import { loadPlugins } from '../../plugins/load.js'
 import { saveConfigFile } from '../../config/file.js'
@@ -59,9 +60,9 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
   const path = join(packagesFolder(ctx.home), '.lock')
   let taken = takeLock(path)
   if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
-  const until = performance.now() + LOCK_MS
+  const until = systemClock.mono() + LOCK_MS
   while (typeof taken !== 'function') {
-    if (performance.now() > until) {
+    if (systemClock.mono() > until) {
       throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
     }
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, realPace } from '../../../kernel/cli/index.js'
 import type { Writable } from 'node:stream'
 
 /** A program that plays MP3: from its stdin, or a file put after its arguments. */
@@ -47,12 +47,12 @@ export interface Playing {
 
 /** Starts a player. Sound that arrives in pieces is heard at once where the player reads its stdin. */
 export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS): Playing {
-  const began = performance.now()
+  const began = realPace.mono()
   let length = 0
   let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
   // A player that needs longer than its sound has no device.
   const inTime = async (over: Promise<unknown>): Promise<void> => {
-    const limitMs = Math.max(0, began + length * 1000 + graceMs - performance.now())
+    const limitMs = Math.max(0, began + length * 1000 + graceMs - realPace.mono())
     if (!await Promise.race([over.then(() => true), sleep(limitMs, false, { ref: false })])) {
       running?.stop()
       throw new Error('')
@@ -72,7 +72,7 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
       try {
         const file = join(folder, 'speech.mp3')
         writeFileSync(file, all)
-        length += (performance.now() - began) / 1000
+        length += (realPace.mono() - began) / 1000
         running = start(player.command, [...player.args, file], env)
         await inTime(running.over)
       } finally {
