@@ -145,7 +145,7 @@ t.test('documents and remedies name no verb that is not there', (t) => {
   const known = (first: string, second: string | undefined): boolean =>
     groups.has(first) ? second === undefined || names.includes(`${first} ${second}`) : firsts.has(first)
   const check = (where: string, text: string): void => {
-    const verbs = /(?:`|^ {4}|npx |Run )svc ([a-z][a-z-]*)(?: ([a-z]+))?/gm
+    const verbs = /(?:`|^ {4}|npx |\.\/|Run )svc ([a-z][a-z-]*)(?: ([a-z]+))?/gm
     for (const [, first, second] of text.matchAll(verbs)) {
       t.ok(known(first!, second), `${where}: svc ${first!} ${second ?? ''}`)
     }

@@ -125,6 +125,12 @@ check('types', inSyntax([...trees.keys()], (node) => {
 check('silenced compiler', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
   /@ts-(ignore|nocheck)/.test(line) || /@ts-expect-error(?! -- \w)/.test(line) ? line.trim() : undefined))
 
+t.test('no variable of a test reaches the product', (t) => {
+  const found = inLines(sources, (line) => /\bSVC_TEST\w*/.exec(line)?.[0])
+  t.same(found, [])
+  t.end()
+})
+
 // Mocks of modules have no effect: test/tools/typescript.mjs finds a module before tap would replace it.
 check('left over', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
   /\.only\(|\.mock(Import|All)\(|\bdebugger\b|\b(TODO|FIXME|XXX)\b/.exec(line)?.[0]))

@@ -18,7 +18,8 @@ export interface ServiceRef<T> { readonly id: string, readonly type?: T }
 /** Makes the reference by which one plugin provides a service and others consume it. */
 export function defineService<T> (id: string): ServiceRef<T> { return { id } }
 
-type Refs = Readonly<Record<string, ServiceRef<unknown>>>
+/** Services by the names that a manifest gives them. */
+export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
 type Instance<R> = R extends ServiceRef<infer T> ? T : never
 
 /** Where a request came from and what it may do. */
@@ -119,6 +120,8 @@ export interface VerbDecl {
   readonly examples?: readonly string[]
   /** True when its argument may be the id of a command: errors of the command line then name the verb. */
   readonly explainsCommands?: boolean
+  /** True if it works on local files; the command line then refuses the address of another node. */
+  readonly local?: boolean
   readonly load: () => Promise<{ default: unknown }>
 }
 
@@ -161,6 +164,10 @@ export interface Manifest {
   /** Top-level svc.yaml keys this plugin owns, with their schemas. */
   readonly settings?: Readonly<Record<string, JsonSchema>>
   readonly consumes?: Refs
+  /**
+   * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` each time it
+   * is used; a plugin that reads it in `start` sees a change only after a restart of the node.
+   */
   readonly consumesOptional?: Refs
   readonly provides?: Refs
   readonly authorities?: Readonly<Record<string, string>>
@@ -198,8 +205,9 @@ export interface Manifest {
    */
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
-   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{home}` an option for another
-   * home, `{token}` a header of curl; lines with that are left out where the node listens on loopback only.
+   * What `svc up` prints to try it out, a line each. `{url}` is the node's, `{svc}` the program, `{home}` an
+   * option for another home, `{curl}` curl with the authority it needs, `{token}` a header of curl; lines
+   * with that are left out where the node listens on loopback only.
    */
   readonly firstSteps?: readonly string[]
 }

@@ -63,6 +63,10 @@ export interface SvcNode {
   /** What clients may know of its certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
+  /** Whether the log goes to stdout as JSON. */
+  readonly logsJson: boolean
+  /** Whether this start joined a cluster. */
+  readonly joined: boolean
   /** Starts listening. Throws with code EADDRINUSE when the port is taken. */
   listen (): Promise<{ url: string }>
   /** Drains, ends what is open, stops plugins and gives the home back. */
@@ -280,6 +284,8 @@ function running (parts: Running): SvcNode {
   let unwatch = (): void => {}
   return {
     nodeId: node.nodeId, home: options.home, warnings: parts.setup.warnings,
+    logsJson: parts.setup.config.kernel.logging.enabled,
+    joined: parts.links.joined,
     get url () { return address.url ?? '' },
     get tls () {
       const { tls } = parts

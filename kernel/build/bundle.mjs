@@ -1,15 +1,14 @@
 // Bundles the program: some thirty files start in less than half the time that a thousand need. Code that
 // several entries share lies in chunks, so there is one instance of it, also for the plugins of others that
 // import `svc/plugin`. Types, for those plugins, come from tsc.
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
+import { root } from './paths.mjs'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 /** What is run or imported by its path. */
-const ENTRIES = [
+export const ENTRIES = [
   'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/public', 'kernel/testing/index',
   'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/engine/prompts-thread',
@@ -22,9 +21,9 @@ const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminfor
   'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
 const require = createRequireOfBundle(import.meta.url)
-const distUrl = import.meta.url.slice(0, import.meta.url.lastIndexOf('/dist/') + 6)`
+const builtUrl = import.meta.url.replace(/(.*\\/dist\\/[^/]+\\/).*/, '$1')`
 
-/** Files that look for data beside themselves find it below `dist`, whichever chunk they are in. */
+/** Makes import.meta.url point into the folder of the build, whichever chunk the code is in. */
 const ownUrls = {
   name: 'own-urls',
   setup ({ onLoad }) {
@@ -36,7 +35,7 @@ const ownUrls = {
         const named = join(dirname(own), spec).replace(/\.js$/, '')
         if (!ENTRIES.includes(named)) throw new Error(`${own} names ${named}, no entry of the bundle`)
       }
-      const url = `(distUrl + ${JSON.stringify(own.replace(/\.ts$/, '.js'))})`
+      const url = `(builtUrl + ${JSON.stringify(own.replace(/\.ts$/, '.js'))})`
       return { loader: 'ts', contents: text.replaceAll('import.meta.url', url) }
     })
   }
@@ -68,19 +67,13 @@ function isCommonJs (path) {
   return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).type !== 'module'
 }
 
+/** `publish` writes the outputs to the folder of the build; `outdir` is a placeholder. */
 export const options = {
-  absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist',
+  absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist/build',
   chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',
   target: 'node20', sourcemap: 'linked', sourcesContent: false, legalComments: 'none',
   external: EXTERNAL, banner: { js: BANNER }, plugins: [ownUrls, namesOfCommonJs],
-  metafile: true, logLevel: 'warning'
+  metafile: true, write: false, logLevel: 'warning'
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  rmSync(join(root, 'dist/chunks'), { recursive: true, force: true })
-  const { metafile } = await build(options)
-  // Which sources are in which file, for the test of what a verb loads.
-  const sources = Object.entries(metafile.outputs).filter(([file]) => file.endsWith('.js'))
-    .map(([file, { inputs }]) => [relative('dist', file), Object.keys(inputs)])
-  writeFileSync(join(root, 'dist/sources.json'), JSON.stringify(Object.fromEntries(sources)))
-}
+export const bundle = async () => await build(options)

@@ -21,11 +21,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
   dev: {
     heading: 'Run a cluster',
     summary: 'run a cluster of several nodes on this machine, for trying things out',
+    args: '[action] [node]',
     options: [
       ['--nodes <n>', 'how many (3)'],
       ['--base-port <port>', 'first of two ports per node, 0 for any free ones (52415)']
     ],
-    examples: ['svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial'],
+    examples: [
+      'svc dev', 'svc dev --nodes 5 --json', 'svc dev --base-port 0 --home ./trial', 'svc dev start node2'
+    ],
     load: () => import('./verbs/dev.js')
   },
   status: {
@@ -46,6 +49,17 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     summary: 'check this machine, the node and its cluster, and say what to do; exit 1 when a check fails',
     examples: ['svc doctor', 'svc doctor --json'],
     load: () => import('./verbs/doctor.js')
+  },
+  restart: {
+    heading: 'Run a cluster',
+    summary: 'restart the node that is asked, or another one, and wait until it is back',
+    args: '[node]',
+    options: [
+      ['--wait [seconds]', 'wait at most so long, else exit 4 (60 s)'],
+      ['--no-wait', 'ask for it and return']
+    ],
+    examples: ['svc restart', 'svc restart attic'],
+    load: () => import('./verbs/restart.js')
   },
   'join-token': {
     heading: 'Run a cluster',
@@ -113,7 +127,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: () => import('./verbs/plugin-new.js')
   },
   'plugin install': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'install a plugin from npm, a folder or a .tgz, and start it where a node runs',
     args: '<source>',
     options: [['--yes', 'do not ask']],
@@ -121,14 +135,14 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).install })
   },
   'plugin rm': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'stop an installed plugin and remove its files',
     args: '<name>',
     options: [['--yes', 'do not ask']],
     load: async () => ({ default: (await import('./verbs/plugin-packages.js')).remove })
   },
   'plugin verify': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'compare installed plugins with what was accepted',
     args: '[name]',
     options: [['--accept', 'accept the files of the plugin as they are']],
@@ -141,7 +155,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
   },
   'plugin show': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'show everything a plugin declares',
     args: '<name>',
     options: [['--config <file>', 'svc.yaml to read']],
@@ -162,13 +176,13 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
   },
   'config check': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'check svc.yaml and the SVC_* variables, naming every problem at once',
     options: [['--config <file>', 'svc.yaml to check']],
     load: async () => ({ default: (await import('./verbs/config.js')).check })
   },
   'config get': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'say where each value comes from'], ['--config <file>', 'svc.yaml to read']],
@@ -176,7 +190,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/config.js')).get })
   },
   'config set': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'change one setting in svc.yaml: from the next restart, a plugin\'s switch at once',
     args: '<key> <value>',
     options: [['--config <file>', 'svc.yaml to change']],
@@ -196,7 +210,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     load: async () => ({ default: (await import('./verbs/known.js')).rm })
   },
   'docs codes': {
-    heading: 'Set it up',
+    heading: 'Set it up', local: true,
     summary: 'list every error reason, conflict code, event and authority',
     options: [['--config <file>', 'svc.yaml whose plugins count too']],
     load: () => import('./verbs/docs-codes.js')

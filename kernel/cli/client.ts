@@ -43,6 +43,8 @@ export type Signing = Pick<RequestSigner, 'authorization' | 'correct'>
 export interface ClientOptions {
   url: string
   token: string | undefined
+  /** Path of the token if it is the operator token of a local home. */
+  tokenFile?: string | undefined
   /** Used where there is no token. */
   signing?: Signing | undefined
   /** Told of each good answer. */
@@ -50,15 +52,22 @@ export interface ClientOptions {
   signal: AbortSignal
   /** Whom to believe at an https address. */
   trust: TrustOptions
+  /** Idle time after which the client checks that the node still answers, ms; default 30 s. */
+  quietMs?: number
 }
+
+const QUIET_MS = 30_000
+/** Deadline of that check, ms. */
+const SIGN_MS = 10_000
 
 /** Largest JSON answer that is read, bytes. */
 const BODY_LIMIT = 256 * 1024 * 1024
 
 /** A client for the node at `url`. Throws CliError (2) for an address that is none. */
 export function createClient (options: ClientOptions): Client {
-  const { answered, url, token, signing, signal: outer, trust } = options
+  const { answered, url, token, signing, signal: outer, trust, quietMs: quiet = QUIET_MS } = options
   const base = parseBase(url)
+  const addressOf = (path: string): URL => new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
   let made: Promise<TrustingAgent> | undefined
   const agent = async (): Promise<TrustingAgent | undefined> => base.protocol !== 'https:'
     ? undefined
@@ -66,14 +75,14 @@ export function createClient (options: ClientOptions): Client {
   const attempt = async (path: string, ask: Ask): Promise<Answer> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
-    const to = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
+    const to = addressOf(path)
     const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
     const through = await agent()
     const authorization = token === undefined
       ? await signing?.authorization(method, to.pathname + to.search, body)
       : `Bearer ${token}`
     const response = await send(to, {
-      method, signal, agent: through,
+      method, signal, agent: through, timeout: quiet,
       headers: {
         accept: ask.accept ?? 'application/json',
         ...(body === undefined
@@ -81,7 +90,8 @@ export function createClient (options: ClientOptions): Client {
           : { 'content-type': 'application/json', 'content-length': body.byteLength }),
         ...(authorization === undefined ? {} : { authorization })
       }
-    }, body).catch((error: unknown) => { throw noAnswer(error, base, outer) })
+    }, body, () => isThere(addressOf('/healthz'), through, Math.min(quiet, SIGN_MS)))
+      .catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
     if (status >= 200 && status < 300) {
@@ -89,6 +99,7 @@ export function createClient (options: ClientOptions): Client {
       return { status, headers: response.headers, bytes }
     }
     const text = await readText(bytes)
+    if (status === 401 && options.tokenFile !== undefined) throw notTaken(base, options.tokenFile)
     throw apiFailure(status, readApiError(text), text, response.headers)
   }
   const open = async (path: string, ask: Ask = {}): Promise<Answer> => {
@@ -102,10 +113,7 @@ export function createClient (options: ClientOptions): Client {
     }
   }
   return {
-    url: base.href.replace(/\/$/, ''),
-    token,
-    agent,
-    open,
+    url: base.href.replace(/\/$/, ''), token, agent, open,
     async credential (path) {
       if (token !== undefined) return `Bearer ${token}`
       if (signing === undefined) return undefined
@@ -134,22 +142,49 @@ function parseBase (url: string): URL {
   return base
 }
 
-async function send (url: URL, options: RequestOptions, body: Buffer | undefined): Promise<IncomingMessage> {
+/** The node bounds the time of every answer, so the client waits as long as the node is alive. */
+async function send (
+  url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
+): Promise<IncomingMessage> {
   const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
   return await new Promise((resolve, reject) => {
-    const outgoing = request(url, options, resolve)
+    let response: IncomingMessage | undefined
+    const outgoing = request(url, options, (found) => { resolve(response = found) })
     outgoing.on('error', reject)
+    const ask = (): void => {
+      void isThere().then((there) => {
+        const waiting = response ?? outgoing
+        if (there) outgoing.socket?.setTimeout(options.timeout!)
+        else waiting.destroy(new CliError(exitCodes.unreachable,
+          `the node at ${url.origin} gives no sign of life; \`svc doctor\` looks what is wrong`))
+      })
+    }
+    // A request emits `timeout` once; the socket emits it each time.
+    outgoing.on('socket', (socket) => {
+      socket.on('timeout', ask)
+      outgoing.on('close', () => { socket.off('timeout', ask) })
+    })
     outgoing.end(body)
   })
 }
+
+/** Whether the address answers in time, with any status. */
+const isThere = (url: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> =>
+  send(url, { agent, signal: AbortSignal.timeout(ms) }, undefined, async () => false)
+    .then((found) => { found.resume(); return true }, () => false)
+
+const notTaken = (base: URL, file: string): CliError => new CliError(exitCodes.auth,
+  `the node at ${base.origin} does not take what ${file} holds: it is damaged, was replaced, or this user ` +
+  'cannot read it. End the node and remove the file; the next start makes a new one', { status: 401 })
 
 async function * guarded (
   response: IncomingMessage, base: URL, signal: AbortSignal
 ): AsyncGenerator<Uint8Array> {
   try {
     for await (const chunk of response) yield chunk as Uint8Array
-  } catch {
+  } catch (error) {
     if (signal.aborted) throw interrupted()
+    if (error instanceof CliError) throw error
     throw new CliError(exitCodes.failed,
       `the node at ${base.origin} ended the answer early; its log says why`)
   }

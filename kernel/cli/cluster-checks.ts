@@ -84,7 +84,7 @@ function checkSettings ({ file, restart_needed: changed }: Settings, state: Chec
   if (changed !== true || told) return []
   const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
   return [warn('settings', `${file} has changed since ${name} started: what it says now is not in force`,
-    `Restart ${name}: end it and run \`svc up\` again, or POST /admin/restart there.`,
+    `Restart ${name}: \`svc restart\`.`,
     { code: RESTART, about: [name], evidence: [{ kind: 'node', nodeId, name }] })]
 }
 

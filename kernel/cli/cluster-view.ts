@@ -1,5 +1,7 @@
 import type { Client } from './client.js'
 import { CliError } from './errors.js'
+import { plain } from './output.js'
+import type { VerbContext } from './verb.js'
 
 export interface Reason { code: string, severity?: string, message: string, remediation: string }
 export interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
@@ -193,4 +195,31 @@ export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warni
       remedy: startOrRemove(installId ?? 'ID') })
   }
   return found
+}
+
+/** The parts of GET /state that name nodes. */
+export interface NamedNodes {
+  localNodeId: string
+  nodeIdentities: Record<string, { friendlyName?: string | null, nodeInstallId?: string | null }>
+}
+
+/** The name of the node; its id if the state has no name for it. */
+export const nameOf = ({ nodeIdentities }: Pick<NamedNodes, 'nodeIdentities'>, nodeId: string): string =>
+  plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+
+/** Node ids for what the operator calls nodes: id, install id, name or `local`. Throws VerbError (3, 2). */
+export function findNodes (ctx: VerbContext, state: NamedNodes, refs: readonly string[]): string[] {
+  const all = Object.entries(state.nodeIdentities)
+  return [...new Set(refs.map((ref) => {
+    if (ref === 'local') return state.localNodeId
+    const found = all.filter(([nodeId, { friendlyName, nodeInstallId }]) =>
+      [nodeId, nodeInstallId, friendlyName].includes(ref))
+    if (found.length === 1) return found[0]![0]
+    if (found.length > 1) {
+      const ids = found.map(([nodeId]) => nodeId).join(', ')
+      throw ctx.fail(2, `"${ref}" names ${found.length} nodes; give an id: ${ids}`)
+    }
+    throw ctx.fail(3, `there is no node "${ref}"; there is: ${
+      all.map(([nodeId]) => nameOf(state, nodeId)).join(', ')}`)
+  }))]
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient, ownFingerprint, ownToken } from './client.js'
-import { startDevNode, describeEnding, devEnv, isMemberOf } from './dev-node.js'
+import { startDevNode, describeEnding, isMemberOf } from './dev-node.js'
 import type { DevNode, UpLine } from './dev-node.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ports } from './ports.js'
@@ -41,11 +41,13 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
     ...home,
     token,
-    env: devEnv(options.env, {
+    env: options.env,
+    settings: {
+      name: home.name,
       port: home.ports.cluster,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
       own: ownSettings(options.plugins, home === first ? first.home : null)
-    }),
+    },
     script: options.script,
     stop,
     log: (line) => { ctx.err.line(`${ctx.err.paint('dim', `${home.name} |`)} ${line}`) }

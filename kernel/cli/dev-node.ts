@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { readVersioned, writeVersioned } from '../boot/home.js'
 import { launch } from '../boot/launcher.js'
 import { envName } from '../config/env.js'
 import type { ChildProcess } from 'node:child_process'
@@ -20,8 +21,9 @@ export interface DevNodeOptions {
   ports: Ports
   /** Token to join with at the first start; null: the home is a member already, or is to be the first one. */
   token: string | null
-  /** Environment of the node. */
+  /** Environment of this process, and the settings that differ for the node. */
   env: NodeJS.ProcessEnv
+  settings: DevSettings
   /** The script of `svc`. */
   script: string
   /** Aborted: the node is asked to stop. */
@@ -51,6 +53,7 @@ const ownSettings = new Set([
 
 /** What a development node is told besides the settings of all. */
 export interface DevSettings {
+  name: string
   /** Its port for members. */
   port: number
   /** Ports of the others. */
@@ -61,13 +64,14 @@ export interface DevSettings {
 
 /** The environment of a development node: its own port for members, and where the others are. */
 export function devEnv (
-  env: NodeJS.ProcessEnv, { port, peers = [], own = {} }: DevSettings
+  env: NodeJS.ProcessEnv, { name, port, peers = [], own = {} }: DevSettings
 ): NodeJS.ProcessEnv {
   const given = Object.entries(own).map(([path, value]) => [envName(path.split('.')), value] as const)
   const dropped = new Set([...ownSettings, ...given.map(([name]) => name)])
   return {
     ...Object.fromEntries(Object.entries(env).filter(([name]) => !dropped.has(name))),
     ...Object.fromEntries(given.filter(([, value]) => value !== null)),
+    SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
     // With other ports than last time nobody would find the others under the addresses they remember.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
@@ -75,11 +79,23 @@ export function devEnv (
   }
 }
 
+const keptPath = (home: string): string => join(home, 'dev.json')
+
+/** Reads the record of a node of `svc dev` from its home; undefined if the home has none. */
+export const keptNode = (home: string): Pick<DevNodeOptions, 'ports' | 'settings'> | undefined =>
+  readVersioned(keptPath(home), 1)
+
+/** The words after `node` that start a development node. */
+export const devArgs = (script: string, home: string, { api }: Ports): string[] =>
+  [script, 'up', '--home', home, '--host', '127.0.0.1', '--port', String(api)]
+
 /** Starts a node with this process as its launcher: it is started again when it asks, and ends with us. */
 export function startDevNode (options: DevNodeOptions): DevNode {
-  const { name, home, ports, env, script, stop, log } = options
-  const args = [script, 'up', '--json', '--home', home, '--name', name, '--host', '127.0.0.1', '--port',
-    String(ports.api)]
+  const { name, home, ports, settings, script, stop, log } = options
+  const args = [...devArgs(script, home, ports), '--json']
+  const env = devEnv(options.env, settings)
+  mkdirSync(home, { recursive: true, mode: 0o700 })
+  writeVersioned(keptPath(home), 1, { ports, settings })
   const last: string[] = []
   const note = (line: string): void => {
     last.push(line)
@@ -94,7 +110,8 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     createInterface({ input: child.stdout! }).on('line', (text) => {
       const up = first === undefined ? readUp(text) : undefined
       if (up === undefined) note(text)
-      else told(first = up)
+      // Its own line gives the pid of its launcher.
+      else told(first = { ...up, pid: child.pid! })
     })
   }
   const over = launch({

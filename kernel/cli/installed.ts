@@ -8,6 +8,7 @@ import { arrange } from '../plugins/graph.js'
 import { readInstallation } from '../plugins/installation.js'
 import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
+import { homeOption, programIn, shellWord } from './shell.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { ConfigOwner } from '../config/known.js'
 import type { Arrangement } from '../plugins/graph.js'
@@ -87,9 +88,6 @@ export function changeSetting (
 
 /** How a change to svc.yaml takes effect. */
 export function restartHint (ctx: VerbContext): string[] {
-  return [
-    'It takes effect at the next restart of the node (POST /admin/restart):',
-    `  curl -X POST -H "authorization: Bearer $(cat ${join(ctx.home, 'operator.token')})" ` +
-    `${ctx.client.url}/admin/restart`
-  ]
+  const there = ctx.elsewhere === undefined ? homeOption(ctx.home) : ` --url ${shellWord(ctx.elsewhere)}`
+  return [`It takes effect at the next restart of the node: ${programIn(ctx.io.cwd)} restart${there}`]
 }

@@ -1,11 +1,11 @@
 import { homedir } from 'node:os'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
 import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
 import { systemClock } from '../api/clock.js'
 import { signerAt } from '../signing/device.js'
-import { createClient, ownFingerprint, ownToken, runningUrl } from './client.js'
+import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './client.js'
 import { failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodeMeanings, exitCodes, interrupted, usageError } from './errors.js'
 import { invoke } from './invoke.js'
@@ -66,6 +66,7 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
     const module = (await verb.load()).default as Verb
     const context = createContext(given, options)
+    if (verb.local === true) refuseElsewhere(verb.name, context)
     status = await module.run(context, args, given)
     const { metAsDevice } = context
     if (metAsDevice !== undefined && !options.signal.aborted) await context.learn(metAsDevice)
@@ -103,6 +104,13 @@ async function verbsFor (argv: readonly string[], options: CliOptions): Promise<
       return so
     }
   }, verbs)
+}
+
+/** Throws if a verb that works on local files is given the address of another node. */
+function refuseElsewhere (verb: string, { elsewhere, home }: VerbContext): void {
+  if (elsewhere === undefined) return
+  throw usageError(`svc ${verb} works on the home ${home}, and no node of it has the address ` +
+    `${elsewhere}; run it on that machine, or leave out --url (SVC_URL)`)
 }
 
 /** The value of an option before commander has read the words. */
@@ -238,6 +246,7 @@ export function createContext (
   const option = (name: string, variable: string): string | undefined =>
     (given[name] as string | undefined) ?? (io.env[variable] === '' ? undefined : io.env[variable])
   const home = resolve(io.cwd, option('home', 'SVC_HOME') ?? `${homedir()}/.svc`)
+  const address = option('url', 'SVC_URL')
   const out = createOut(io, given['json'] === true)
   let made: Client | undefined
   let metAsDevice: string | undefined
@@ -250,11 +259,14 @@ export function createContext (
       }
     })
   const client = (): Client => {
-    const url = option('url', 'SVC_URL') ?? runningUrl(home)
-    const token = option('token', 'SVC_TOKEN') ?? ownToken(home, url)
+    const url = address ?? runningUrl(home)
+    const given = option('token', 'SVC_TOKEN')
+    const token = given ?? ownToken(home, url)
+    const own = given === undefined ? ownHome(home, url) : undefined
+    const tokenFile = own === undefined ? undefined : join(own, 'operator.token')
     const signing = token === undefined ? signerAt(home, url, systemClock.now) : undefined
     const answered = (): void => { if (signing !== undefined) metAsDevice = url }
-    return made ??= clientFor({ url, token, signing, answered })
+    return made ??= clientFor({ url, token, tokenFile, signing, answered })
   }
   const context: RunContext = {
     get metAsDevice () { return metAsDevice },
@@ -263,6 +275,9 @@ export function createContext (
     out,
     err: createProgress(io),
     home,
+    get elsewhere () {
+      return address === undefined || ownHome(home, address) === home ? undefined : address
+    },
     wait: waitSeconds(given['wait']),
     signal,
     io,

@@ -30,13 +30,25 @@ export async function switched (
     const file = changeSetting(ctx, installation, `plugins.${name}.enabled`, enabled)
     return { file, inEffect: false, why: null, restart: true }
   }
-  const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, enabled)
-  return { file: installation.file ?? `${ctx.home}/svc.yaml`, inEffect, why, restart }
+  return { file: installation.file ?? `${ctx.home}/svc.yaml`, ...await turn(ctx, name, enabled) }
 }
 
-/** Asks the node of this home to switch a plugin that svc.yaml names. Throws CliError by its answer. */
-export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Switched> {
-  return await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
+/** Asks the node to switch a plugin that its svc.yaml names. Throws CliError by its answer. */
+export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<Effect> {
+  const { in_effect: inEffect, why, restart_needed: restart } =
+    await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
+  return { inEffect, why, restart }
+}
+
+/** A row of GET /v1/plugins. */
+export interface AtNode {
+  name: string, version: string, summary: string, enabled: boolean, why: string | null
+}
+
+/** The plugins of another node, or of this home's node if it runs; else undefined. Throws CliError. */
+export async function pluginsAtNode (ctx: VerbContext, configFlag: unknown): Promise<AtNode[] | undefined> {
+  if (ctx.elsewhere === undefined && !nodeRuns(ctx, configFlag)) return undefined
+  return (await ctx.client.json<{ plugins: AtNode[] }>('/v1/plugins')).plugins
 }
 
 /** Tells what is still to be done for a switch to take effect. */

@@ -53,6 +53,8 @@ export interface VerbContext {
   readonly err: Progress
   /** Absolute path of the home directory. */
   readonly home: string
+  /** The given address, unless it is that of this home's node. */
+  readonly elsewhere: string | undefined
   /** Seconds of `--wait[=s]`; undefined when it was not given. */
   readonly wait: number | undefined
   /** Aborts at Ctrl-C. */

@@ -85,6 +85,18 @@ export const realPace: Pace = {
   mono: systemClock.mono
 }
 
+/** Longest wait without any progress, ms; above the 300 s deadline of a warm-up. */
+export const STILL_MS = 360_000
+
+/** Returns a function that is true once the shown text has not changed for STILL_MS. */
+export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean {
+  let [last, since] = ['', pace.mono()]
+  return (shown) => {
+    if (shown !== last) [last, since] = [shown, pace.mono()]
+    return pace.mono() - since >= STILL_MS
+  }
+}
+
 /** How long a stream that broke off is tried again, ms. */
 const RETRY_MS = 60_000
 /** It broke off, the node does not answer (yet), or is not ready. */

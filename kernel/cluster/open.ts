@@ -76,6 +76,8 @@ export class NodeLinks {
   readonly #bound: Bound
   readonly #links: Links
   readonly #bandwidth: Bandwidth
+  /** Whether this start joined a cluster. */
+  joined = false
   /** Undefined while this home joins: members may link with it by then. */
   #cluster: ClusterCore | undefined
   /** It has no other members and starts before it listens. */
@@ -97,7 +99,8 @@ export class NodeLinks {
     const made = new NodeLinks(options, await openNodeKey(node.home, node.installId))
     try {
       await made.#listen()
-      made.#begin(await made.#join())
+      made.joined = await made.#join()
+      made.#begin(made.joined)
       return made
     } catch (error) {
       await made.#links.close()

@@ -1,7 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
-import { cleanCopy, deleteIn, getIn, isUnder, parsePath, setIn } from './paths.js'
+import { cleanCopy, deleteIn, getIn, isTree, isUnder, parsePath, setIn } from './paths.js'
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
+
+/** A copy of the settings without empty sections, which have no meaning. */
+const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written }), (_, value: unknown) =>
+  isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
 /** What of svc.yaml is in force: what it said when the node started, and what was taken over since. */
 export class InForce {
@@ -42,7 +46,7 @@ export class InForce {
   }
 
   /** Whether a file says the same. */
-  says (written: unknown): boolean { return isDeepStrictEqual(written, this.#tree) }
+  says (written: unknown): boolean { return isDeepStrictEqual(said(written), said(this.#tree)) }
 
   /** Every setting with its schema, and those without a value; `restart` where the file says otherwise. */
   list (written: unknown): { entries: unknown[], unset: unknown[] } {

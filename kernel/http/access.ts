@@ -94,11 +94,15 @@ export function requireAuthority (
   caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
 ): void {
   if (authority === null || caller.authorities.has(authority)) return
+  // New tokens have read and invoke; a token for more needs read as well for most programs.
+  const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
+  const make = `\`svc token create NAME${words}\` on the node's host makes one`
   if (caller.id === 'local' || caller.id === 'anonymous') {
-    const where = '`svc token create` on the node\'s host makes one, `svc` itself uses operator.token'
-    throw kernelError('unauthenticated', `${needed}: send a token (${where}).`, { authority })
+    throw kernelError('unauthenticated', `${needed}: send a token that has it (${make}; \`svc\` there uses ` +
+      'operator.token by itself).', { authority })
   }
   const lacking = caller.mode === 'relay' ? 'which the device does not have through a relay'
     : caller.mode === 'paired' ? 'which the device does not have' : 'which the token does not have'
-  throw kernelError('missing_grant', `${needed}, ${lacking}.`, { authority })
+  const remedy = caller.mode === 'direct' ? ` (${make})` : ''
+  throw kernelError('missing_grant', `${needed}, ${lacking}${remedy}.`, { authority })
 }

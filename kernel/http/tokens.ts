@@ -74,7 +74,9 @@ export function operatorToken (home: string): string {
   if ((statSync(path).mode & 0o077) !== 0) {
     throw new HomeError(`${path} can be read by others; run: chmod 600 ${path}`)
   }
-  return readFileSync(path, 'utf8').trim()
+  const token = readFileSync(path, 'utf8').trim()
+  if (wellFormed(token)) return token
+  throw new HomeError(`${path} is damaged: it holds no token; remove it, and the next start makes a new one`)
 }
 
 export interface TokenStoreOptions {

@@ -9,7 +9,7 @@ export interface Move {
   /** Its manifest as it runs, and as it is to run. */
   readonly from: Manifest | undefined
   readonly to: Manifest | undefined
-  /** The other plugins that run. */
+  /** The other plugins that run, each with only those optional services that it read in its start. */
   readonly others: readonly Manifest[]
   /** Names of the plugins that svc.yaml lets run, before the change and after it. */
   readonly before: readonly string[]

@@ -3,7 +3,7 @@ import { schemaChecker } from '../api/validate.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Handler } from '../calls/registry.js'
 import type {
-  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Section, SectionDecl
+  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'
 import type { Assembly, KernelOptions } from './assembly.js'
 import type { StateView } from '../state/state.js'
@@ -18,6 +18,8 @@ export interface LiveContext {
   dispose (): Promise<void>
   /** Labels of the effects, newest last; for diagnostics. */
   effects (): string[]
+  /** The optional services that the plugin has read. */
+  read: Refs
 }
 
 /** What a started plugin gave for each of its declarations, by the key it has in the manifest. */
@@ -75,6 +77,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const log = options.log(manifest.name)
   const settings = kernel.adopted.get(manifest.name)
   const own = new Set<string>()
+  const { deps, read } = dependencies(manifest, kernel.services)
   let over = false
   const undo = async ({ label, dispose }: Effect): Promise<void> => {
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
@@ -87,8 +90,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   const ctx = {
     config: settings?.plugin(manifest.name) ?? options.config(manifest.name),
     settings: ownSettings(manifest, settings ?? options),
-    deps: dependencies(manifest, kernel.services),
-    log, clock, node: options.node,
+    deps, log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
       [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
@@ -125,7 +127,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
   }
   return {
     ctx: ctx as unknown as Context<never>,
-    effects: () => effects.map((e) => e.label),
+    effects: () => effects.map((e) => e.label), read,
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
@@ -147,8 +149,12 @@ function ownCommand (manifest: Manifest, name: string): (args: unknown) => strin
   return schemaChecker(decl.args)
 }
 
-function dependencies (manifest: Manifest, services: Assembly['services']): Record<string, unknown> {
+/** Optional services come and go, so they are getters; `read` has those that were read. */
+function dependencies (
+  manifest: Manifest, services: Assembly['services']
+): { deps: Record<string, unknown>, read: Record<string, ServiceRef<unknown>> } {
   const deps: Record<string, unknown> = {}
+  const read: Record<string, ServiceRef<unknown>> = {}
   for (const [key, ref] of Object.entries(manifest.consumes ?? {})) {
     const service = services.get(ref.id)
     if (service === undefined) {
@@ -156,8 +162,11 @@ function dependencies (manifest: Manifest, services: Assembly['services']): Reco
     }
     deps[key] = service
   }
-  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) deps[key] = services.get(ref.id)
-  return deps
+  for (const [key, ref] of Object.entries(manifest.consumesOptional ?? {})) {
+    const get = (): unknown => services.get((read[key] = ref).id)
+    Object.defineProperty(deps, key, { enumerable: true, get })
+  }
+  return { deps, read }
 }
 
 function ownSettings (

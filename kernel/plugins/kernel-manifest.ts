@@ -98,7 +98,7 @@ const conflicts = {
   restart_needed: {
     severity: 'warn',
     meaning: 'svc.yaml has changed since this node started.',
-    remediation: 'POST /admin/restart applies it.'
+    remediation: '`svc restart` applies it.'
   }
 } as const satisfies Record<string, ConflictDecl>
 

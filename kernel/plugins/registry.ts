@@ -1,5 +1,6 @@
 import { parseNeed, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
+import { nearest } from '../config/nearest.js'
 import { kernelManifest, kernelServices } from './kernel-manifest.js'
 import type { Manifest } from '../api/plugin.js'
 
@@ -12,6 +13,12 @@ const RETIRED: ReadonlySet<string> = new Set()
 const WORD = /^[a-z][a-z0-9_]*$/
 const NAME = /^[a-z][a-z0-9-]*$/
 const EVENT = /^[A-Z][A-Za-z0-9]*$/
+
+/** The fields of a manifest. */
+const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
+  'provides authorities routes events errors conflicts capabilities sections commands state ' +
+  'stateWhereabouts stateReadings engines models verbs checks tools panels status deviceNews variables ' +
+  'devSettings firstSteps').split(' ')
 
 /** Everything a manifest contributes that must be unique over all plugins. */
 export function contributions (m: Manifest): Owned[] {
@@ -54,6 +61,11 @@ export function checkManifests (plugins: readonly Manifest[]): string[] {
 function badShape (m: Manifest): string[] {
   const problems: string[] = []
   const bad = (what: string): void => { problems.push(`plugin "${String(m.name)}": ${what}`) }
+  for (const field of Object.keys(m)) {
+    const near = nearest(field, FIELDS)
+    const meant = near === undefined ? '' : `; did you mean "${near}"?`
+    if (!FIELDS.includes(field)) bad(`a manifest has no field "${field}"${meant}`)
+  }
   if (typeof m.name !== 'string' || !NAME.test(m.name)) bad('its name must be lower-case words joined by "-"')
   if (typeof m.summary !== 'string' || m.summary === '') bad('it needs a summary of one sentence')
   if (typeof m.version !== 'string') bad('it needs a version such as "1.0.0"')

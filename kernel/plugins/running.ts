@@ -2,7 +2,7 @@ import { kernelError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { OpenWork } from '../http/open-work.js'
 import { commandName, startOne } from './context.js'
-import type { Plugin } from '../api/plugin.js'
+import type { Plugin, Refs } from '../api/plugin.js'
 import type { SvcError } from '../api/errors.js'
 import type { MountedRoute } from '../http/mount.js'
 import type { Assembly } from './assembly.js'
@@ -17,6 +17,8 @@ export interface Running {
   readonly work: OpenWork
   /** Labels of what its start has done. */
   effects (): string[]
+  /** The optional services that it read in its start, and may have kept. */
+  readonly kept: Refs
   /** Takes out all it gave and undoes its effects. Safe to call twice. */
   dispose (): Promise<void>
 }
@@ -37,7 +39,7 @@ export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly):
     put(plugin, given, kernel, undo)
     const routes = given.routes.map(([name, handler]) =>
       ({ owner: manifest.name, name, decl: manifest.routes![name]!, handler }))
-    return { plugin, routes, work: new OpenWork(), effects: live.effects, dispose }
+    return { plugin, routes, work: new OpenWork(), effects: live.effects, kept: { ...live.read }, dispose }
   } catch (error) {
     await dispose()
     throw error

@@ -189,7 +189,7 @@ export class PluginSwitch {
   async #step (
     step: Step, now: Loaded, before: Loaded | undefined, names: readonly string[]
   ): Promise<Stepped> {
-    const { present, adopted } = this.#kernel
+    const { present, adopted, started } = this.#kernel
     const { name, from, to, off } = step
     if (samePlugin(from, to)) return await this.#stay(step, now)
     const needing = dependantsOf(name, now)
@@ -201,7 +201,8 @@ export class PluginSwitch {
         ? STALE
         : coldReason({
             name, from: from?.manifest, to: to?.manifest, named: this.#named,
-            others: present.manifests.filter((manifest) => manifest.name !== name),
+            others: started.filter(({ plugin: { manifest } }) => manifest.name !== name)
+              .map(({ plugin: { manifest }, kept }) => ({ ...manifest, consumesOptional: kept })),
             before: others(before), after: others(now)
           })
     if (cold !== null) return { why: restartSince(cold) }

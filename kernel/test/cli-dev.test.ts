@@ -26,8 +26,8 @@ const fixture = `
   import { dirname, join } from 'node:path'
   const args = process.argv.slice(2)
   const option = (name) => args.includes(name) ? args[args.indexOf(name) + 1] : undefined
-  const [home, name, token] = [option('--home'), option('--name'), process.env.SVC_JOIN]
-  const { SVC_CLUSTER_PORT, SVC_ACCESS_LOCAL, SVC_LAUNCHER_STARTS, SVC_LISTEN_FD, SVC_NAME } = process.env
+  const [home, name, token] = [option('--home'), process.env.SVC_NAME, process.env.SVC_JOIN]
+  const { SVC_CLUSTER_PORT, SVC_ACCESS_LOCAL, SVC_LAUNCHER_STARTS, SVC_LISTEN_FD } = process.env
   process.once('disconnect', () => process.exit(1))
   process.channel.unref()
   for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => process.exit(0))
@@ -39,8 +39,7 @@ const fixture = `
   }
   mkdirSync(join(home, 'state'), { recursive: true })
   appendFileSync(join(dev, 'starts.jsonl'), JSON.stringify({ name, token: token ?? null, args,
-    port: SVC_CLUSTER_PORT, access: SVC_ACCESS_LOCAL, starts: SVC_LAUNCHER_STARTS,
-    named: SVC_NAME ?? null }) + '\\n')
+    port: SVC_CLUSTER_PORT, access: SVC_ACCESS_LOCAL, starts: SVC_LAUNCHER_STARTS }) + '\\n')
   if (existsSync(join(home, 'broken'))) {
     console.error('this home is broken')
     process.exit(1)
@@ -89,7 +88,7 @@ const fixture = `
   })`
 
 interface Start { name: string, token: string | null, args: string[], port: string, access: string
-  starts: string, named: string | null }
+  starts: string }
 
 interface Dev { home: string, out (): string, err (): string, until (words: RegExp): Promise<void>
   stop (): void, over: Promise<number>, starts (): Start[] }
@@ -162,7 +161,7 @@ t.test('three nodes, joined by tokens; one line of JSON; all end at Ctrl-C', asy
     t.match(nodeId, new RegExp(`-${pid}$`), 'the pid of the node itself')
   }
   const [first, ...others] = run.starts()
-  t.match(first, { name: 'node1', token: null, named: null, access: undefined })
+  t.match(first, { name: 'node1', token: null, access: undefined })
   t.same(others.map((start) => start.token).sort(), ['token-2', 'token-3'],
     'a token each; no master was waited for')
   t.equal(new Set(run.starts().map((start) => start.port)).size, 3)
@@ -181,7 +180,7 @@ t.test('homes that are members just start; one that is not gets a token', async 
   t.same(run.starts().map(({ name, token }) => [name, token]).sort(),
     [['node1', null], ['node2', null], ['node3', 'token-2']])
   t.match(run.out(), /^NAME +NODE +URL +MASTER +PID +HOME\nnode1 +node1-\d+ +http:\S+ +yes +\d+ /)
-  t.match(run.out(), /\nSession s1\. Try: npx svc nodes --url http:/)
+  t.match(run.out(), /\nSession s1\. Try: \S+\/svc nodes --url http:\S+ --home \S+home\n/)
   run.stop()
   t.equal(await run.over, 130)
 })
@@ -194,7 +193,7 @@ t.test('a node that asks for it is started again, without its token; one that di
   await run.until(/restarted: /)
   t.match(run.starts().at(-1), { name: 'node2', token: null, starts: '2' })
   process.kill(nodes[0]!.pid, 'SIGKILL')
-  await run.until(/node1: it was ended by SIGKILL; the others go on.*svc up --home .*node1 --name node1 --p/)
+  await run.until(/node1: it was ended by SIGKILL; the others go on\. Start it again: \S+ dev start node1 --/)
   t.ok((await fetch(`${nodes[1]!.url}/state`)).ok, 'the other one goes on')
   await fetch(`${nodes[1]!.url}/exit/3`).catch(() => {})
   t.equal(await run.over, 1)
@@ -255,11 +254,14 @@ t.test('two ports a node, all different', async (t) => {
 })
 
 t.test('each node has its own settings; the rest reaches all of them', (t) => {
-  const env = devEnv({ PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
+  const given = { PATH: '/bin', SVC_NAME: 'x', SVC_API_PORT: '1', SVC_CLUSTER_QUORUM: 'majority',
     SVC_CLUSTER_PEERS: 'a:1', SVC_TOKEN: 't', SVC_MODEL_STORE_STORE_PATH: '/b',
-    SVC_NODE_CACHE_PATH: '/c' },
-  { port: 7, own: { 'model_store.store_path': '/a', node_cache_path: null } })
-  t.same(env, { PATH: '/bin', SVC_CLUSTER_QUORUM: 'majority', SVC_CLUSTER_PORT: '7',
+    SVC_NODE_CACHE_PATH: '/c' }
+  const own = devEnv(given, {
+    name: 'node2', port: 7, own: { 'model_store.store_path': '/a', node_cache_path: null }
+  })
+  t.same(own, { PATH: '/bin', SVC_NAME: 'node2', SVC_CLUSTER_QUORUM: 'majority',
+    SVC_CLUSTER_PORT: '7',
     SVC_MODEL_STORE_STORE_PATH: '/a', SVC_CLUSTER_DISCOVERY: 'false' })
   t.notOk(isMemberOf('/nowhere', '/nowhere'))
   t.end()

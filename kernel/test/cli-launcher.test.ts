@@ -89,7 +89,11 @@ function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {})
   t.teardown(() => { child.kill('SIGKILL') })
   return {
     process: child,
-    line: async () => JSON.parse((await lines.next()).value as string) as Line,
+    line: async () => {
+      const { done, value } = await lines.next()
+      if (done === true) throw new Error('the launcher ended without a line; its stderr is above')
+      return JSON.parse(value) as Line
+    },
     over: once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>
   }
 }

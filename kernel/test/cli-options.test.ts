@@ -1,11 +1,12 @@
 import t from 'tap'
 import { writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
+import { join } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
 import { builtIn, collectVerbs } from '../cli/builtin.js'
 import { isLoopbackUrl, runningUrl } from '../cli/client.js'
-import { cli, sendJson, standIn } from './cli-helpers.js'
+import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Verb, VerbContext } from '../cli/verb.js'
 
@@ -108,6 +109,22 @@ t.test('two verbs of one name are refused', async (t) => {
     /the verb "status" is declared by both "kernel" and "x"/)
   t.throws(() => collectVerbs(builtIn, [make('plugin').manifest]), /the verb "plugin" is declared by both/)
   t.doesNotThrow(() => collectVerbs(builtIn, [make('plugin fly').manifest]))
+})
+
+t.test('a token file that the own node does not take is named, with what to do', async (t) => {
+  const node = await standIn(t, {
+    'GET /state': (response) => { sendError(response, 401, 'unauthenticated') }
+  })
+  const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+  const home = t.testdir({
+    run: { 'node.json': JSON.stringify({ format: 1, url: node.url, processes }) }, 'operator.token': 'x\n'
+  })
+  const words = new RegExp(`take what ${home}/operator\\.token holds: .* remove the file; the next start`)
+  t.match(await cli(['state', '--home', home]), { status: 5, err: words })
+  writeFileSync(join(home, 'operator.token'), '')
+  t.match(await cli(['state', '--home', home]), { status: 5, err: words })
+  const given = await cli(['state', '--home', home, '--token', 'svc_app'])
+  t.match(given, { status: 5, err: /401 unauthenticated/ })
 })
 
 t.test('which node is asked, and with which token', async (t) => {

@@ -4,7 +4,8 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { packageRoot } from '../boot/package.js'
-import { cli } from './cli-helpers.js'
+import { startTicks } from '../boot/home.js'
+import { cli, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ran } from './cli-helpers.js'
 
@@ -28,7 +29,7 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const off = await run('plugin', 'disable', 'store')
   t.equal(off.status, 0, off.err)
   t.match(off.out, /store is disabled in .*svc\.yaml\.\nWith it goes down: shop /)
-  t.match(off.out, /next restart of the node \(POST \/admin\/restart\)/)
+  t.match(off.out, /next restart of the node: \.\/svc restart --home /)
   t.match(file(), /# mine\nname: attic\n[\s\S]*store:\n +enabled: false/)
   const ls = await run('plugin', 'ls', '--json')
   t.match(JSON.parse(ls.out).plugins, [{ name: 'store', state: 'disabled' }, { name: 'shop', state: 'off' },
@@ -44,6 +45,57 @@ t.test('disable and enable edit svc.yaml and say what goes with it', async (t) =
   const wrong = await run('plugin', 'disable', 'stor')
   t.equal(wrong.status, 3)
   t.match(wrong.err, /no plugin "stor"; did you mean store\?/)
+})
+
+t.test('with the address of another node that one is changed, or nothing', async (t) => {
+  const home = join(t.testdir({}), 'home')
+  const far = { name: 'far', version: '2.0.0', summary: 'Far.', enabled: false, why: 'It is off there.' }
+  const { url, asked } = await standIn(t, {
+    'GET /v1/plugins': (response) => { sendJson(response, { plugins: [far] }) },
+    'POST /v1/plugins/bell': (response) => {
+      sendJson(response, { revision: 'r', restart_needed: true, in_effect: false, why: 'It rings.' })
+    }
+  })
+  const run = async (words: string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> =>
+    await cli([...words, '--home', home, '--token', 'T'], { plugins, env })
+  for (const [words, env] of [[['--url', url], {}], [[], { SVC_URL: url }]] as const) {
+    const off = await run(['plugin', 'disable', 'bell', ...words], env)
+    t.equal(off.status, 0)
+    t.equal(off.out, `bell is disabled at ${url}.\nIt rings.\n` +
+    `It takes effect at the next restart of the node: ./svc restart --url ${url}\n`)
+    const headers = { authorization: 'Bearer T' }
+    t.match(asked.at(-1), { method: 'POST', body: { enabled: false }, headers })
+    const ls = await run(['plugin', 'ls', ...words], env)
+    t.match(ls, { status: 0, err: 'It is off there.\n', out: /\nfar +2\.0\.0 +off +http/ })
+    const refused = ['config set name x', 'config get', 'config check', 'plugin rm x', 'plugin install ./x',
+      'plugin verify', 'plugin show bell', 'docs codes']
+    for (const verb of refused) {
+      const { status, err } = await run([...verb.split(' '), ...words], env)
+      t.equal(status, 2)
+      t.match(err, new RegExp(` works on the home ${home}, and no node of it has the address ${url}`), verb)
+    }
+  }
+  t.equal((await run(['plugin', 'enable', 'bell', '--url', url, '--config', 'x'])).status, 2)
+  t.notOk(existsSync(home), 'the home of the caller is as it was')
+})
+
+t.test('ls shows what runs, not only what svc.yaml says', async (t) => {
+  const row = (name: string, enabled: boolean): object =>
+    ({ name, version: '1.0.0', summary: 's', enabled, why: null })
+  const { url } = await standIn(t, { 'GET /v1/plugins': (response) => {
+    sendJson(response, { plugins: [row('store', true), row('shop', true), row('bell', false)] })
+  } })
+  const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+  const home = t.testdir({
+    'svc.yaml': 'plugins:\n  store:\n    enabled: false\n',
+    run: { 'node.json': JSON.stringify({ format: 1, url, processes }) }
+  })
+  const ls = await cli(['plugin', 'ls', '--json', '--home', home], { plugins })
+  t.match(JSON.parse(ls.out).plugins, [
+    { name: 'store', state: 'running', why: /has store disabled, from the next restart of the node/ },
+    { name: 'shop', state: 'running', why: /has shop off, from the next restart/ },
+    { name: 'bell', state: 'waiting' }
+  ])
 })
 
 t.test('a home without svc.yaml gets one, for its owner only', async (t) => {
@@ -133,8 +185,10 @@ t.test('plugin new writes a project whose test passes', async (t) => {
   const kit = join(packageRoot(), 'dist/kernel/testing/index.js')
   if (!existsSync(kit)) return t.fail('compile first: npm run prepare')
   const { NODE_OPTIONS: _, ...env } = process.env
-  const ran = spawnSync(process.execPath, ['--test', '--test-reporter=tap', 'test/index.test.js'],
-    { cwd: folder, env: { ...env, NODE_TEST_CONTEXT: undefined }, encoding: 'utf8' })
+  const ran = spawnSync(process.execPath, ['test/index.test.js'], { cwd: folder, env, encoding: 'utf8' })
   t.equal(ran.status, 0, ran.stdout + ran.stderr)
-  t.match(ran.stdout, /# pass 3/)
+  t.match(ran.stdout, /^ok 3 - /m)
+  const own = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
+  const { devDependencies: { tap } } = JSON.parse(own) as { devDependencies: { tap: string } }
+  t.match(readFileSync(join(folder, 'package.json'), 'utf8'), `"tap": "^${tap}"`)
 })

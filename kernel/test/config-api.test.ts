@@ -76,6 +76,19 @@ t.test('a change at the right revision is written and kept with its comments', (
   t.end()
 })
 
+t.test('a plugin that is switched off and on again needs no restart', (t) => {
+  for (const text of ['', 'plugins:\n  probe: {}\n', 'plugins:\n  probe:\n    enabled: true\n']) {
+    const { api, path } = open(t, text)
+    api.write({ set: { 'plugins.probe.enabled': false } }, manager)
+    t.equal(api.pending(), true)
+    api.write({ set: { 'plugins.probe.enabled': null } }, manager)
+    const { config } = resolveConfig(readConfigText(readFileSync(path, 'utf8'), path), { owners, env: {} })
+    api.took(['plugins.probe.enabled'], config)
+    t.same([api.pending(), api.read().restart_needed], [false, false], JSON.stringify(text))
+  }
+  t.end()
+})
+
 t.test('every setting has its schema, with a value or without, and never a plugin\'s module', (t) => {
   const { api } = open(t, 'plugins:\n  guest:\n    module: ./guest.mjs\n')
   const { entries, unset } = api.read() as { entries: Listed[], unset: Listed[] }

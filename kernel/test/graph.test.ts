@@ -115,6 +115,8 @@ const bad: [string, Partial<Manifest>, RegExp][] = [
     /consumes the service "ghost"/],
   ['an error without remedy', { errors: { too_odd: { ...error, remedy: '' } } }, /needs a remedy/],
   ['a reason that is no word', { errors: { 'Too-Odd': error } }, /must be a snake_case word/],
+  ['a field that is none', { requirs: ['b'] } as never, /no field "requirs"; did you mean "requires"\?/],
+  ['a field that is like none', { zzzzzz: 1 } as never, /no field "zzzzzz"$/],
   ['a name that is no name', { name: 'Not OK' }, /lower-case words/],
   ['an event that is no CamelCase word', { events: { happened: event } }, /must be CamelCase/]
 ]

@@ -107,6 +107,11 @@ t.test('the operator token is only its owner\'s', (t) => {
   t.equal(statSync(file).mode & 0o777, 0o600)
   chmodSync(file, 0o644)
   t.throws(() => operatorToken(path), { name: 'HomeError', message: /chmod 600/ })
+  chmodSync(file, 0o600)
+  for (const text of ['', 'x', token.slice(0, -1), `${token}x`]) {
+    writeFileSync(file, text)
+    t.throws(() => operatorToken(path), { message: /operator\.token is damaged.*remove it/ }, text)
+  }
   t.end()
 })
 

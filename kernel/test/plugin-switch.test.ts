@@ -220,6 +220,35 @@ t.test('switches that come at once are made one after the other', async (t) => {
   t.equal((await rig.inject({ url: '/guest' })).statusCode, 404)
 })
 
+const user = (name: string, uses: 'each time' | 'in its start'): Plugin => definePlugin({
+  ...base, name, consumesOptional: { clock: ClockService },
+  routes: { [name]: { method: 'GET', url: `/${name}`, ...read } }
+} as const, (ctx) => {
+  const atStart = uses === 'in its start' ? ctx.deps.clock : undefined
+  return {
+    routes: { [name]: () => ({ now: (uses === 'each time' ? ctx.deps.clock : atStart)?.now() ?? null }) }
+  } as never
+})
+
+t.test('a service that is used where it is there comes and goes at once', async (t) => {
+  const rig = await startPlugin(t, user('late', 'each time'), { off: [guest], allow: everything })
+  const now = async (): Promise<unknown> => (await rig.inject({ url: '/late' })).json().now
+  t.equal(await now(), null)
+  for (let round = 0; round < 2; round++) {
+    t.match(await turn(rig, 'guest', true), { in_effect: true, restart_needed: false })
+    t.equal(await now(), 1)
+    t.match(await turn(rig, 'guest', false), { in_effect: true, restart_needed: false })
+    t.equal(await now(), null)
+  }
+})
+
+t.test('one that reads it in its start keeps it until the restart', async (t) => {
+  const rig = await startPlugin(t, user('early', 'in its start'), { plugins: [guest], allow: everything })
+  t.match(await turn(rig, 'guest', false),
+    { in_effect: false, why: /"early" uses its service "guest.clock"/ })
+  t.equal((await rig.inject({ url: '/early' })).json().now, 1)
+})
+
 const service = (id: string): Manifest['consumes'] => ({ it: defineService(id) })
 const named = (name: string, more: Partial<Manifest> = {}): Manifest => ({ ...base, name, ...more })
 const p = named('p', { provides: service('p.it')! })

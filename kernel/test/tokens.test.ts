@@ -8,6 +8,7 @@ import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { manualClock } from '../testing/index.js'
 import type { Caller } from '../api/plugin.js'
 import type { TokenStore } from '../http/tokens.js'
+import { requireAuthority } from '../http/access.js'
 
 const known = new Set(Object.keys(kernelManifest.authorities))
 const OPERATOR: Caller = { id: 'operator', mode: 'direct', authorities: known }
@@ -121,4 +122,23 @@ t.test('tokens of a file that does not say who made them are the operator\'s', a
   writeFileSync(path, JSON.stringify(file), { mode: 0o600 })
   t.not(reopen().check(token), undefined)
   t.equal(reopen().list()[0]?.by, 'operator')
+})
+
+t.test('the token that a refusal advises is enough for the request and its reads', (t) => {
+  const callerOf = (id: string, authorities: string[]): Caller =>
+    ({ id, mode: 'direct', authorities: new Set(authorities) })
+  for (const authority of ['read', 'invoke', 'operator', 'cluster:write', 'plugin:manage']) {
+    for (const id of ['local', 'tok_1']) {
+      try {
+        requireAuthority(callerOf(id, []), authority)
+        t.fail(authority)
+      } catch (error) {
+        const advice = /`svc token create NAME(?: --authority ([^`]+))?`/
+        const [, words = ''] = advice.exec((error as Error).message)!
+        const made = callerOf('tok_2', words === '' ? ['read', 'invoke'] : words.split(' '))
+        for (const one of [authority, 'read']) t.doesNotThrow(() => { requireAuthority(made, one) }, one)
+      }
+    }
+  }
+  t.end()
 })

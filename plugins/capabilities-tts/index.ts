@@ -27,8 +27,8 @@ export default definePlugin({
   models: { 'svc/voice-en': { folder: new URL('./voice/', import.meta.url).href } },
   firstSteps: [
     'Hear it speak (in another terminal):',
-    '  npx svc say "Hello from svc" -o hello.mp3{home}',
-    "  curl -sS {url}/v1/audio/speech -H 'content-type: application/json' \\",
+    '  {svc} say "Hello from svc" -o hello.mp3{home}',
+    "  {curl} {url}/v1/audio/speech -H 'content-type: application/json' \\",
     '    {token} \\',
     '    -d \'{"model":"svc/voice-en","input":"Hello from svc"}\' -o hello.mp3'
   ],

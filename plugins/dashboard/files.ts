@@ -18,7 +18,7 @@ export interface PageFile {
 
 /** The folder that the build fills; run from its sources, svc finds it below dist. */
 function builtFolder (): string | undefined {
-  return ['./built/', '../../dist/plugins/dashboard/built/']
+  return ['./built/', '../../dist/current/plugins/dashboard/built/']
     .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))
 }
 

@@ -62,8 +62,13 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
   // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.
   const { startMetrics } = await import('./metrics/index.js')
+  const { cluster, gossip, inspection, session, tap, traffic, work, log } = deps
   return startMetrics({
-    ...deps,
+    cluster, gossip, inspection, session, tap, traffic, work, log,
+    get eventLog () { return deps.eventLog },
+    get models () { return deps.models },
+    get ship () { return deps.ship },
+    get tracing () { return deps.tracing },
     version: node.version,
     home: node.home,
     runners: () => deps.runners?.reports() ?? []

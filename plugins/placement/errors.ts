@@ -9,7 +9,7 @@ const refused = (message: string, remedy: string): ErrorDecl =>
 /** Reasons this plugin answers with, beside the kernel's own and those of `runners`. */
 export const errors = {
   insufficient_memory: refused('A node has not enough memory for its share of the model.',
-    'details.suggestions names what would make it fit; `svc place MODEL --explain` shows the sums.'),
+    '`svc place MODEL --explain` shows the sums and what would make it fit, as details.suggestions does.'),
   no_connected_cycle: refused('Too few nodes are connected with each other in both directions.',
     'Lower min_nodes, or mend the links: `svc doctor` shows which dial fails.'),
   engine_missing: refused('No node has the external program that the model runs on.',

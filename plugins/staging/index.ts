@@ -14,13 +14,8 @@ export function createStaging (parts: StagingParts): Plugin {
 
 const GIB = 1024 ** 3
 
-/** Keeps 10 GiB free; only tests have less, by a variable nobody else is to set. */
-function headroomBytes (text: string | undefined): number {
-  return text !== undefined && /^\d{1,20}$/.test(text) ? Number(text) : 10 * GIB
-}
-
 export default createStaging({
   env: process.env,
   random: Math.random,
-  headroomBytes: headroomBytes(process.env['SVC_TEST_HEADROOM_BYTES'])
+  headroomBytes: 10 * GIB
 })

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
-import { cleanEnv, root, run, startNode } from '../node/kit.js'
+import { cleanEnv, root, run, sparing, startNode } from '../node/kit.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 
@@ -45,7 +45,7 @@ export function longModel (): Record<string, string | Uint8Array> {
 }
 
 export async function startClients (t: Test, config: Record<string, unknown> = {}): Promise<TestNode> {
-  return await startNode(t, { config, env: { SVC_TEST_HEADROOM_BYTES: '0' } })
+  return await startNode(t, { config, env: sparing(0) })
 }
 
 /**

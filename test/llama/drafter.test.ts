@@ -3,7 +3,7 @@ import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ask } from '../../plugins/chat/test/llama-kit.js'
-import { folder, startNode, svc } from '../node/kit.js'
+import { folder, sparing, startNode, svc } from '../node/kit.js'
 import { drafted, loaded, programs, skipStories, storyteller } from './kit.js'
 
 const greedy = { prompt: 'Once upon a time', max_tokens: 100, params: { temperature: 0 } }
@@ -32,7 +32,7 @@ t.test('both pulled as one folder; svc run goes on with a text', { skip: skipSto
   cpSync(drafted(t).directory, join(models, 'stories'), { recursive: true })
   const node = await startNode(t, {
     config: { plugins: { placement: { autoplace: [] } }, model_store: { hub: { enabled: false } } },
-    env: { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), SVC_TEST_HEADROOM_BYTES: '0' }
+    env: { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), ...sparing(0) }
   })
   const at = ['--home', node.home, '--url', node.url]
   const pulled = await svc(['pull', join(models, 'stories'), ...at])

@@ -5,7 +5,7 @@ import t from 'tap'
 import { png } from '../../plugins/chat/test/api-kit.js'
 import { ask as answerOf } from '../../plugins/chat/test/llama-kit.js'
 import { ask, refusal, type Answer } from '../node/http.js'
-import { folder, startNode, svc } from '../node/kit.js'
+import { folder, sparing, startNode, svc } from '../node/kit.js'
 import { colourModel, loaded, programs, skipMade } from './kit.js'
 import { IMAGE_TOKENS } from './eyes.js'
 
@@ -93,7 +93,7 @@ t.test('through a node, from svc pull on', { skip: skipMade, timeout: 120_000 },
   cpSync(join(directory, 'm.gguf'), join(models, 'blind', 'm.gguf'))
   const node = await startNode(t, {
     config: { plugins: { placement: { autoplace: [] } }, model_store: { hub: { enabled: false } } },
-    env: { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), SVC_TEST_HEADROOM_BYTES: '0' }
+    env: { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server'), ...sparing(0) }
   })
   const at = ['--home', node.home, '--url', node.url]
   for (const name of ['eyes', 'blind']) {

@@ -9,13 +9,13 @@ import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
 import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
 import { startCluster } from './cluster-kit.js'
 import { ask } from './http.js'
-import { startNode, svc, until } from './kit.js'
+import { sparing, startNode, svc, until } from './kit.js'
 import type { FakeHub } from '../../plugins/staging/test/hub-kit.js'
 import type { Member } from './cluster-kit.js'
 import type { Test } from 'tap'
 
 const MODEL = 'acme/tiny'
-const env = { SVC_TEST_HEADROOM_BYTES: '0' }
+const env = sparing(0)
 
 const FILES = {
   'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),

@@ -70,9 +70,11 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
   for (const [kind, words, opens] of [
     ['a plain node', ['--eval', lines], true],
     ['a child', [...noInspector(), '--eval', lines], false],
-    ['a verb', [cli, 'relay', '--port', '0', '--host', '127.0.0.1'], false]
+    ['a verb', [cli, 'relay', '--port', '0', '--host', '127.0.0.1'], false],
+    ['a verb by ./svc', [join(root, 'svc'), 'relay', '--port', '0', '--host', '127.0.0.1'], false]
   ] as const) {
-    const child = spawn(process.execPath, words, { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
+    const child = spawn(kind.endsWith('./svc') ? 'sh' : process.execPath, words,
+      { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
     t.teardown(() => child.kill('SIGKILL'))
     const pid = child.pid!
     // Node holds the signal back until its inspector can take it.
@@ -83,7 +85,7 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
     if (opens) await until('the inspector', inspected)
     else {
       // A verb starts without the option; its first line closes the inspector.
-      await until(kind, () => !inspected() && (kind !== 'a verb' || portsOf(pid).length > 0))
+      await until(kind, () => !inspected() && (!kind.startsWith('a verb') || portsOf(pid).length > 0))
       await unmoved(t, `${kind} at its start`, pid)
     }
     t.equal(inspected(), opens, kind)

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { stringify } from 'yaml'
 import { ask } from './http.js'
 import { alive, hardKill, runnersOf } from './proc.js'
@@ -74,6 +74,12 @@ export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv
     !/^(NODE_|TAP|SVC_|npm_|_TAPJS)/i.test(name) && name !== 'FORCE_COLOR')
   return { ...Object.fromEntries(kept), NO_COLOR: '1', ...extra }
 }
+
+/** The environment of a node that keeps that many bytes free on its disks instead of 10 GiB. */
+export const sparing = (bytes: number): Record<string, string> => ({
+  NODE_OPTIONS: `--import=${pathToFileURL(join(root, 'test/tools/spare.mjs')).href}`,
+  TEST_SPARE_BYTES: `${bytes}`
+})
 
 /** A child process with its output kept. */
 export interface Child {

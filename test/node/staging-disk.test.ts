@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
-import { figure, folder, until, pick } from './kit.js'
+import { figure, folder, pick, sparing, until } from './kit.js'
 import {
   events, folderOf, hashesOf, healthOf, incoming, isCopy, listing, makeModel, MIB, pull, put, stage,
   startSite, svcAt,
@@ -13,8 +13,8 @@ import {
 import type { Place } from './staging-kit.js'
 
 /** More than any disk has free. */
-const TOO_MUCH = { SVC_TEST_HEADROOM_BYTES: String(2 ** 50) }
-const SANE = { SVC_TEST_HEADROOM_BYTES: String(64 * MIB) }
+const TOO_MUCH = sparing(2 ** 50)
+const SANE = sparing(64 * MIB)
 const ARITHMETIC = /more do not fit: .* GiB are free, .* GiB must stay free .* GiB are missing/
 
 /** Blocks that only the long form runs. */
@@ -94,7 +94,7 @@ t.test('T-D09: another program fills the disk in the middle',
     }
     t.teardown(() => { spawnSync('umount', ['-l', disk]); rmSync(disk, { recursive: true, force: true }) })
     const site = await startSite(t, {
-      env: () => ({ SVC_TEST_HEADROOM_BYTES: String(4 * MIB) }),
+      env: () => sparing(4 * MIB),
       config: (n) => n === 1 ? { model_store: { upload_mib_per_second: 8 } } : { node_cache_path: join(disk,
         'staging') }
     })

@@ -8,13 +8,13 @@ import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { startCluster } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
-import { until } from '../node/kit.js'
+import { sparing, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const env = { SVC_TEST_HEADROOM_BYTES: '0' }
+const env = sparing(0)
 const CHAT = 'acme/tiny'
 const SLOW = 'acme/slow-tiny'
 const MIB = 1024 ** 2

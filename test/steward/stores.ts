@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
-import { folder, until } from '../node/kit.js'
+import { folder, sparing, until } from '../node/kit.js'
 import {
   cardText, copiesOf, flip, folderOf, healthOf, makeModel, MIB, pull, put, stage, startSite, together,
   voiceFiles
@@ -14,9 +14,9 @@ import type { FakeHub } from '../../plugins/staging/test/hub-kit.js'
 import type { Place, Site } from '../node/staging-kit.js'
 import type { Fault, Scenario } from './types.js'
 
-const SANE = { SVC_TEST_HEADROOM_BYTES: String(64 * MIB) }
+const SANE = sparing(64 * MIB)
 /** More than any disk has free. */
-const TOO_MUCH = { SVC_TEST_HEADROOM_BYTES: String(2 ** 50) }
+const TOO_MUCH = sparing(2 ** 50)
 
 interface Stores extends Site { hub: FakeHub, first: Place, second: Place, t: Test }
 

@@ -1,7 +1,9 @@
 import { join } from 'node:path'
 import { agreement, startDev } from '../dev-cluster.js'
-import { describeEnding } from '../dev-node.js'
+import { describeEnding, devArgs, devEnv, keptNode } from '../dev-node.js'
 import { devPorts } from '../ports.js'
+import { homeOption, programIn } from '../shell.js'
+import { launched } from './up.js'
 import type { DevNode } from '../dev-node.js'
 import type { DevNodeUp } from '../dev-cluster.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -11,7 +13,9 @@ const MAX_NODES = 64
 const DEFAULT_BASE_PORT = 52415
 
 export default {
-  async run (ctx, _args, options) {
+  async run (ctx, [action, node], options) {
+    if (action === 'start' && node !== undefined) return await startAgain(ctx, node)
+    if (action !== undefined) throw ctx.fail(2, 'expected `svc dev` or `svc dev start NODE`')
     const count = whole(ctx, '--nodes', options['nodes'], DEFAULT_NODES, 1, MAX_NODES)
     const base = whole(ctx, '--base-port', options['basePort'], DEFAULT_BASE_PORT, 0, 65535 - 2 * count + 1)
     const ports = await devPorts(count, base)
@@ -41,6 +45,21 @@ export default {
     }
   }
 } satisfies Verb
+
+/** Starts a node of `svc dev` that has ended, in the foreground. */
+async function startAgain (ctx: VerbContext, name: string): Promise<number> {
+  const folder = join(ctx.home, 'dev')
+  const home = join(folder, name)
+  const kept = /^node\d+$/.test(name) ? keptNode(home) : undefined
+  if (kept === undefined) {
+    throw ctx.fail(3, `there is no node "${name}" of \`svc dev\`; each has its folder in ${folder}`)
+  }
+  const { ports, settings } = kept
+  return await launched(ctx, {
+    args: devArgs(process.argv[1]!, home, ports), env: devEnv(ctx.io.env, settings),
+    address: async () => ({ host: '127.0.0.1', port: ports.api })
+  })
+}
 
 function whole (
   ctx: VerbContext, flag: string, given: unknown, fallback: number, minimum: number, maximum: number
@@ -85,7 +104,8 @@ function announce (
   ctx.out.table(['NAME', 'NODE', 'URL', 'MASTER', 'PID', 'HOME'], nodes.map((node) =>
     [node.name, node.nodeId, node.url, node.nodeId === agreed.masterNodeId ? 'yes' : '-', String(node.pid),
       node.home]))
-  ctx.out.line(`Session ${agreed.sessionId}. Try: npx svc nodes --url ${nodes[0]!.url}`)
+  const line = `${programIn(ctx.io.cwd)} nodes --url ${nodes[0]!.url}${homeOption(ctx.home)}`
+  ctx.out.line(`Session ${agreed.sessionId}. Try: ${line}`)
   ctx.out.line('Ctrl-C ends all of them.')
 }
 
@@ -95,12 +115,11 @@ async function watch (ctx: VerbContext, nodes: readonly DevNode[], stop: AbortSi
     stop.addEventListener('abort', () => { resolve() })
     if (stop.aborted) resolve()
   })
-  const each = nodes.map(async ({ name, home, ports, over }) => {
+  const each = nodes.map(async ({ name, over }) => {
     const ending = await over
     if (stop.aborted) return
-    const command = `svc up --home ${home} --name ${name} --port ${ports.api}`
     ctx.err.line(`${ctx.err.paint('yellow', `${name}: ${describeEnding(ending)}`)}; the others go on. ` +
-      `Start it again: SVC_CLUSTER_PORT=${ports.cluster} ${command}`)
+      `Start it again: ${programIn(ctx.io.cwd)} dev start ${name}${homeOption(ctx.home)}`)
   })
   const none = Promise.allSettled(each).then(() => 'none' as const)
   const first = await Promise.race([told, none])

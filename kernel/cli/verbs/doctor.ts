@@ -8,6 +8,7 @@ import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
 import { CliError } from '../errors.js'
 import { homeManifests, lookOf } from '../contributed.js'
+import { homeOption } from '../shell.js'
 import type { Check } from '../check.js'
 import type { ClockReading } from '../doctor-cluster.js'
 import type { NodeRow, State } from '../cluster-view.js'
@@ -75,10 +76,9 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
 async function withoutState (ctx: VerbContext, local: boolean, error: CliError): Promise<Check[]> {
   const [said] = error.message.split('\n')
   if (error.status === undefined) {
-    const home = ctx.home
     const node = fail('answers', `no node answers at ${ctx.client.url}`,
       local
-        ? `Start one: svc up --home ${home}`
+        ? `Start one: svc up${homeOption(ctx.home)}`
         : 'Start it there with `svc up`, or name another with --url.')
     return local ? [node, await checkPorts(portsOf(ctx.client.url))] : [node]
   }

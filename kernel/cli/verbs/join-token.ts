@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs'
+import { devPorts } from '../ports.js'
+import { programIn, shellWord } from '../shell.js'
 import { readSpan, showSpan } from '../text.js'
 import type { JoinTokenRecord } from '../../cluster/identity/join-tokens.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -25,13 +28,20 @@ export default {
       return
     }
     ctx.out.line(made.token)
-    const where = options['local'] === true
-      ? 'this machine, with a --home and a --port of its own'
-      : 'the other machine'
+    const own = options['local'] === true
+    const where = own ? 'this machine' : 'the other machine'
     ctx.err.line(`On ${where}, within ${showSpan(seconds)} (until ${made.expires}), once:`)
-    ctx.err.line(`  ${made.command}`)
+    ctx.err.line(`  ${own ? await localCommand(ctx, made.token) : made.command}`)
   }
 } satisfies Verb
+
+/** The command that starts another node on this machine, in a free home and on free ports. */
+async function localCommand ({ home, io, client }: VerbContext, token: string): Promise<string> {
+  let [n, port] = [2, Number(new URL(client.url).port) + 2]
+  while (existsSync(`${home}-${n}`)) n++
+  while (port < 65534 && await devPorts(1, port).then(() => false, () => true)) port += 2
+  return `SVC_JOIN=${token} ${programIn(io.cwd)} up --home ${shellWord(`${home}-${n}`)} --port ${port}`
+}
 
 async function list ({ client, out }: VerbContext): Promise<void> {
   const body = await client.json<{ tokens: JoinTokenRecord[] }>('/cluster/join-tokens')

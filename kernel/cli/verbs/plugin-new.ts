@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import { dirname, join, relative, resolve } from 'node:path'
 import { findConfig } from '../../config/file.js'
 import { packageRoot } from '../../boot/package.js'
+import { programIn, shellWord } from '../shell.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
@@ -33,10 +34,16 @@ function write (folder: string, files: Record<string, string>): void {
     mkdirSync(dirname(join(folder, path)), { recursive: true })
     writeFileSync(join(folder, path), text)
   }
-  // The link npm would make for the file: dependency, so that the test runs at once.
-  mkdirSync(join(folder, 'node_modules'))
+  // Links to packages of the checkout, so that the test runs without `npm install`.
+  mkdirSync(join(folder, 'node_modules/.bin'), { recursive: true })
   symlinkSync(packageRoot(), join(folder, 'node_modules', 'svc'), 'dir')
+  if (!existsSync(TAP)) return
+  symlinkSync(TAP, join(folder, 'node_modules', 'tap'), 'dir')
+  symlinkSync('../tap/dist/esm/run.mjs', join(folder, 'node_modules/.bin/tap'))
 }
+
+/** The test runner; an installed svc does not include it. */
+const TAP = join(packageRoot(), 'node_modules/tap')
 
 /** `./demo/index.js` when the module lies below the folder of svc.yaml or near it, else its absolute path. */
 function pathBetween (from: string, to: string): string {
@@ -57,7 +64,7 @@ function report (ctx: VerbContext, name: string, folder: string, files: string[]
     `${folder}: ${files.join(', ')}`,
     '',
     'Test it:',
-    `  cd ${from} && npm test`,
+    `  cd ${shellWord(from)} && ${existsSync(TAP) ? '' : 'npm install && '}npm test`,
     '',
     `Add to ${config}:`,
     '  plugins:',
@@ -65,7 +72,7 @@ function report (ctx: VerbContext, name: string, folder: string, files: string[]
     `      module: ${JSON.stringify(module)}`,
     '',
     'Start the node again, then:',
-    `  svc call ${name}@1.0.0 --text "good morning"`
+    `  ${programIn(ctx.io.cwd)} call ${name}@1.0.0 --text "good morning"`
   ].join('\n'))
 }
 
@@ -76,5 +83,5 @@ function pluginFiles (name: string, svcPath: string): Record<string, string> {
   const paths = ['package.json', 'index.js', 'test/index.test.js', 'README.md']
   const files = paths.map((path) => [path, readFileSync(new URL(path, TEMPLATE), 'utf8')
     .replaceAll('demo', name).replace('"file:SVC"', () => JSON.stringify(`file:${svcPath}`))])
-  return { ...Object.fromEntries(files) as Record<string, string>, '.gitignore': 'node_modules/\n' }
+  return { ...Object.fromEntries(files) as Record<string, string>, '.gitignore': 'node_modules/\n.tap/\n' }
 }

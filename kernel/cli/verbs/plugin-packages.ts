@@ -3,6 +3,7 @@ import {
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../../api/clock.js'
 import { takeLock } from '../../boot/home.js'
 import { loadPlugins } from '../../plugins/load.js'
 import { saveConfigFile } from '../../config/file.js'
@@ -21,6 +22,8 @@ import type { Verb, VerbContext } from '../verb.js'
 
 /** How often a command looks whether the one before it is done, ms. */
 const LOCK_POLL_MS = 100
+/** Longest wait for it, ms. */
+const LOCK_MS = 600_000
 
 /** `svc plugin install` */
 export const install: Verb = {
@@ -57,7 +60,11 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
   const path = join(packagesFolder(ctx.home), '.lock')
   let taken = takeLock(path)
   if (typeof taken !== 'function') ctx.err.line(`waiting for process ${taken.pid}, which changes plugins too`)
+  const until = systemClock.mono() + LOCK_MS
   while (typeof taken !== 'function') {
+    if (systemClock.mono() > until) {
+      throw ctx.fail(1, `process ${taken.pid} still changes plugins; nothing was done`)
+    }
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
     taken = takeLock(path)
   }
@@ -129,8 +136,7 @@ async function use (
       await loadPlugins({ home: ctx.home, env: ctx.io.env, flags: {}, bundled: await ctx.plugins() })
       return { file, inEffect: false, why: null, restart: false }
     }
-    const { in_effect: inEffect, why, restart_needed: restart } = await turn(ctx, name, true)
-    return { file, inEffect, why, restart }
+    return { file, ...await turn(ctx, name, true) }
   } catch (error) {
     const was = sectionOf(installation, name)?.module
     // Somebody may have changed the file since: then only what was changed here is put back.
@@ -189,8 +195,8 @@ export const remove: Verb = {
 async function removeOne (ctx: VerbContext, name: string, folder: string): Promise<void> {
   const running = nodeRuns(ctx, undefined)
   if (running) {
-    const { in_effect: stopped, why } = await turn(ctx, name, false)
-    if (!stopped) {
+    const { inEffect, why } = await turn(ctx, name, false)
+    if (!inEffect) {
       const lines = [`${name} still runs. ${why ?? ''}`, ...restartHint(ctx), 'Then remove it.']
       throw ctx.fail(1, lines.join('\n'))
     }

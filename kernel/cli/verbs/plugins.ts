@@ -3,58 +3,104 @@ import { parseNeed } from '../../plugins/graph.js'
 import { fieldsOf } from '../fields.js'
 import { failuresOf } from '../contributed.js'
 import { arranged, disabledIn, findPlugin, installationOf } from '../installed.js'
-import { switched, tellEffect } from '../switching.js'
+import { plain } from '../output.js'
+import { pluginsAtNode, switched, tellEffect, turn } from '../switching.js'
 import type { Manifest } from '../../api/plugin.js'
-import type { Out, Verb } from '../verb.js'
+import type { Installation } from '../../plugins/installation.js'
+import type { AtNode } from '../switching.js'
+import type { Out, Verb, VerbContext } from '../verb.js'
 
 /** `svc plugin ls` */
 export const ls: Verb = {
   async run (ctx, _args, options) {
+    const running = await pluginsAtNode(ctx, options['config'])
+    if (ctx.elsewhere !== undefined) {
+      return list(ctx, running!.map(({ enabled, ...one }) =>
+        ({ ...one, state: enabled ? 'enabled' : 'off', source: ctx.client.url })))
+    }
     const installation = await installationOf(ctx, options['config'])
     const disabled = disabledIn(installation)
     const { down } = arranged(installation, disabled)
     const plugins = installation.plugins.map(({ manifest: { name, version, summary }, source }) => {
       const change = installation.changed.find((one) => one.name === name)
-      const why = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
-      const state = change !== undefined ? 'changed'
-        : disabled.has(name) ? 'disabled' : why === null ? 'enabled' : 'off'
-      return { name, version, state, why, source, summary }
+      const off = change?.message ?? down.find((d) => d.plugin === name)?.message ?? null
+      const said = change !== undefined ? 'changed'
+        : disabled.has(name) ? 'disabled' : off === null ? 'enabled' : 'off'
+      const runs = running?.some((one) => one.name === name && one.enabled) ?? said === 'enabled'
+      return runs === (said === 'enabled')
+        ? { name, version, state: said, why: off, source, summary }
+        : { name, version, state: runs ? 'running' : 'waiting', source, summary,
+            why: `svc.yaml has ${name} ${said}, from the next restart of the node: svc restart` }
     })
-    if (ctx.out.json) ctx.out.value({ plugins })
-    else {
-      ctx.out.table(['PLUGIN', 'VERSION', 'STATE', 'FROM', 'SUMMARY'],
-        plugins.map((p) => [p.name, p.version, p.state, p.source, p.summary]))
-    }
-    for (const { why } of plugins) if (why !== null) ctx.err.line(why)
+    list(ctx, plugins)
     for (const failure of failuresOf(installation)) ctx.err.line(failure)
     return installation.failures.length > 0 ? 1 : 0
   }
 }
 
-/** `svc plugin enable` */
-export const enable: Verb = {
-  async run (ctx, [name], options) {
-    const installation = await installationOf(ctx, options['config'])
-    const { manifest } = findPlugin(installation, name!)
-    const off = disabledIn(installation)
-    const before = arranged(installation, off).order
-    off.delete(name!)
-    const { order, down } = arranged(installation, off)
-    const comes = order.filter((one) => !before.includes(one) && one !== name)
-    const still = down.find((d) => d.plugin === name)?.message ?? null
-    const { file, ...effect } = await switched(ctx, installation, name!, true, options['config'])
-    if (ctx.out.json) {
-      const plugin = { name, enabled: true, file, comesBack: comes, stillOff: still, ...effect }
-      ctx.out.value({ plugins: [plugin] })
-      return
+type Listed = Omit<AtNode, 'enabled'> & { state: string, source: string }
+
+function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
+  if (out.json) out.value({ plugins })
+  else {
+    out.table(['PLUGIN', 'VERSION', 'STATE', 'FROM', 'SUMMARY'],
+      plugins.map((p) => [p.name, p.version, p.state, p.source, p.summary]))
+  }
+  for (const { why } of plugins) if (why !== null) err.line(plain(why))
+}
+
+/** Returns the plugins that start or stop with one that svc.yaml switches. Throws CliError. */
+function follows (installation: Installation, name: string, enabled: boolean): {
+  manifest: Manifest, along: string[], stillOff: string | null
+} {
+  const { manifest } = findPlugin(installation, name)
+  const off = disabledIn(installation)
+  const before = arranged(installation, off).order
+  if (enabled) off.delete(name)
+  else off.add(name)
+  const { order, down } = arranged(installation, off)
+  const [more, fewer] = enabled ? [order, before] : [before, order]
+  const along = more.filter((one) => one !== name && !fewer.includes(one))
+  return { manifest, along, stillOff: enabled ? down.find((d) => d.plugin === name)?.message ?? null : null }
+}
+
+function turning (enabled: boolean): Verb {
+  return {
+    async run (ctx, [name = ''], options) {
+      const { elsewhere, out } = ctx
+      if (elsewhere !== undefined && options['config'] !== undefined) {
+        throw ctx.fail(2, '--config names a file of this machine, --url another node')
+      }
+      const installation = elsewhere === undefined ? await installationOf(ctx, options['config']) : undefined
+      const { manifest, along, stillOff } = installation === undefined
+        ? { manifest: undefined, along: [], stillOff: null }
+        : follows(installation, name, enabled)
+      const { file, ...effect } = installation === undefined
+        ? { file: null, ...await turn(ctx, name, enabled) }
+        : await switched(ctx, installation, name, enabled, options['config'])
+      if (out.json) {
+        const more = enabled ? { comesBack: along, stillOff } : { goesDown: along }
+        out.value({ plugins: [{ name, enabled, file, ...more, ...effect }] })
+        return
+      }
+      for (const line of enabled && manifest !== undefined ? asksFor(manifest) : []) out.line(line)
+      const [word, now] = enabled ? ['enabled', 'running'] : ['disabled', 'stopped']
+      const where = file === null ? `at ${ctx.client.url}` : `in ${file}`
+      out.line(`${name} is ${word} ${where}${effect.inEffect ? `, and ${now}` : ''}.`)
+      if (stillOff !== null) out.line(`It stays off for now: ${stillOff}`)
+      const others = along.join(', ')
+      const much = enabled ? `comes back: ${others}` : `goes down: ${others} (they require it)`
+      if (others !== '') out.line(`With it ${much}.`)
+      tellEffect(ctx, effect)
     }
-    for (const line of asksFor(manifest)) ctx.out.line(line)
-    ctx.out.line(`${name!} is enabled in ${file}${effect.inEffect ? ', and running' : ''}.`)
-    if (still !== null) ctx.out.line(`It stays off for now: ${still}`)
-    if (comes.length > 0) ctx.out.line(`With it comes back: ${comes.join(', ')}.`)
-    tellEffect(ctx, effect)
   }
 }
+
+/** `svc plugin enable` */
+export const enable = turning(true)
+
+/** `svc plugin disable` */
+export const disable = turning(false)
 
 /** The same with the services that it asks for, and what it can do and be set to. */
 export function declares (manifest: Manifest): string[] {
@@ -77,26 +123,6 @@ function asksFor (manifest: Manifest): string[] {
     .map(([key, text]) => `authority ${key}: ${text}`)
   const all = [...routes, ...authorities]
   return all.length === 0 ? [] : [`${manifest.name} adds:`, ...all.map((line) => `  ${line}`)]
-}
-
-/** `svc plugin disable` */
-export const disable: Verb = {
-  async run (ctx, [name], options) {
-    const installation = await installationOf(ctx, options['config'])
-    findPlugin(installation, name!)
-    const off = disabledIn(installation)
-    const before = arranged(installation, off).order
-    const { order } = arranged(installation, off.add(name!))
-    const goes = before.filter((one) => !order.includes(one) && one !== name)
-    const { file, ...effect } = await switched(ctx, installation, name!, false, options['config'])
-    if (ctx.out.json) {
-      ctx.out.value({ plugins: [{ name, enabled: false, file, goesDown: goes, ...effect }] })
-      return
-    }
-    ctx.out.line(`${name!} is disabled in ${file}${effect.inEffect ? ', and stopped' : ''}.`)
-    if (goes.length > 0) ctx.out.line(`With it goes down: ${goes.join(', ')} (they require it).`)
-    tellEffect(ctx, effect)
-  }
 }
 
 /** `svc plugin show` */

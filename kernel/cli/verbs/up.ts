@@ -1,13 +1,13 @@
 import { access } from 'node:fs/promises'
-import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { SvcError } from '../../api/errors.js'
 import { endLike, launch, launcherEnv, ListenError, RESTART_STATUS } from '../../boot/launcher.js'
 import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
 import { holderOf } from '../ports.js'
+import { homeOption, programIn, shellWord } from '../shell.js'
 import type { Plugin } from '../../api/plugin.js'
-import type { Address } from '../../boot/launcher.js'
+import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
@@ -32,16 +32,20 @@ export default {
     const flags = readFlags(ctx, options)
     const { env } = ctx.io
     if (env['SVC_NO_LAUNCHER'] === '1' || env[launcherEnv.pid] !== undefined) return await serve(ctx, flags)
-    try {
-      const args = process.argv.slice(1)
-      const ending = await launch({ args, env, address: () => wantedAddress(ctx, flags) })
-      endLike(ending)
-      return ending.status ?? 1
-    } catch (error) {
-      throw error instanceof ListenError ? inUse(ctx, error.code, error.address) : error
-    }
+    return await launched(ctx, { args: process.argv.slice(1), env, address: () => wantedAddress(ctx, flags) })
   }
 } satisfies Verb
+
+/** Runs a node with this process as its launcher; exits with its status or signal. */
+export async function launched (ctx: VerbContext, options: LaunchOptions): Promise<number> {
+  try {
+    const ending = await launch(options)
+    endLike(ending)
+    return ending.status ?? 1
+  } catch (error) {
+    throw error instanceof ListenError ? inUse(ctx, error.code, error.address) : error
+  }
+}
 
 function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   const { port, host, config, name, join = ctx.io.env['SVC_JOIN'] } =
@@ -94,6 +98,19 @@ function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting
     `port ${port} ${members}is in use by ${holderOf(port)}; stop it, or choose another port with ${change}`)
 }
 
+/** Writes the name to svc.yaml, for later starts without `--name`. */
+async function keepName (ctx: VerbContext, name: string, config: string | undefined): Promise<void> {
+  const { changeSetting, installationOf } = await import('../installed.js')
+  const installation = await installationOf(ctx, config)
+  if (installation.raw.value['name'] === name || installation.raw.problems.length > 0) return
+  try {
+    changeSetting(ctx, installation, 'name', name)
+  } catch (error) {
+    ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} the name is for this start only: ` +
+      (error as Error).message)
+  }
+}
+
 /** Runs the node in this process until it is told to stop; resolves to the exit status. */
 async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const { env } = ctx.io
@@ -106,6 +123,7 @@ async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   for (const name of [...Object.values(launcherEnv), 'SVC_JOIN']) Reflect.deleteProperty(process.env, name)
   endWithLauncher()
   const told = untilTold()
+  if (flags.name !== undefined) await keepName(ctx, flags.name, flags.config)
   const node = await boot(ctx, flags, { fds, launcher }).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof SvcError) throw ctx.fail(exitCodeFor(error.status, error.reason), error.message)
     if (error.syscall !== 'listen' || error.code === undefined) throw error
@@ -171,15 +189,17 @@ async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
+  if (node.joined) ctx.err.line('joined the cluster; `svc nodes` shows its nodes')
+  // With `logging.enabled` stdout carries only JSON.
+  const out = node.logsJson ? ctx.err : ctx.out
   if (starts > 1) {
     ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)
   } else if (ctx.out.json) {
     const { fingerprint, authority } = node.tls ?? {}
     ctx.out.value({ url, nodeId: node.nodeId, pid, home: node.home, fingerprint, authority })
   } else {
-    ctx.out.line(`svc is up at ${url}`)
-    for (const line of aboutTls(node)) ctx.out.line(line)
-    for (const line of firstSteps(await ctx.plugins(), url, ctx.home)) ctx.out.line(line)
+    out.line(`svc is up at ${url}`)
+    for (const line of [...aboutTls(node), ...firstSteps(ctx, await ctx.plugins(), node)]) out.line(line)
   }
 }
 
@@ -194,11 +214,19 @@ function aboutTls ({ tls }: SvcNode): string[] {
 }
 
 /** Lines to paste, for what the plugins that ship offer. */
-function firstSteps (plugins: readonly Plugin[], url: string, home: string): string[] {
-  const where = home === join(homedir(), '.svc') ? '' : ` --home ${home}`
+function firstSteps (
+  { home, io }: VerbContext, plugins: readonly Plugin[], { url, tls }: SvcNode
+): string[] {
   const lines = plugins.flatMap(({ manifest }) => manifest.firstSteps ?? [])
-  const shown = lines.length > 0 ? lines : ['See what it can do: npx svc capabilities{home}']
-  const token = `-H "authorization: Bearer $(cat ${home}/operator.token)"`
+  const shown = lines.length > 0 ? lines : ['See what it can do: {svc} capabilities{home}']
+  const authority = tls?.authority ?? null
+  const words: Readonly<Record<string, string>> = {
+    url,
+    svc: programIn(io.cwd),
+    home: homeOption(home),
+    curl: authority === null ? 'curl -sS' : `curl -sS --cacert ${shellWord(authority)}`,
+    token: `-H "authorization: Bearer $(cat ${shellWord(join(home, 'operator.token'))})"`
+  }
   return shown.filter((line) => !line.includes('{token}') || !isLoopbackUrl(url))
-    .map((line) => line.replace('{url}', url).replace('{home}', where).replace('{token}', token))
+    .map((line) => line.replace(/\{(\w+)\}/g, (whole, word: string) => words[word] ?? whole))
 }

@@ -1,4 +1,4 @@
-import { fact, quoted, reading } from '../../../kernel/cli/index.js'
+import { fact, quoted, reading, shellWord } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { TokenRecord } from '../../../kernel/index.js'
 
@@ -52,7 +52,3 @@ function told (
   return fact(level, code, `The token ${called} ${text}.`,
     { about: [called, id], evidence: [TOKENS], remedy })
 }
-
-/** A label as an argument of a command. */
-const shellWord = (text: string): string =>
-  /^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll('\'', '\'\\\'\'')}'`

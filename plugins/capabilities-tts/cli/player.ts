@@ -3,6 +3,9 @@ import { accessSync, constants, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { plain, realPace } from '../../../kernel/cli/index.js'
+import type { Writable } from 'node:stream'
 
 /** A program that plays MP3: from its stdin, or a file put after its arguments. */
 export interface Player { command: string, args: readonly string[], reads: 'stdin' | 'file' }
@@ -30,59 +33,77 @@ function isProgram (file: string): boolean {
   }
 }
 
-/** Plays what is written to it. `end` resolves when all was played; it rejects when the player failed. */
-export interface Playing { write (bytes: Uint8Array): Promise<void>, end (): Promise<void>, stop (): void }
+/** Time that a player may take beyond the length of its sound, ms: start-up and buffers. */
+const GRACE_MS = 3000
+
+/** A running player. */
+export interface Playing {
+  /** Gives it more; `seconds`: length of all sound so far. Throws an Error: empty if there is no device. */
+  write (bytes: Uint8Array, seconds: number): Promise<void>
+  /** Resolves when all sound was played. Throws as `write`. */
+  end (all: Uint8Array): Promise<void>
+  stop (): void
+}
 
 /** Starts a player. Sound that arrives in pieces is heard at once where the player reads its stdin. */
-export function play (player: Player, env: NodeJS.ProcessEnv): Playing {
-  return player.reads === 'stdin' ? playPipe(player, env) : playFile(player, env)
-}
-
-function playPipe ({ command, args }: Player, env: NodeJS.ProcessEnv): Playing {
-  const child = spawn(command, args, { env, stdio: ['pipe', 'ignore', 'inherit'] })
-  const over = finished(child, command)
-  // A player that is closed early ends the pipe; its exit status says whether that was a failure.
-  child.stdin.on('error', () => {})
-  return {
-    async write (bytes) {
-      if (!child.stdin.writable || child.stdin.write(bytes)) return
-      await Promise.race([once(child.stdin, 'drain'), over]).catch(() => {})
-    },
-    async end () {
-      child.stdin.end()
-      await over
-    },
-    stop: () => { child.kill() }
+export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS): Playing {
+  const began = realPace.mono()
+  let length = 0
+  let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
+  // A player that needs longer than its sound has no device.
+  const inTime = async (over: Promise<unknown>): Promise<void> => {
+    const limitMs = Math.max(0, began + length * 1000 + graceMs - realPace.mono())
+    if (!await Promise.race([over.then(() => true), sleep(limitMs, false, { ref: false })])) {
+      running?.stop()
+      throw new Error('')
+    }
   }
-}
-
-function playFile ({ command, args }: Player, env: NodeJS.ProcessEnv): Playing {
-  const parts: Uint8Array[] = []
   return {
-    async write (bytes) { parts.push(bytes) },
-    async end () {
+    async write (bytes, seconds) {
+      length = seconds
+      if (running?.stdin.writable !== true || running.stdin.write(bytes)) return
+      const { stdin, over } = running
+      await inTime(Promise.race([once(stdin, 'drain').catch(() => over), over]))
+    },
+    async end (all) {
+      running?.stdin.end()
+      if (running !== undefined) return await inTime(running.over)
       const folder = mkdtempSync(join(tmpdir(), 'svc-say-'))
       try {
         const file = join(folder, 'speech.mp3')
-        writeFileSync(file, Buffer.concat(parts))
-        const child = spawn(command, [...args, file], { env, stdio: ['ignore', 'ignore', 'inherit'] })
-        await finished(child, command)
+        writeFileSync(file, all)
+        length += (realPace.mono() - began) / 1000
+        running = start(player.command, [...player.args, file], env)
+        await inTime(running.over)
       } finally {
         rmSync(folder, { recursive: true, force: true })
       }
     },
-    stop: () => {}
+    stop: () => { running?.stop() }
   }
 }
 
-function finished (child: ReturnType<typeof spawn>, command: string): Promise<void> {
+/** Runs the player in a new process group, to kill it with its children. Its stderr is shown if it fails. */
+function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv): {
+  stdin: Writable, over: Promise<void>, stop: () => void
+} {
+  const child = spawn(command, args, { env, stdio: ['pipe', 'ignore', 'pipe'], detached: true })
+  let said = ''
+  child.stderr.on('data', (part) => { said = (said + String(part)).slice(0, 2000) })
+  // A player that is closed early ends the pipe; its exit status says whether that was a failure.
+  child.stdin.on('error', () => {})
   const over = new Promise<void>((resolve, reject) => {
     child.on('error', (error) => { reject(new Error(`cannot run ${command}: ${error.message}`)) })
     child.on('exit', (status) => {
+      const line = plain(said.trim().split('\n').at(-1)!)
+      const more = line === '' ? '' : `: ${line}`
       if (status === 0) resolve()
-      else reject(new Error(`${command} ended with status ${String(status)}`))
+      else reject(new Error(`${command} ended with status ${String(status)}${more}`))
     })
   })
   over.catch(() => {})
-  return over
+  const stop = (): void => {
+    try { if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL') } catch { /* It has ended. */ }
+  }
+  return { stdin: child.stdin, over, stop }
 }

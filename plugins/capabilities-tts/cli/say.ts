@@ -10,7 +10,8 @@ interface Heard { bytes: number, seconds: number }
 
 /** Where the sound goes. */
 interface Target {
-  write (bytes: Uint8Array): Promise<void>
+  /** `seconds`: length of all sound so far. */
+  write (bytes: Uint8Array, seconds: number): Promise<void>
   keep (): Promise<void>
   drop (): Promise<void>
   /** Said on stderr when all is well. */
@@ -34,7 +35,7 @@ export default {
           heard.bytes += media.byteLength
           heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds
           target ??= openTarget(ctx, output)
-          await target.write(media)
+          await target.write(media, heard.seconds)
           ctx.err.update(amount(heard))
         }
       })
@@ -81,12 +82,29 @@ function openTarget (ctx: VerbContext, output: string | undefined): Target {
   }
   const playing = play(player, ctx.io.env)
   ctx.signal.addEventListener('abort', () => { playing.stop() }, { once: true })
-  return {
-    write: (bytes) => playing.write(bytes),
-    keep: () => playing.end(),
+  const parts: Uint8Array[] = []
+  let problem: string | undefined
+  const fallen = (error: unknown): void => { problem ??= (error as Error).message }
+  const target: Target = {
+    async write (bytes, seconds) {
+      parts.push(bytes)
+      if (problem === undefined) await playing.write(bytes, seconds).catch(fallen)
+    },
+    async keep () {
+      const all = Buffer.concat(parts)
+      if (problem === undefined) await playing.end(all).catch(fallen)
+      if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted')
+      if (problem === undefined) return
+      const why = problem === '' ? '' : ` (${problem})`
+      const file = toFile(ctx, 'speech.mp3', `no sound device${why}; written to speech.mp3`)
+      await file.write(all, 0)
+      await file.keep()
+      target.done = file.done
+    },
     drop: async () => { playing.stop() },
     done: null
   }
+  return target
 }
 
 function toFile (ctx: VerbContext, path: string, done: string | null): Target {

@@ -1,10 +1,11 @@
 import t from 'tap'
-import { chmodSync, readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   cli, frames, listed, listing, sendError, sendJson, standIn
 } from '../../../kernel/test/cli-helpers.js'
-import { findPlayer } from '../cli/player.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { findPlayer, play } from '../cli/player.js'
 import tts from '../index.js'
 import type { Given } from '../../../kernel/test/cli-helpers.js'
 
@@ -77,7 +78,9 @@ t.test('what is wrong is told', async (t) => {
   t.same(readdirSync(cwd), ['bin'], 'no file is left')
   const sour = await cli(['say', 'x', '--model', 'fi/ne', '--url', node.url],
     { plugins: [tts], cwd, terminal: true, env: { PATH: join(cwd, 'bin') } })
-  t.match(sour, { status: 1, err: /ffplay ended with status 3/ })
+  t.equal(sour.status, 0)
+  t.match(sour.err, 'no sound device (ffplay ended with status 3); written to speech.mp3: 3.0 s of MP3')
+  t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
 })
 
 t.test('it waits while the node is starting', async (t) => {
@@ -99,6 +102,64 @@ t.test('it waits while the node is starting', async (t) => {
   asked = 0
   t.equal((await cli(['say', 'x', '--url', node.url, '--wait=0'], { plugins: [tts] })).status, 3)
   t.equal(asked, 1, 'with --wait=0 it does not')
+})
+
+/** A player that ignores signals, starts a child, and never plays. */
+const hangs = `#!/bin/sh
+trap '' TERM INT
+echo 'ALSA lib: cannot find card 0' >&2
+sleep 1000 &
+echo "$$ $!" > "$(dirname "$0")/pids.new"
+mv "$(dirname "$0")/pids.new" "$(dirname "$0")/pids"
+wait`
+
+/** Resolves once all processes of the player have ended. */
+async function gone (folder: string): Promise<void> {
+  const pids = readFileSync(join(folder, 'pids'), 'utf8').trim().split(' ').map(Number)
+  const alive = (pid: number): boolean => {
+    try { process.kill(pid, 0) } catch { return false }
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  }
+  while (pids.some(alive)) await sleep(10)
+}
+
+t.test('without a sound device it ends, in a file, and leaves no player', async (t) => {
+  const megabyte = Buffer.alloc(2 ** 20)
+  for (const [command, file] of [['ffplay', 'stdin'], ['afplay', 'file']] as const) {
+    const bin = t.testdir({ [command]: hangs })
+    chmodSync(join(bin, command), 0o755)
+    const player = findPlayer(bin)!
+    t.equal(player.reads, file)
+    const playing = play(player, { PATH: `${bin}:/usr/bin:/bin` }, 200)
+    const wrote = playing.write(megabyte, 0.8).then(async () => { await playing.end(megabyte) })
+    await t.rejects(wrote, { message: /^$/ })
+    await gone(bin)
+  }
+  const cwd = t.testdir({ bin: { mpv: hangs } })
+  chmodSync(join(cwd, 'bin/mpv'), 0o755)
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
+    'POST /v1/capabilities/stream': (response) => {
+      const short = sound.toString('latin1')
+        .replaceAll(/"(duration|timestamp)_seconds":\d/g, '"$1_seconds":0')
+      response.end(Buffer.from(short, 'latin1'))
+    }
+  })
+  const given = { plugins: [tts], cwd, terminal: true, env: { PATH: `${join(cwd, 'bin')}:/usr/bin:/bin` } }
+  const words = ['say', 'x', '--url', node.url]
+  const ran = await cli(words, given)
+  t.match(ran, { status: 0, out: '' })
+  t.match(ran.err, /no sound device; written to speech\.mp3: 15 bytes of MP3\n$/)
+  t.notMatch(ran.err, /ALSA/)
+  t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
+  await gone(join(cwd, 'bin'))
+  rmSync(join(cwd, 'bin/pids'))
+  const interrupt = new AbortController()
+  const over = cli(words, { ...given, signal: interrupt.signal })
+  while (!existsSync(join(cwd, 'bin/pids'))) await sleep(10)
+  interrupt.abort()
+  t.match(await over, { status: 130 })
+  await gone(join(cwd, 'bin'))
 })
 
 t.test('players are tried in order', async (t) => {

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import {
-  isVerbError, modelInPath, patiently, plain, readModelId, realPace
+  isVerbError, modelInPath, nameOf, patiently, plain, readModelId, realPace
 } from '../../../kernel/cli/index.js'
 import { COUNT, readNumber } from './input.js'
 import { amount, chat, speech } from './measures.js'
-import { instancesOf, nameOf } from './seen.js'
+import { instancesOf } from './seen.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Measure } from './measures.js'

@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { nameOf } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
@@ -59,11 +59,6 @@ function failureOf (
   const recorded = instanceFailures.find((failure) => failure.instanceId === instanceId)
   const failed = nodes.find(({ state }) => state.startsWith(FAILED))
   return recorded?.errorMessage ?? failed?.state.slice(FAILED.length) ?? null
-}
-
-/** What people call the node; its id when it has no name or is gone. */
-export function nameOf ({ nodeIdentities }: Pick<SeenState, 'nodeIdentities'>, nodeId: string): string {
-  return plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 }
 
 const READY = 'ready'

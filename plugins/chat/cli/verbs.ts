@@ -43,13 +43,13 @@ export const verbs = {
     load: () => import('./show.js')
   },
   'engine ls': {
-    heading: 'Keep models',
+    heading: 'Keep models', local: true,
     summary: 'list the builds of llama.cpp in this home, and which program is used',
     examples: ['svc engine ls'],
     load: async () => ({ default: (await import('./engine.js')).ls })
   },
   'engine add': {
-    heading: 'Keep models',
+    heading: 'Keep models', local: true,
     summary: 'bring a build of llama.cpp for this machine, or use one that is there; GGUF models run on it',
     args: '<engine>',
     options: [
@@ -66,7 +66,7 @@ export const verbs = {
     load: async () => ({ default: (await import('./engine.js')).add })
   },
   'engine rm': {
-    heading: 'Keep models',
+    heading: 'Keep models', local: true,
     summary: 'remove a build of llama.cpp that no runner uses',
     args: '<engine> <build>',
     examples: ['svc engine rm llama.cpp b11146-cpu'],

@@ -26,7 +26,7 @@ t.test('a question has an answer on stdout, without a node', async (t) => {
   const table: readonly (readonly [question: string, answer: RegExp])[] = [
     ['how do I place a model', /`svc place MODEL`/],
     ['no_quorum', /HTTP 503/],
-    ['what does --exclude do', /`svc place MODEL --exclude NODE`/],
+    ['what does --exclude do', /`--exclude NODE` keeps it off one/],
     ['run nowhere else', /^(?!Usage)\S/],
     ['how do I roast a duck', /^I only know svc/],
     ['the node', /^I am not sure what you mean\. The nearest I know:\n\n( {2}\S.*\n){3}\n/]

@@ -52,6 +52,21 @@ t.test('a word of several kinds has all its meanings', (t) => {
   t.end()
 })
 
+// Asked of such servers in their documentation and issue trackers; each with the sheets that answer it.
+t.test('what newcomers ask', (t) => {
+  const text = readFileSync(new URL('./fixtures/newcomers.tsv', import.meta.url), 'utf8')
+  const rows = text.trim().split('\n').map((line) => line.split('\t') as [question: string, ids: string])
+  t.ok(rows.length >= 100)
+  const missed = rows.filter(([question, ids]) => {
+    const { id, near } = search(question)
+    const right = ids.split(' ')
+    if (!right.includes(id) && !near.some((one) => right.includes(one.id))) t.fail(`${question}: ${id}`)
+    return !right.includes(id)
+  })
+  t.ok(missed.length <= 2, `not first: ${missed.map(([question]) => question).join('; ')}`)
+  t.end()
+})
+
 t.test('plain questions, with mistakes in spelling too', (t) => {
   const table: readonly (readonly [question: string, id: string])[] = [
     ['how do I add a machine to the cluster', 'join'], ['how do i place a model', 'place'],

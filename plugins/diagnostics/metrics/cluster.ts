@@ -12,7 +12,7 @@ export interface ClusterMetricsParts {
 /** Nodes, sessions, elections, links and control events. */
 export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): void {
   const { session, cluster, tap } = parts
-  meters.table(parts, TABLE)
+  meters.table(() => parts, TABLE)
   const sessions = meters.counter('svc_cluster_session_changes_total',
     'Sessions that this node went over to.')
   const losses = meters.counter('svc_cluster_master_losses_total', 'Times this node lost its master.')

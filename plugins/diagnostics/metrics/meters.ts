@@ -71,15 +71,24 @@ export class Meters {
     return new Histogram({ name, help, labelNames, buckets, registers: [this.#registry] })
   }
 
-  /** Metrics that `sample` reads; none where the source is absent, as its plugin is off. */
-  table<S> (source: S | undefined, rows: readonly Row<S>[]): void {
-    if (source === undefined) return
-    const feed = new CounterFeed()
-    const made = rows.map(({ kind, name, help, labels = [], read }) => {
-      const options = { name, help, labelNames: [...labels], registers: [this.#registry] }
-      return { name, read, metric: kind === 'gauge' ? new Gauge(options) : new Counter(options) }
+  /** Metrics that `sample` reads; none while there is no source, as its plugin is off. */
+  table<S> (find: () => S | undefined, rows: readonly Row<S>[]): void {
+    const make = (source: S) => ({
+      source, feed: new CounterFeed(),
+      made: rows.map(({ kind, name, help, labels = [], read }) => {
+        const options = { name, help, labelNames: [...labels], registers: [this.#registry] }
+        return { name, read, metric: kind === 'gauge' ? new Gauge(options) : new Counter(options) }
+      })
     })
+    let table: ReturnType<typeof make> | undefined
     this.#tables.push(async () => {
+      const source = find()
+      if (source !== table?.source) {
+        for (const { name } of table?.made ?? []) this.#registry.removeSingleMetric(name)
+        table = source === undefined ? undefined : make(source)
+      }
+      if (source === undefined || table === undefined) return
+      const { feed, made } = table
       const found = await Promise.all(made.map(async ({ read }) => await read(source)))
       const there = new Set<string>()
       for (const [i, { name, metric }] of made.entries()) {

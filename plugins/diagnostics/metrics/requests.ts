@@ -16,7 +16,7 @@ const LONG = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 
 /** Requests, capability calls and tasks: counted as they end. */
 export function requestMetrics (meters: Meters, parts: RequestMetricsParts): void {
-  meters.table(parts, QUEUES)
+  meters.table(() => parts, QUEUES)
   countAnswers(meters, parts.traffic)
   countCalls(meters, parts.traffic)
   countTasks(meters, parts.work)

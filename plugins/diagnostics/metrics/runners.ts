@@ -45,5 +45,5 @@ const TABLE: readonly RunnerRow[] = [
 
 /** Runners of this node. */
 export function runnerMetrics (meters: Meters, { runners }: RunnerMetricsParts): void {
-  meters.table(runners, TABLE)
+  meters.table(() => runners, TABLE)
 }

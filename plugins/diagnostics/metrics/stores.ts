@@ -22,13 +22,13 @@ export interface StoreMetricsParts {
 
 /** Models on disk, the event log, gossip, log lines and traces. */
 export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
-  meters.table(parts, STAGED)
+  meters.table(() => parts, STAGED)
   countTransfers(meters, parts.tap)
-  meters.table(parts.gossip, GOSSIP)
-  meters.table(parts.eventLog, EVENT_LOG)
-  meters.table(parts.log, LOG)
-  meters.table(parts.ship, SHIPPING)
-  meters.table(parts.tracing, TRACING)
+  meters.table(() => parts.gossip, GOSSIP)
+  meters.table(() => parts.eventLog, EVENT_LOG)
+  meters.table(() => parts.log, LOG)
+  meters.table(() => parts.ship, SHIPPING)
+  meters.table(() => parts.tracing, TRACING)
 }
 
 const sizeOf = (value: unknown): number => typeof value === 'number' && value > 0 ? value : 0

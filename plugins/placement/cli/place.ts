@@ -4,7 +4,7 @@ import { withEngine } from '../../chat/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
-import { isVerbError, plain, readModelId, realPace } from '../../../kernel/cli/index.js'
+import { findNodes, isVerbError, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
@@ -29,8 +29,9 @@ interface Ask {
 export function createPlace (pace: Pace): Verb {
   return {
     async run (ctx, [model], options) {
-      const ask = askOf(ctx, readModelId(ctx, model!), options)
+      const wanted = askOf(ctx, readModelId(ctx, model!), options)
       const state = await ctx.client.json<SeenState>('/state')
+      const ask = { ...wanted, excluded: [...wanted.excluded, ...othersThan(ctx, options['node'], state)] }
       try {
         if (options['explain'] === true) await explain(ctx, ask, state)
         if (options['dryRun'] === true) await tryOut(ctx, ask, state)
@@ -58,6 +59,13 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const instance = spread === null ? {} : { instance_meta: spread }
   const context = contextOf(ctx, options['ctx'])
   return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
+}
+
+/** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
+function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
+  const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
+  return only === undefined ? [] : Object.entries(state.nodeIdentities)
+    .flatMap(([id, { nodeInstallId }]) => id === only ? [] : [nodeInstallId ?? id])
 }
 
 function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length'> {
@@ -192,6 +200,7 @@ async function watch (
   ctx: VerbContext, pace: Pace, follower: Follower, limitMs: number
 ): Promise<Progress> {
   const began = pace.mono()
+  const isStill = stillness(pace)
   let shown = ''
   let at = follower.instanceId
   for (;;) {
@@ -202,7 +211,7 @@ async function watch (
     }, () => ctx.client.json<SeenState>('/state'))
     const now = pace.mono()
     const { progress, over } = follower.look(state, now)
-    if (over || now - began >= limitMs || ctx.signal.aborted) {
+    if (over || isStill(JSON.stringify(progress)) || now - began >= limitMs || ctx.signal.aborted) {
       ctx.err.end()
       return progress
     }
@@ -274,7 +283,7 @@ function checkEnd (ctx: VerbContext, modelId: string, instanceId: string, progre
 
 const timeUp = (progress: Progress): string => progress.kind === 'waiting'
   ? plain(`the time to wait is up; it waits for a node: ${progress.entry.message}`)
-  : 'the time to wait is up and it goes on starting; svc ps shows how far it is'
+  : 'the time to wait is up and it goes on starting; svc ps shows how far it is, svc why what is missing'
 
 function tryWith (modelId: string, tasks: readonly string[]): string {
   if (tasks.includes('tts')) return `svc say "hello" --model ${modelId}`

@@ -1,18 +1,31 @@
 import { plain } from '../../../kernel/cli/index.js'
+import type { NamedNodes, Pace, VerbContext } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
+
+export { nameOf } from '../../../kernel/cli/index.js'
 
 /** Bytes of one runner; null where nothing tells. */
 export interface RunnerMemory { residentBytes: number | null, estimatedBytes: number | null }
 
 /** GET /state, as far as the verbs about instances read it. */
-export interface SeenState extends InstanceStates {
-  nodeIdentities: Record<string, { friendlyName: string | null }>
+export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
 }
 
-/** What people call the node; its id when it has no name or is gone. */
-export function nameOf ({ nodeIdentities }: SeenState, nodeId: string): string {
-  return plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+/** Pause between two looks at the state, ms. */
+const POLL_MS = 500
+
+/** Waits for `left` to be 0, for the seconds of --wait at most; resolves to it. Throws VerbError (130). */
+export async function untilNone (
+  ctx: VerbContext, pace: Pace, left: (state: SeenState) => number, goesOn: string
+): Promise<number> {
+  const until = pace.mono() + (ctx.wait ?? 0) * 1000
+  for (;;) {
+    const found = left(await ctx.client.json<SeenState>('/state'))
+    if (found === 0 || pace.mono() >= until) return found
+    await pace.pause(POLL_MS, ctx.signal)
+    if (ctx.signal.aborted) throw ctx.fail(130, `interrupted; ${goesOn}`)
+  }
 }
 
 /** `1 instance`, `2 instances`. */

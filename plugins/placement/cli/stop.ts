@@ -1,5 +1,5 @@
 import { canAsk, confirm, isModelId, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
-import { count } from './state.js'
+import { count, untilNone } from './state.js'
 import type { SeenState } from './state.js'
 import { rowsOf } from './ps.js'
 import type { PsRow } from './ps.js'
@@ -31,7 +31,9 @@ async function stopAll (
   for (const row of rows) all.push(await stop(ctx, row, now))
   const failures = all.flatMap(({ failure }) => failure ?? [])
   const waits = failures.length === 0 && ctx.wait !== undefined
-  const left = waits ? await untilGone(ctx, pace, all, ctx.wait) : 0
+  const there = ({ instances }: SeenState): number =>
+    all.filter(({ instanceId }) => Object.hasOwn(instances, instanceId)).length
+  const left = waits ? await untilNone(ctx, pace, there, 'it goes on stopping: svc ps') : 0
   if (!ctx.out.json) say(ctx, all, waits)
   else {
     ctx.out.value({ instances: all.map(({ instanceId, modelId, message, failure }) =>
@@ -45,22 +47,6 @@ async function stopAll (
   if (rows.length === 1) throw failures[0]!
   throw ctx.fail(failures[0]!.exitCode,
     `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
-}
-
-/** Pause between two looks at the state, ms. */
-const POLL_MS = 500
-
-/** How many of them are still there when all are gone or the time is up. */
-async function untilGone (
-  ctx: VerbContext, pace: Pace, instances: readonly Outcome[], seconds: number
-): Promise<number> {
-  const began = pace.mono()
-  for (;;) {
-    const state = await ctx.client.json<SeenState>('/state')
-    const left = instances.filter(({ instanceId }) => Object.hasOwn(state.instances, instanceId)).length
-    if (left === 0 || pace.mono() - began >= seconds * 1000) return left
-    await pace.pause(POLL_MS, ctx.signal)
-  }
 }
 
 /** The instances that a word means: one by its id or the beginning of it, or all of a model. */

@@ -11,17 +11,18 @@ export const verbs = {
       ['--sharding <s>', 'how it is cut: pipeline (by layers) or tensor'],
       ['--meta <kind>', 'how its parts talk: Ring, or LlamaRpc for GGUF on llama.cpp'],
       ['--ctx <tokens>', 'tokens of context; 8192 when left out, or all of a model that has fewer'],
+      ['--node <node>', 'on this node and no other'],
       ['--exclude <node...>', 'nodes that take no part, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],
       ['--explain', 'show the sums of memory, node by node, and what would make it fit'],
       ['--ttl <seconds>', 'unload it after so long without a request'],
       ['--force', 'do not check memory; the event log tells of it'],
       ['-y, --yes', 'fetch the engine it runs on, where that is missing here, without asking'],
-      ['--wait [seconds]', 'wait at most so long, else exit 4 (until it is ready when no time is given)'],
+      ['--wait [seconds]', 'wait at most so long, else exit 4 (as long as it gets on when no time is given)'],
       ['--no-wait', 'place it and return']
     ],
     examples: [
-      'svc place svc/voice-en', 'svc place acme/chat --dry-run --explain',
+      'svc place svc/voice-en --node attic', 'svc place acme/chat --dry-run --explain',
       'svc place acme/chat --min-nodes 2 --exclude attic --wait=300'
     ],
     load: () => import('./place.js')

@@ -94,7 +94,7 @@ export async function nodeOf (
 /** GET /state of the nodes n1 and n2, nothing placed. */
 export function seenState (): SeenState & StateView {
   return {
-    ...stateOf({ n1: 64, n2: 64 }),
+    ...stateOf({ n1: 64, n2: 64 }), localNodeId: 'id-n1',
     nodeIdentities: { 'id-n1': { friendlyName: 'n1' }, 'id-n2': { friendlyName: 'n2' } }
   }
 }

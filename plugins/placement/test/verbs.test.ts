@@ -64,6 +64,8 @@ t.test('svc place: how waiting can end', async (t) => {
   const place = async (step: () => void, ...more: string[]): ReturnType<typeof node.run> =>
     await node.run(['place', 'acme/chat', ...more], { onPause: step })
   t.match(await place(() => {}, '--wait=3'), { status: 4, out: `${A}\n`, err: /the time to wait is up/ })
+  t.match(await place(() => {}), { status: 4, err: /the time to wait is up and it goes on starting; svc ps/ },
+    'nothing moves for minutes')
   t.match(await place(() => {
     state.instanceFailures = [
       { instanceId: A, errorCode: 'x', errorMessage: 'no \u001blibrary', affectedNodeIds: ['id-n1'] }
@@ -120,6 +122,13 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     const ran = await node.run(['place', 'acme/chat'])
     t.match(ran, { status: exit, err: new RegExp(`it is ${reason}`) }, reason)
   }
+  const pinned = (): unknown => node.asked.findLast(({ method }) => method === 'POST')?.body
+  for (const name of ['n2', 'id-n2']) {
+    await node.run(['place', 'acme/chat', '--node', name])
+    t.match(pinned(), { excluded_nodes: ['id-n1'] }, name)
+  }
+  t.match(await node.run(['place', 'acme/chat', '--node', 'n3']),
+    { status: 3, err: 'no node "n3"; there is: n1, n2' })
   const wrong = [['x'], ['acme/..x'], ['acme/chat', '--min-nodes', '0'], ['acme/chat', '--min-nodes', 'two'],
     ['acme/chat', '--sharding', 'rows'], ['acme/chat', '--meta', 'star'], ['acme/chat', '--ctx', '1'],
     ['acme/chat', '--ctx', '8k']]

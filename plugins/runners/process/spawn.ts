@@ -62,7 +62,7 @@ export function hostEntry (here: string = import.meta.url): string {
   const root = fileURLToPath(new URL('../../../', here))
   const entry = join(root, 'dist', 'plugins', 'runners', 'process', 'host.js')
   if (!existsSync(entry)) {
-    throw new Error(`the runner entry ${entry} is not built: run \`npx tsc -p tsconfig.build.json\` first`)
+    throw new Error(`the runner entry ${entry} is not built: run \`npm run build\` first`)
   }
   return entry
 }

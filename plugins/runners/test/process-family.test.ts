@@ -109,7 +109,7 @@ t.test('the environment is an allow-list', (t) => {
 t.test('the runner entry is the compiled one', (t) => {
   const folder = '/x/dist/plugins/runners/process'
   t.equal(hostEntry(`file://${folder}/launch.js`), `${folder}/host.js`)
-  t.throws(() => hostEntry('file:///nowhere/plugins/runners/process/spawn.ts'), /not built: run `npx tsc/)
+  t.throws(() => hostEntry('file:///nowhere/plugins/runners/process/spawn.ts'), /not built: run `npm run/)
   t.end()
 })
 

@@ -1,5 +1,6 @@
 import type { Amount } from './meter.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
+
+export { findNodes, nameOf } from '../../../kernel/cli/index.js'
 
 /** The parts of GET /state that the verbs about models read. */
 export interface StateView {
@@ -58,32 +59,10 @@ function readStaging (
   return { nodeId, modelId, attemptId, status, error, reason, total, done, rate: speed, etaMs }
 }
 
-/** What people call the node; its id when it has no name or is gone. */
-export function nameOf ({ nodeIdentities }: StateView, nodeId: string): string {
-  return nodeIdentities[nodeId]?.friendlyName ?? nodeId
-}
-
 /** True while the node gives signs of life, by the clock of the node that answers. */
 export function isThere ({ nodeIdentities, lastSeen = {}, localNodeId }: StateView, nodeId: string): boolean {
   if (nodeIdentities[nodeId] === undefined) return false
   const [now, then] = [lastSeen[localNodeId], lastSeen[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = now! - then!
   return nodeId === localNodeId || Number.isNaN(age) || age <= SILENT_MS
-}
-
-/** Node ids for what the operator calls nodes: id, install id, name or `local`. Throws VerbError (3, 2). */
-export function findNodes (ctx: VerbContext, state: StateView, refs: readonly string[]): string[] {
-  const all = Object.entries(state.nodeIdentities)
-  return [...new Set(refs.map((ref) => {
-    if (ref === 'local') return state.localNodeId
-    const found = all.filter(([nodeId, { friendlyName, nodeInstallId }]) =>
-      [nodeId, nodeInstallId, friendlyName].includes(ref))
-    if (found.length === 1) return found[0]![0]
-    if (found.length > 1) {
-      const ids = found.map(([nodeId]) => nodeId).join(', ')
-      throw ctx.fail(2, `"${ref}" names ${found.length} nodes; give an id: ${ids}`)
-    }
-    throw ctx.fail(3, `there is no node "${ref}"; there are: ${
-      all.map(([nodeId]) => nameOf(state, nodeId)).join(', ')}`)
-  }))]
 }

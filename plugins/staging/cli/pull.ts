@@ -1,6 +1,8 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { amountOf, createMeter, showReadings } from './meter.js'
-import { isVerbError, modelInPath, realPace, plain, showBytes } from '../../../kernel/cli/index.js'
+import {
+  isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
+} from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
 import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
@@ -101,6 +103,7 @@ function inBackground ({ out, err }: VerbContext, first: DownloadStatus): void {
 /** Shows every change until it is over. Throws VerbError when the node stays away, 130 at Ctrl-C. */
 async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Promise<DownloadStatus> {
   const meter = createMeter(first.modelId)
+  const isStill = stillness(pace)
   let status = first
   let shown = ''
   for (;;) {
@@ -109,6 +112,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
     shown = text
     showReadings(ctx, [meter(amountOf(status))])
     if (over(status)) break
+    if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${GOES_ON}`)
     await pace.pause(POLL_MS, ctx.signal)
     status = await askPatiently(ctx, `${storePath(first.modelId)}/download/status`)
   }
@@ -130,7 +134,7 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   if (hint !== undefined) ctx.err.line(plain(hint))
   const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
-  ctx.err.line(`next: npx svc place ${modelId}`)
+  ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
 interface SeenCard { engine: string, family: string, languages: string[] }

@@ -1,4 +1,4 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, programIn } from '../../../kernel/cli/index.js'
 import type { SearchAnswer } from '../handlers/search.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
@@ -23,7 +23,7 @@ export default {
       one.updatedAt?.slice(0, 10) ?? '-', noteOn(one)
     ]))
     const first = models.find(({ engine, here }) => engine !== null && !here)
-    if (first !== undefined) ctx.err.line(`next: npx svc pull ${first.modelId}`)
+    if (first !== undefined) ctx.err.line(`next: ${programIn(ctx.io.cwd)} pull ${first.modelId}`)
   }
 } satisfies Verb
 

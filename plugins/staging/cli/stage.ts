@@ -1,7 +1,7 @@
 import { askPatiently, exitFor, storePath } from './api.js'
 import { findNodes, isThere, nameOf, stagingsOf } from './cluster.js'
 import { createMeter, showReadings } from './meter.js'
-import { readModelId, realPace, plain } from '../../../kernel/cli/index.js'
+import { plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Reading } from './meter.js'
@@ -36,7 +36,7 @@ export function createStage (pace: Pace): Verb {
 
 export default createStage(realPace)
 
-/** Without a number of seconds it takes as long as it takes. */
+/** Without a number of seconds it takes as long as it gets on. */
 const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
   typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
 
@@ -57,10 +57,12 @@ async function watch (
     .map((one) => [one.nodeId, one.attemptId]))
   const show = display(ctx, modelId, before, nodes)
   const began = pace.mono()
+  const isStill = stillness(pace)
   let watched: StageWatch = { nodes, goneSince: new Map() }
-  while (!watched.nodes.every(isOver) && pace.mono() - began < limitMs) {
+  for (let still = false; !still && !watched.nodes.every(isOver) && pace.mono() - began < limitMs;) {
     await pace.pause(POLL_MS, ctx.signal)
     const state = await askPatiently<StateView>(ctx, '/state')
+    still = isStill(JSON.stringify(stagingsOf(state)))
     watched = advance(watched, { state, modelId, attempts, elapsedMs: pace.mono() - began })
     show(state, watched.nodes)
   }

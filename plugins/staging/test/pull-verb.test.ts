@@ -33,7 +33,7 @@ t.test('svc pull follows to the end, and names the next command', async (t) => {
   t.equal(ran.status, 0, ran.err)
   t.equal(ran.out, 'acme/x is in the store: 1000 B\n')
   const lines = ran.err.trim().split('\n')
-  t.equal(lines.at(-1), 'next: npx svc place acme/x')
+  t.equal(lines.at(-1), 'next: ./svc place acme/x')
   t.same(lines.slice(0, -1), [
     'acme/x  waiting',
     ...Array.from({ length: 9 }, (_, i) => i + 1).map((i) =>
@@ -44,12 +44,18 @@ t.test('svc pull follows to the end, and names the next command', async (t) => {
   t.same(node.asked[1]!.body, {})
 })
 
+t.test('a download that does not move is not waited for without end', async (t) => {
+  const node = await downloading(t, [{ downloadedBytes: 10 }, { downloadedBytes: 20 }])
+  t.match(await node.run(['pull', 'acme/x']),
+    { status: 4, err: /nothing has come for 6 minutes; the download/ })
+})
+
 t.test('svc pull on a terminal shows one line', async (t) => {
   const node = await downloading(t,
     [{ downloadedBytes: 10 }, { downloadedBytes: 20 }, { status: 'complete' }])
   const { err } = await node.run(['pull', 'acme/x'], { typed: '' })
   t.match(err, /\r\u001b\[Kacme\/x {2}1 % {2}10 B\/1000 B\r\u001b\[Kacme\/x {2}2 % /)
-  t.match(err, /\nnext: npx svc place acme\/x\n$/)
+  t.match(err, /\nnext: \.\/svc place acme\/x\n$/)
 })
 
 t.test('svc pull --json: one status per line, the last one final', async (t) => {

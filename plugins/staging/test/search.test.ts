@@ -93,7 +93,7 @@ t.test('svc search', async (t) => {
   const node = await nodeOf(t, { 'GET /store/search': (response) => { sendJson(response, answer) } })
   const ran = await node.run(['search', 'a', 'b', '--limit', '7'])
   t.match(node.asked[0], { url: /query=a\+b&limit=7/ })
-  t.match(ran, { status: 0, err: 'next: npx svc pull acme/b\n' })
+  t.match(ran, { status: 0, err: 'next: ./svc pull acme/b\n' })
   t.match(ran.out, /acme\/a +GGUF +text-generation +12 +2026-01-02 +here\n/)
   t.match(ran.out, /acme\/b .* its terms must be accepted\n/)
   t.match(ran.out, /acme\/c +- +- +- +- +in no format that runs here\n/)

@@ -71,7 +71,7 @@ t.test('svc stage: on which nodes', async (t) => {
   t.match(await node.run(['stage', 'acme/x', '--node', 'twin']),
     { status: 2, err: /names 2 nodes; .*: n1, n2/ })
   t.match(await node.run(['stage', 'acme/x', '--node', 'attic']),
-    { status: 3, err: /no node "attic"; there are: twin, twin/ })
+    { status: 3, err: /no node "attic"; there is: twin, twin/ })
   t.match(await node.run(['stage', 'acme/x', '--all', '--node', 'n1']), { status: 2, err: /exclude/ })
   t.equal((await node.run(['stage', 'x'])).status, 2)
   t.notOk(node.requests().some((one) => one.startsWith('POST')))

@@ -28,7 +28,7 @@ function changed ({ file, restart_needed: needed }: Config): Fact[] {
   const text = `${quoted(file)} has changed since the node started: what it says now is not in force.`
   return [fact('warn', 'restart_needed', text, {
     evidence: [CONFIG],
-    remedy: 'Restart the node: end it and run `svc up` again, or POST /admin/restart there.'
+    remedy: 'Restart the node: `svc restart`.'
   })]
 }
 

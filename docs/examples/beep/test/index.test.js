@@ -1,7 +1,6 @@
 // @ts-check
-import assert from 'node:assert/strict'
-import test from 'node:test'
 import { fileURLToPath } from 'node:url'
+import t from 'tap'
 import engine from '../engine.js'
 
 /** @type {import('svc/plugin').EngineEnv} */
@@ -19,16 +18,16 @@ async function beep (payload, signal = new AbortController().signal) {
   return chunks
 }
 
-test('a quarter of a second is three chunks of 0.1 s', async () => {
+t.test('a quarter of a second is three chunks of 0.1 s', async (t) => {
   const chunks = await beep({ seconds: 0.25 })
-  assert.deepEqual(chunks.map((c) => c.payload), [{ chunk_index: 0 }, { chunk_index: 1 }, { chunk_index: 2 }])
-  assert.deepEqual(chunks.map((c) => c.media?.byteLength), [3200, 3200, 3200])
+  t.same(chunks.map((c) => c.payload), [{ chunk_index: 0 }, { chunk_index: 1 }, { chunk_index: 2 }])
+  t.same(chunks.map((c) => c.media?.byteLength), [3200, 3200, 3200])
 })
 
-test('a value the engine cannot honour is refused with its range', async () => {
-  await assert.rejects(beep({ seconds: 61 }), { reason: 'invalid_payload', message: /at most 60/ })
+t.test('a value the engine cannot honour is refused with its range', async (t) => {
+  await t.rejects(beep({ seconds: 61 }), { reason: 'invalid_payload', message: /at most 60/ })
 })
 
-test('an aborted task ends without a chunk', async () => {
-  assert.deepEqual(await beep({ seconds: 1 }, AbortSignal.abort()), [])
+t.test('an aborted task ends without a chunk', async (t) => {
+  t.same(await beep({ seconds: 1 }, AbortSignal.abort()), [])
 })

@@ -1,6 +1,5 @@
 // @ts-check
-import assert from 'node:assert/strict'
-import test from 'node:test'
+import t from 'tap'
 import { startPlugin } from 'svc/testing'
 import words from '../index.js'
 
@@ -19,34 +18,34 @@ async function count (rig, payload) {
   })
 }
 
-test('counts words, tells the total and shows it in /state', async (t) => {
+t.test('counts words, tells the total and shows it in /state', async (t) => {
   const rig = await startPlugin(t, words)
-  assert.deepEqual((await count(rig, { text: 'one two  three' })).json().result, { words: 3 })
-  assert.deepEqual((await count(rig, { text: 'four' })).json().result, { words: 1 })
-  assert.deepEqual((await rig.inject({ url: '/v1/words' })).json(), { words: 4 })
-  assert.deepEqual(Object.values((await rig.inject({ url: '/state' })).json().wordCounts), [4])
+  t.same((await count(rig, { text: 'one two  three' })).json().result, { words: 3 })
+  t.same((await count(rig, { text: 'four' })).json().result, { words: 1 })
+  t.same((await rig.inject({ url: '/v1/words' })).json(), { words: 4 })
+  t.same(Object.values((await rig.inject({ url: '/state' })).json().wordCounts), [4])
   const told = rig.events.filter((e) => e.kind === 'WordsCounted').map((e) => e.payload)
-  assert.deepEqual(told, [{ words: 3 }, { words: 1 }])
+  t.same(told, [{ words: 3 }, { words: 1 }])
 })
 
-test('refuses a text above the configured size with its own reason', async (t) => {
+t.test('refuses a text above the configured size with its own reason', async (t) => {
   const rig = await startPlugin(t, words, { config: { most: 2 } })
   const answer = await count(rig, { text: 'one two three' })
-  assert.equal(answer.statusCode, 400)
-  assert.equal(answer.json().error.reason, 'too_many_words')
-  assert.match(answer.json().error.details.remedy, /plugins\.words\.most/)
+  t.equal(answer.statusCode, 400)
+  t.equal(answer.json().error.reason, 'too_many_words')
+  t.match(answer.json().error.details.remedy, /plugins\.words\.most/)
 })
 
-test('refuses a payload that is not as the schema says', async (t) => {
+t.test('refuses a payload that is not as the schema says', async (t) => {
   const answer = await count(await startPlugin(t, words), { txt: 'one' })
-  assert.equal(answer.json().error.reason, 'invalid_payload')
+  t.equal(answer.json().error.reason, 'invalid_payload')
 })
 
-test('refuses a configuration that is not as the schema says', async (t) => {
-  await assert.rejects(startPlugin(t, words, { config: { most: 'many' } }), { name: 'BootError' })
+t.test('refuses a configuration that is not as the schema says', async (t) => {
+  await t.rejects(startPlugin(t, words, { config: { most: 'many' } }), { name: 'BootError' })
 })
 
-test('needs the authority that the route declares', async (t) => {
+t.test('needs the authority that the route declares', async (t) => {
   const rig = await startPlugin(t, words, { allow: ['invoke'] })
-  assert.equal((await rig.inject({ url: '/v1/words' })).statusCode, 401)
+  t.equal((await rig.inject({ url: '/v1/words' })).statusCode, 401)
 })

@@ -1,6 +1,5 @@
 // @ts-check
-import assert from 'node:assert/strict'
-import test from 'node:test'
+import t from 'tap'
 import { lacks, toolContext } from 'svc/testing'
 import wordCounts from '../tools/word-counts.js'
 
@@ -16,23 +15,23 @@ async function find (state, args = {}) {
   return await wordCounts.run(toolContext({ '/state': state }, NOW), args)
 }
 
-test('tells what each node has counted, or the one that is named', async () => {
+t.test('tells what each node has counted, or the one that is named', async (t) => {
   const state = { wordCounts: { n1: 3, n2: 4 }, nodeIdentities }
   const { facts, unknown } = await find(state)
-  assert.deepEqual(facts.map(({ text }) => text), [
+  t.same(facts.map(({ text }) => text), [
     'attic has counted 3 words since it started.', 'cellar has counted 4 words since it started.'
   ])
-  assert.deepEqual(unknown, [])
-  assert.deepEqual((await find(state, { node: 'cellar' })).facts.map(({ about }) => about), [['cellar']])
+  t.same(unknown, [])
+  t.same((await find(state, { node: 'cellar' })).facts.map(({ about }) => about), [['cellar']])
 })
 
-test('says what to do where nothing was counted', async () => {
+t.test('says what to do where nothing was counted', async (t) => {
   const { facts } = await find({ wordCounts: {}, nodeIdentities })
-  assert.match(facts[0]?.remedy ?? '', /`svc call words@1\.0\.0/)
+  t.match(facts[0]?.remedy ?? '', /`svc call words@1\.0\.0/)
 })
 
-test('says what the caller may not see', async () => {
+t.test('says what the caller may not see', async (t) => {
   const { facts, unknown } = await find(lacks('read'))
-  assert.deepEqual(facts, [])
-  assert.deepEqual(unknown, ['The counts could not be read: that needs the authority read.'])
+  t.same(facts, [])
+  t.same(unknown, ['The counts could not be read: that needs the authority read.'])
 })

@@ -1,5 +1,4 @@
-import assert from 'node:assert/strict'
-import test from 'node:test'
+import t from 'tap'
 import { startPlugin } from 'svc/testing'
 import plugin from '../index.js'
 
@@ -23,19 +22,19 @@ async function echo (rig, payload) {
   return { status: answer.statusCode, last: frames.at(-1)?.kind, chunks }
 }
 
-test('one chunk per word, then the end', async (t) => {
+t.test('one chunk per word, then the end', async (t) => {
   const { status, last, chunks } = await echo(await startPlugin(t, plugin), { text: 'good morning' })
-  assert.equal(status, 200)
-  assert.deepEqual(chunks, [{ word: 'good', index: 0 }, { word: 'morning', index: 1 }])
-  assert.equal(last, 'completed')
+  t.equal(status, 200)
+  t.same(chunks, [{ word: 'good', index: 0 }, { word: 'morning', index: 1 }])
+  t.equal(last, 'completed')
 })
 
-test('its setting in svc.yaml is used', async (t) => {
+t.test('its setting in svc.yaml is used', async (t) => {
   const { chunks } = await echo(await startPlugin(t, plugin, { config: { shout: true } }), { text: 'hey' })
-  assert.deepEqual(chunks, [{ word: 'HEY', index: 0 }])
+  t.same(chunks, [{ word: 'HEY', index: 0 }])
 })
 
-test('a payload off the schema is refused', async (t) => {
+t.test('a payload off the schema is refused', async (t) => {
   const { status } = await echo(await startPlugin(t, plugin), { text: '' })
-  assert.equal(status, 400)
+  t.equal(status, 400)
 })

@@ -1,0 +1,35 @@
+// Paths of the build.
+import { existsSync, readdirSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const root = fileURLToPath(new URL('../../', import.meta.url))
+export const dist = join(root, 'dist')
+
+const SKIPPED = new Set(['test', 'node_modules', 'README.md'])
+
+/** The inputs of a build below a folder, relative to the root. */
+export function * sources (folder) {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`
+    // The scaffold of `svc plugin new` includes a test and a README.
+    const skipped = path.startsWith('kernel/cli/data/') ? false : SKIPPED.has(entry.name)
+    if (entry.isDirectory()) {
+      if (!skipped) yield * sources(path)
+    } else if (!skipped) yield path
+  }
+}
+
+/** Without a local bin, npx would install the checkout into its cache and build it a second time. */
+export function linkBin () {
+  const bin = join(root, 'node_modules/.bin')
+  const to = relative(bin, join(dist, 'kernel/cli/main.js'))
+  if (!existsSync(bin) || linkAt(join(bin, 'svc')) === to) return
+  rmSync(join(bin, 'svc'), { force: true })
+  symlinkSync(to, join(bin, 'svc'))
+}
+
+/** The target of a symbolic link; undefined if it cannot be read. */
+export function linkAt (path) {
+  try { return readlinkSync(path) } catch { return undefined }
+}

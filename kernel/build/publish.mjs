@@ -1,0 +1,93 @@
+// Publishes a build: first its folder, then the files at the stable paths, each by a rename.
+import {
+  existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync,
+  writeFileSync
+} from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { ENTRIES } from './bundle.mjs'
+import { licences } from './licences.mjs'
+import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
+
+/** Inputs that are copied: models, cards, data. */
+const DATA =
+  /\.(onnx|onnx\.json|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|\/model\/[^/]+\.json$|^kernel\/cli\/data/
+/** Folders of builds: finished, of `npm run dev`, or left by a killed build. */
+const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
+/** Number of earlier builds to keep besides those in use. */
+const KEPT = process.platform === 'linux' ? 2 : 8
+
+/** Writes a file whole: no reader finds a part of it. */
+function put (path, contents, mode = 0o644) {
+  const aside = `${path}.${process.pid}`
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(aside, contents, { mode })
+  renameSync(aside, path)
+}
+
+/** Writes dist/NAME and points the stable paths at it. */
+export async function publish (name, { outputFiles, metafile }, page) {
+  const making = join(dist, `.making-${process.pid}`)
+  rmSync(making, { recursive: true, force: true })
+  for (const { path, contents } of outputFiles) {
+    put(join(making, relative(join(dist, 'build'), path)), contents)
+  }
+  for (const path of [...sources('plugins'), ...sources('kernel')]) {
+    if (DATA.test(path)) put(join(making, path), readFileSync(join(root, path)))
+  }
+  for (const [path, contents] of page) put(join(making, 'plugins/dashboard/built', path), contents)
+  // The same sources may have been built before, and processes may use that build.
+  if (existsSync(join(dist, name))) rmSync(making, { recursive: true })
+  else renameSync(making, join(dist, name))
+  utimesSync(join(dist, name), new Date(), new Date())
+  switchTo(name, metafile)
+  linkBin()
+  sweep(name)
+}
+
+/** Points the stable paths at a build. `current` is last: once it names a build, the other paths do too. */
+function switchTo (name, { inputs, outputs }) {
+  put(join(dist, 'LICENCES.txt'), licences(root, Object.keys(inputs)))
+  // A package contains this build only.
+  put(join(dist, '.npmignore'), ['/*', '!/kernel', '!/plugins', '!/LICENCES.txt', `!/${name}`, ''].join('\n'))
+  // Maps outputs to sources, for the test that limits what a verb loads.
+  put(join(dist, 'sources.json'), JSON.stringify(Object.fromEntries(Object.entries(outputs)
+    .filter(([file]) => file.endsWith('.js'))
+    .map(([file, output]) => [file.replace('dist/build', name), Object.keys(output.inputs)]))))
+  for (const entry of ENTRIES.toReversed()) {
+    const to = `${relative(dirname(entry), '.')}/${name}/${entry}.js`
+    const isMain = entry === 'kernel/cli/main'
+    const more = outputs[`dist/build/${entry}.js`].exports.includes('default')
+      ? `export { default } from '${to}'\n` : ''
+    put(join(dist, `${entry}.js`), isMain ? program(name, to) : `export * from '${to}'\n${more}`,
+      isMain ? 0o755 : 0o644)
+  }
+  symlinkSync(name, join(dist, `.aside-${process.pid}`))
+  renameSync(join(dist, `.aside-${process.pid}`), join(dist, 'current'))
+}
+
+/** The text of dist/kernel/cli/main.js. */
+const program = (name, to) => `#!/usr/bin/env node
+import { openSync } from 'node:fs'
+// Later builds do not delete a folder that a process has open.
+try { openSync(new URL('../../${name}', import.meta.url)) } catch {}
+await import('${to}')
+`
+
+/** Removes earlier builds that are not in use. */
+function sweep (name) {
+  const age = (one) => -statSync(join(dist, one)).mtimeMs
+  const old = readdirSync(dist).filter((one) => BUILD.test(one) && one !== name)
+    .sort((a, b) => age(a) - age(b)).slice(KEPT)
+  const used = old.length === 0 ? new Set() : heldOpen()
+  for (const one of old) {
+    if (!used.has(join(dist, one))) rmSync(join(dist, one), { recursive: true, force: true })
+  }
+}
+
+function names (folder) {
+  try { return readdirSync(folder) } catch { return [] }
+}
+
+/** Paths that processes of this machine have open; those of other users may be missing. */
+const heldOpen = () => new Set(names('/proc').filter((pid) => /^\d+$/.test(pid)).flatMap((pid) =>
+  names(`/proc/${pid}/fd`).map((fd) => linkAt(`/proc/${pid}/fd/${fd}`))))

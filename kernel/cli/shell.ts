@@ -1,0 +1,20 @@
+/** Parts of commands that users paste into a shell. */
+import { existsSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { packageRoot } from '../boot/package.js'
+
+/** Quotes the text for a shell if it needs quotes. */
+export const shellWord = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll('\'', '\'\\\'\'')}'`
+
+/** ` --home HOME`; empty for the default home. */
+export const homeOption = (home: string): string =>
+  home === join(homedir(), '.svc') ? '' : ` --home ${shellWord(home)}`
+
+/** The command that runs this svc from a folder: the launcher of a checkout, else `npx svc`. */
+export function programIn (folder: string): string {
+  const root = packageRoot()
+  if (!existsSync(join(root, 'svc'))) return 'npx svc'
+  return folder === root ? './svc' : shellWord(join(root, 'svc'))
+}

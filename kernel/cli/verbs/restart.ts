@@ -1,0 +1,38 @@
+import { nameOf } from '../cluster-view.js'
+import type { State } from '../cluster-view.js'
+import type { Verb, VerbContext } from '../verb.js'
+
+/** A node lets open work end for 10 s, and starts in a few. */
+const BACK_SECONDS = 60
+
+/** `svc restart`: replaces a node's process and waits until the new one answers. */
+export default {
+  async run (ctx, [node], options) {
+    const state = await ctx.client.json<State>('/state')
+    const query = node === undefined ? '' : `?node_id=${encodeURIComponent(node)}`
+    const answer = await ctx.client.json<{ node_id: string }>(`/admin/restart${query}`, { method: 'POST' })
+    const { node_id: old } = answer
+    const name = nameOf(state, old)
+    ctx.err.line(`${name} restarts as soon as its open requests have ended, in 10 s at most`)
+    const back = options['wait'] === false ? null : await untilBack(ctx, state, old)
+    if (ctx.out.json) ctx.out.value(back === null ? answer : { ...answer, new_node_id: back })
+    else if (back !== null) ctx.out.line(`${name} is back, as ${back}`)
+  }
+} satisfies Verb
+
+/** The id of the node's next process. Throws CliError: 4 when the time is up, 130 at Ctrl-C. */
+async function untilBack (ctx: VerbContext, before: State, old: string): Promise<string> {
+  const seconds = ctx.wait ?? BACK_SECONDS
+  const late = ctx.fail(4, `${nameOf(before, old)} has not come back within ${seconds} s; its log says ` +
+    'why, and `svc nodes` shows whether it does')
+  return await ctx.retry({ seconds, again: ctx.notYet }, async () => {
+    const { nodeIdentities, topology } = await ctx.client.json<State>('/state')
+    const found = Object.entries(nodeIdentities).find(([id, one]) => id !== old &&
+      one.nodeInstallId === before.nodeIdentities[old]?.nodeInstallId &&
+      topology?.nodes?.includes(id) !== false)
+    if (found === undefined) throw late
+    return found[0]
+  }).catch((error: unknown) => {
+    throw ctx.signal.aborted ? ctx.fail(130, 'interrupted; the node restarts all the same') : error
+  })
+}

@@ -1,0 +1,65 @@
+import t from 'tap'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { cli, folder, root, run, svc, until } from './kit.js'
+import type { Child } from './kit.js'
+import type { Test } from 'tap'
+
+/** A node as people start it, in a home whose name a shell would take apart. */
+async function up (t: Test, home: string, words: string[], env: Record<string, string> = {}): Promise<Child> {
+  const child = run(process.execPath, [cli, 'up', '--home', home, ...words], { cwd: root, env })
+  t.teardown(async () => { child.process.kill('SIGKILL'); await child.ended })
+  await until(`it is up: ${words.join(' ')}`, () => {
+    if (child.over()) throw new Error(child.stderr())
+    return existsSync(join(home, 'run/node.json')) && /svc is up/.test(child.stdout() + child.stderr())
+  })
+  return child
+}
+
+/** Runs a printed line in the folder where it was printed, writing to `into` what it writes to `name`. */
+const pasted = async (line: string, name: string, into: string): Promise<string> => {
+  const child = run('sh', ['-c', line.replace(name, `'${into}'`)], { cwd: root })
+  const status = await child.ended
+  return status === 0 ? '' : `${line}: ${status}\n${child.stderr()}`
+}
+
+t.test('the lines that svc up prints work, with TLS and in a home that needs quotes', async (t) => {
+  const top = folder(t)
+  const home = join(top, 'my hömé \'x\'')
+  const child = await up(t, home, ['--port', '0'],
+    { SVC_API_TLS: 'self', SVC_CLUSTER_PORT: '0', SVC_LOGGING_ENABLED: 'false' })
+  t.equal((await svc(['status', '--wait', '--home', home])).status, 0)
+  const lines = child.stdout().split('\n')
+  const speaks = lines.filter((line) => /\.\/svc say|curl/.test(line))
+  t.equal(speaks.length, 2)
+  const text = speaks.map((line) => lines.slice(lines.indexOf(line)).join('\n'))
+  for (const [i, line] of text.entries()) {
+    const whole = /^(?:.*\\\n)*.*/.exec(line)![0]
+    const file = join(top, `${i}.mp3`)
+    t.equal(await pasted(whole, 'hello.mp3', file), '')
+    t.ok(existsSync(file) && statSync(file).size > 1000, whole)
+  }
+})
+
+t.test('a name is kept, and a node that joins says so; with JSON logs stdout has nothing else', async (t) => {
+  const first = join(folder(t), 'one')
+  const env = { SVC_PLUGINS_RUNNERS_ENABLED: 'false', SVC_CLUSTER_DISCOVERY: 'false' }
+  let node = await up(t, first, ['--port', '0', '--name', 'attic'], env)
+  node.process.kill('SIGTERM')
+  await node.ended
+  t.equal(readFileSync(join(first, 'svc.yaml'), 'utf8'), 'name: attic\n')
+  writeFileSync(join(first, 'svc.yaml'), '# mine\nlogging:\n  enabled: true\nname: attic # kept\n')
+  node = await up(t, first, ['--port', '0'], env)
+  const { stdout } = await svc(['nodes', '--home', first, '--json'])
+  t.match(JSON.parse(stdout), { nodes: [{ name: 'attic' }] })
+  const said = node.stdout().trim().split('\n')
+  t.ok(said.length > 0 && said.every((line) => typeof JSON.parse(line) === 'object'), 'JSON lines')
+  t.match(node.stderr(), /svc is up at http/)
+  const made = await svc(['join-token', '--local', '--home', first], { cwd: root })
+  const line = /\n {2}(SVC_JOIN=.*)/.exec(made.stderr)![1]!
+  t.match(line, ` --home ${first}-2 `)
+  const other = run('sh', ['-c', `exec env ${line}`], { cwd: root, env })
+  t.teardown(async () => { other.process.kill('SIGKILL'); await other.ended })
+  await until('it has joined', () => /svc is up/.test(other.stdout()) || other.over())
+  t.match(other.stderr(), /^joined the cluster; /m)
+})
