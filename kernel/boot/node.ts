@@ -157,7 +157,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     for (const warning of setup.warnings) log.root.warn({}, warning)
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
-      storing: () => links.cluster.storing, onStoring: (fn) => links.cluster.storage.add(fn)
+      storing: () => links.cluster.storing, onStoring: (fn) => links.cluster.disk.changed.add(fn)
     })
     return running({ ...made, options, kernel, setup, release: () => { unwatch(); release() } })
   } catch (error) {

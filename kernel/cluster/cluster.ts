@@ -7,6 +7,7 @@ import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'
 import { fileStore, memoryStore } from './log/snapshot.js'
 import { Replicas } from './replicas/replicas.js'
+import { DiskWatch } from './disk-watch.js'
 import { Listeners } from './listeners.js'
 import { ElectionDriver, readHardState, writeHardState } from './driver.js'
 import { readMessage } from './election/protocol.js'
@@ -101,11 +102,7 @@ export class ClusterCore {
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
   #beats = 0
-  #stopTrying: (() => void) | undefined
-  /** Told when the disk begins or ceases to refuse writes. */
-  readonly storage: Listeners<void>
-  #diskWrites = true
-  #tryingDisk = false
+  readonly disk: DiskWatch
 
   /** Puts the parts together. Throws RangeError for an impossible quorum. */
   constructor (options: ClusterOptions) {
@@ -114,7 +111,10 @@ export class ClusterCore {
     const { installId } = node
     const majority = options.quorum !== 1
     this.#peerListeners = new Listeners(log)
-    this.storage = new Listeners(log)
+    this.disk = new DiskWatch({
+      clock, log, everyMs: 2 * timing.heartbeat, write: options.diskWrites,
+      refused: () => { if (!this.#alone()) this.#driver.storageFailed() }
+    })
     this.commands = new CommandRouter({
       clock, log,
       submit: async (id, payload) => await this.#driver.command(id, payload),
@@ -177,18 +177,14 @@ export class ClusterCore {
   start (): void {
     const { clock, timing } = this.#options
     this.#driver.start(this.#alone())
-    this.#stopTick = clock.every(timing.heartbeat, () => { this.#beat() })
-    // A test write that has not ended by the time of the next one has failed.
-    this.#stopTrying = clock.every(2 * timing.heartbeat, () => {
-      if (this.#tryingDisk) this.#judgeDisk(false)
-      else void this.#tryDisk()
-    })
+    const stops = [clock.every(timing.heartbeat, () => { this.#beat() }), this.disk.start()]
+    this.#stopTick = () => { for (const stop of stops) stop() }
   }
 
   status (): Status { return this.#driver.status() }
 
   /** Whether the disk takes what must last. */
-  get storing (): boolean { return this.#diskWrites && this.#driver.status().storing }
+  get storing (): boolean { return this.disk.writes && this.#driver.status().storing }
 
   /** See ElectionDriver.openStream. */
   openStream (id: string, end: () => void): () => void { return this.#driver.openStream(id, end) }
@@ -221,7 +217,7 @@ export class ClusterCore {
     // A message that another version understands is ignored; only documents have a strict protocol.
     if (kind === 'election') {
       // The disk of several nodes may be one, and the master goes by what the others say of theirs.
-      if ((body as { durable?: unknown } | null)?.durable === false) void this.#tryDisk()
+      if ((body as { durable?: unknown } | null)?.durable === false) void this.disk.look()
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
       this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
     } else if (kind === 'channel') return this.#channels.receive(from, body)
@@ -246,7 +242,6 @@ export class ClusterCore {
 
   stop (): void {
     this.#stopTick?.()
-    this.#stopTrying?.()
     this.#driver.stop()
     this.replicas.close()
     this.control.close()
@@ -284,26 +279,10 @@ export class ClusterCore {
         },
         storageChanged: (storing) => {
           if (!storing) this.#options.log.error({}, 'the disk takes no promise: this node cannot be master')
-          this.storage.tell()
+          this.disk.changed.tell()
         }
       }
     })
-  }
-
-  async #tryDisk (): Promise<void> {
-    const { diskWrites } = this.#options
-    if (diskWrites === undefined || this.#tryingDisk) return
-    this.#tryingDisk = true
-    const writes = await diskWrites()
-    this.#tryingDisk = false
-    this.#judgeDisk(writes)
-  }
-
-  #judgeDisk (writes: boolean): void {
-    const changed = writes !== this.#diskWrites
-    this.#diskWrites = writes
-    if (!writes && !this.#alone()) this.#driver.storageFailed()
-    if (changed) this.storage.tell()
   }
 
   #sessionChanged (next: Leader | null, previous: Leader | null): void {

@@ -22,7 +22,7 @@ for (const quorum of [1, 'majority'] as const) {
     const cluster = await threeVoters(t, quorum)
     const before = await cluster.agreed()
     const told: boolean[] = []
-    before.core.storage.add(() => { told.push(before.core.storing) })
+    before.core.disk.changed.add(() => { told.push(before.core.storing) })
     cluster.breakDisk(before)
     await cluster.run(TIMEOUT_MS)
     t.equal(before.core.session.isMaster, false, 'within one heartbeat timeout')

@@ -7,6 +7,7 @@ import {
 } from '../boot/home.js'
 import { newToken, openTokens, operatorToken, wellFormed } from '../http/tokens.js'
 import { manualClock } from '../testing/index.js'
+import { noSmallDisk, smallDisk } from '../../test/tools/small-disk.js'
 
 function home (t: { teardown (fn: () => void): void }): string {
   const path = mkdtempSync(join(tmpdir(), 'svc-home-'))
@@ -78,6 +79,16 @@ t.test('a file of a newer format is refused, a broken one too', (t) => {
   t.throws(() => readVersioned(path, 1), { message: /not valid JSON/ })
   writeFileSync(path, '{}')
   t.throws(() => readVersioned(path, 1), HomeError)
+  t.end()
+})
+
+t.test('a full disk is told with the path', { skip: noSmallDisk }, (t) => {
+  const disk = smallDisk(t, '64k')
+  disk.fill()
+  t.throws(() => { writeVersioned(join(disk.path, 'x.json'), 1, { a: 1 }) }, {
+    status: 507, reason: 'insufficient_storage',
+    message: /^\/.*\/x\.json \(\d+ bytes\) cannot be written: the disk is full \(ENOSPC\)\.$/
+  })
   t.end()
 })
 

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
+import { writeWhole } from '../../../kernel/index.js'
 import { runnable } from '../machine/programs.js'
 import { fileRules, filesFor } from './confine.js'
 import type { Files } from './confine.js'
@@ -89,8 +90,8 @@ function inNamespaces (
   const folder = join(scratch, 'sandbox')
   const [root, table, net, script] = ['root', 'fstab', 'net', 'start.sh'].map((name) => join(folder, name))
   mkdirSync(net!, { recursive: true, mode: 0o700 })
-  writeFileSync(table!, mountTable(root!, work, files(), network ? undefined : net!), { mode: 0o600 })
-  writeFileSync(script!, [
+  writeWhole(table!, mountTable(root!, work, files(), network ? undefined : net!))
+  writeWhole(script!, [
     'set -e',
     `echo ${OOM_SCORE_ADJ} > /proc/self/oom_score_adj`,
     '# The runner would have capabilities in a further namespace.',
@@ -103,7 +104,7 @@ function inNamespaces (
     `cd ${quoted(work)}`,
     `${quoted(setpriv!)} ${[...NO_PRIVILEGES, NO_CAPABILITIES].join(' ')} -- "$@"`,
     'exit $?'
-  ].join('\n') + '\n', { mode: 0o600 })
+  ].join('\n') + '\n')
   // Entering a user namespace clears the death signal, so it is set after that.
   return [unshare!, '--user', '--map-root-user', '--', setpriv!, ...deathSignal(), '--',
     unshare!, '--mount', '--pid', '--ipc', ...network ? [] : ['--net'], '--fork', '--kill-child', '--',

@@ -1,0 +1,56 @@
+import { Listeners } from './listeners.js'
+import type { Clock } from '../api/clock.js'
+import type { Logger } from '../api/plugin.js'
+
+export interface DiskWatchOptions {
+  clock: Clock
+  log: Logger
+  /** Pause between two test writes, ms. */
+  everyMs: number
+  /** Whether the disk takes a test write. */
+  write: (() => Promise<boolean>) | undefined
+  /** Called after each refused one. */
+  refused: () => void
+}
+
+/** Tries whether the disk takes writes. */
+export class DiskWatch {
+  /** Told when the disk begins or ceases to refuse writes. */
+  readonly changed: Listeners<void>
+  readonly #options: DiskWatchOptions
+  #writes = true
+  #trying = false
+
+  constructor (options: DiskWatchOptions) {
+    this.#options = options
+    this.changed = new Listeners(options.log)
+  }
+
+  get writes (): boolean { return this.#writes }
+
+  /** Begins. Returns what ends it. */
+  start (): () => void {
+    const { clock, everyMs } = this.#options
+    // A test write that has not ended by the time of the next one has failed.
+    return clock.every(everyMs, () => {
+      if (this.#trying) this.#judge(false)
+      else void this.look()
+    })
+  }
+
+  async look (): Promise<void> {
+    const { write } = this.#options
+    if (write === undefined || this.#trying) return
+    this.#trying = true
+    const writes = await write()
+    this.#trying = false
+    this.#judge(writes)
+  }
+
+  #judge (writes: boolean): void {
+    const changed = writes !== this.#writes
+    this.#writes = writes
+    if (!writes) this.#options.refused()
+    if (changed) this.changed.tell()
+  }
+}
