@@ -98,6 +98,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /models/:model_id/availability
     GET /models/:model_id/card
     GET /models/copies
+    GET /models/rest
     GET /node/identity
     GET /node_id
     GET /ollama
@@ -120,6 +121,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /store/models/:model_id/download/status
     GET /store/models/:model_id/files/*
     GET /store/models/:model_id/manifest
+    GET /store/models/:model_id/room
     GET /store/registry
     GET /store/search
     GET /store/storage

@@ -1,7 +1,7 @@
 import type { KernelOptions } from '../plugins/assembly.js'
 
-export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key and ' +
-  'state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
+export const COPY_REMEDY = 'Stop the process that runs from a copied home, remove node.json, node.key, ' +
+  'node.crt and state from that home, and start it with a token of `svc join-token`: it joins as a new node.'
 
 /** Problems between this node and the others, by health code. */
 export function clusterProblems (

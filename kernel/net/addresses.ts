@@ -44,7 +44,7 @@ function lastIpv4 (address: string): string {
 
 /** Why an address may not be connected to; null when it may. A text that is no address may not. */
 export function addressProblem (text: string, trust: Trust): string | null {
-  const address = text.replace(/%.*$/, '')
+  const [address = ''] = text.split('%')
   const family = familyOf(address)
   if (isIP(address) === 0) return `${JSON.stringify(text)} is no address`
   if (NEVER.check(address, family)) return `${text} is link-local, or the metadata service of a cloud`

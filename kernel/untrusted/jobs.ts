@@ -4,6 +4,7 @@
  */
 import { spawn } from 'node:child_process'
 import { systemClock } from '../api/clock.js'
+import { noInspector } from '../boot/inspector.js'
 import type { ChildProcess } from 'node:child_process'
 
 /** Limits of jobs. */
@@ -119,7 +120,7 @@ export class UntrustedJobs {
     const loaders = process.execArgv.filter((flag) => flag.startsWith('--import='))
     // An abort must leave no core file. The shell replaces itself by node.
     const child = spawn('/bin/sh', ['-c', 'ulimit -c 0; exec "$0" "$@"', process.execPath, ...loaders,
-      '--no-warnings', `--max-old-space-size=${heapMib}`, '--max-semi-space-size=8',
+      ...noInspector(), '--no-warnings', `--max-old-space-size=${heapMib}`, '--max-semi-space-size=8',
       '-e', 'import(process.argv[1])', ENTRY, String(2 * heapMib)],
     { stdio: ['ignore', 'ignore', 'ignore', 'ipc'], env: {} })
     const current = (): boolean => this.#child === child

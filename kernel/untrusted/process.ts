@@ -34,6 +34,6 @@ async function run ({ module, name, args, resultBytes }: JobMessage): Promise<vo
     tell(bytes > resultBytes ? { kind: 'too_large', bytes } : { kind: 'result', json })
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error)
-    tell({ kind: 'failed', message: printable(text.slice(0, MESSAGE_CHARS).replace(/\s*\n\s*/g, ' ')) })
+    tell({ kind: 'failed', message: printable(text.slice(0, MESSAGE_CHARS).replace(/\n/g, ' ')) })
   }
 }

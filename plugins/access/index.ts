@@ -1,4 +1,6 @@
-import { ClusterService, definePlugin, kernelError, SessionService, TokenService } from '../../kernel/index.js'
+import {
+  ClusterService, definePlugin, kernelError, SessionService, TokenService
+} from '../../kernel/index.js'
 import { createRevocations } from './revocations.js'
 import { routes } from './routes.js'
 

@@ -1,10 +1,6 @@
 // Expressions that are not linear, each with what bounds the texts that it sees; exponential ones never are.
 export const allowed = [
   {
-    under: 'plugins/capabilities-tts/text/',
-    why: 'sentences.ts hands on at most 2,000 characters at a time'
-  },
-  {
     expression: '/\\b(since|for how)\\b.*\\bwhen\\b|\\bhow long\\b|\\bwhen (did|was|has|is)\\b|^when$/',
     why: 'a question to the steward has at most 4,000 characters'
   }

@@ -278,8 +278,8 @@ export class JoinTokens {
 
   /**
    * Checks the proof of a joiner and uses the token up; the mark is on disk before this returns. The key that
-   * used it may ask again until it expires, since its first answer may be lost. `reopen` opens it again: for a
-   * joiner that could not be let in after all. Throws SvcError join_refused with details.why:
+   * used it may ask again until it expires, since its first answer may be lost. `reopen` opens it again: for
+   * a joiner that could not be let in after all. Throws SvcError join_refused with details.why:
    * unknown | expired | used | wrong_proof.
    */
   redeem (request: Redemption): Maker & { reopen: () => void } {
