@@ -192,7 +192,7 @@ export class NodeLinks {
   links (): readonly LinkReport[] {
     return this.#links.peers().map(({ installId, framesIn, framesOut, bytesIn, bytesOut, buffered }) => ({
       installId, framesIn, framesOut, bytesIn, bytesOut, buffered,
-      dropped: sum(this.cluster.dropped.of(installId).values())
+      dropped: [...this.cluster.dropped.of(installId).values()].reduce((a, b) => a + b, 0)
     }))
   }
 
@@ -375,8 +375,6 @@ export class NodeLinks {
 function unlessRemoved (error: SvcError): void {
   if (error.details['why'] === 'removed') throw error
 }
-
-const sum = (counts: Iterable<number>): number => [...counts].reduce((a, b) => a + b, 0)
 
 /** 0 (inclusive) to 1, from the system's generator. */
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }

@@ -390,12 +390,8 @@ function candidate (installId: string, name: string): Applicant {
 
 /** What a promise that must fail throws. */
 export async function failure (promise: Promise<unknown>): Promise<SvcError> {
-  try {
-    await promise
-  } catch (error) {
-    return error as SvcError
-  }
-  throw new Error('it did not fail')
+  return await promise.then(
+    () => { throw new Error('it did not fail') }, (error: unknown) => error as SvcError)
 }
 
 /** A node as it describes itself. */

@@ -34,6 +34,7 @@ async function run ({ module, name, args, resultBytes }: JobMessage): Promise<vo
     tell(bytes > resultBytes ? { kind: 'too_large', bytes } : { kind: 'result', json })
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error)
-    tell({ kind: 'failed', message: printable(text.slice(0, MESSAGE_CHARS).replace(/\n/g, ' ')) })
+    const lines = text.slice(0, MESSAGE_CHARS).split('\n').map((line) => line.trim())
+    tell({ kind: 'failed', message: printable(lines.join(' ')) })
   }
 }

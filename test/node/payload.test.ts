@@ -157,7 +157,9 @@ t.test('what a call may say', async (t) => {
     }
     const at = async (bytes: number): Promise<Answer> => await ask(node, '/v1/capabilities/stream',
       { raw: sized(bytes), headers: { accept: 'audio/mpeg' } })
-    t.equal((await at(1024 * 1024)).status, 200)
+    const longest = await at(1024 * 1024)
+    refused(t, longest, 400, 'invalid_payload', 'a longer text than is spoken')
+    t.match(refusal(longest)?.message, /text/)
     refused(t, await at(1024 * 1024 + 1), 413, 'payload_too_large', 'one byte more')
     refused(t, await heard(() => at(3 * 1024 * 1024)), 413, 'payload_too_large', 'far more')
   })

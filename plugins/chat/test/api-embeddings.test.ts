@@ -4,7 +4,7 @@ import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
 import { embeddingList, embeddingTask, numbersOf } from '../api/embeddings.js'
 import { ollamaEmbedded } from '../api/ollama/embed.js'
-import { MODEL, namesField, startChat } from './api-kit.js'
+import { card, MODEL, namesField, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './engine-host.js'
 import type { Limits } from '../api/errors.js'
 import type { EmbeddingsBody } from '../api/embeddings.js'
@@ -71,7 +71,9 @@ t.test('many vectors do not hold up the node: they are written over several turn
 })
 
 async function start (t: Test, config = {}): Promise<Kit> {
-  return await startChat(t, { open: engineOpen(await encoderSession(t.testdir())), config })
+  return await startChat(t, {
+    open: engineOpen(await encoderSession(t.testdir())), config, cards: [{ ...card, tasks: ['embeddings'] }]
+  })
 }
 
 t.test('a real encoder behind the routes', async (t) => {

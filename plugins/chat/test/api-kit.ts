@@ -69,7 +69,7 @@ export async function startChat (
       signal.addEventListener('abort', () => { asked.aborted++ })
       return open(task, signal, route.instanceId)
     },
-    card: (modelId) => [card, ...cards].find((one) => one.modelId === modelId),
+    card: (modelId) => [...cards, card].find((one) => one.modelId === modelId),
     models: (task) => card.tasks.includes(task) ? [{ card, ready: true }] : []
   })
   const rig = await startPlugin(t, plugin, { clock: systemClock, fakes: [runners], ...options })

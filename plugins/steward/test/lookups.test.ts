@@ -81,7 +81,7 @@ t.test('settings: those that are set, one by its path or its end, secrets as the
   t.match((await settings.run(edited, { path: 'name' })).facts, [
     {
       level: 'warn', code: 'restart_needed', text: /^\/srv\/svc2\/svc.yaml has changed since/,
-      remedy: /`svc up`/
+      remedy: /`svc restart`/
     },
     { text: 'name is "node2" (from command line).' }
   ])
