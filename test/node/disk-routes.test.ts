@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { parse } from 'yaml'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { ask, refusal } from './http.js'
-import { cli, faultsConfig, placeOn, run, startNode, svc, until } from './kit.js'
+import { cli, faultsConfig, placeOn, run, sparing, startNode, svc, until } from './kit.js'
 import { routesOf } from './routes.js'
 import { cardText, makeModel } from './staging-kit.js'
 import type { TestNode } from './kit.js'
@@ -68,7 +68,7 @@ t.test('a full disk', { skip: noSmallDisk }, async (t) => {
   const [home, store] = [join(disk.path, 'home'), join(disk.path, 'store')]
   const node = await startNode(t, {
     home, config: faultsConfig({ model_store: { store_path: store } }),
-    env: { SVC_TEST_HEADROOM_BYTES: '1024' }
+    env: sparing(1024)
   })
   const requests = await furnish(t, node)
   disk.fill()
