@@ -10,26 +10,37 @@ export const scenarios = {
   'who has a join token joins, and nobody else': 'cluster-join',
   'one that is killed leaves nothing behind': 'kill',
   'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
-  'a download that is cut off goes on, and a wrong byte is found': 'staging-faults',
   'only who may asks, from where they may': 'access',
-  'one question to the steward has one answer, whichever way it is asked': 'steward-ways',
   'every wrong call is refused with the reason': 'payload',
-  'no secret is in a log, an event or a bundle': 'secrets',
-  'a request that another node serves has one trace': 'tracing',
-  'a plugin is installed, switched and removed while the node runs': 'plugin-packages'
+  'no secret is in a log, an event or a bundle': 'secrets'
 }
 
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
+  'kernel/test/cli-dev-process.test.ts',
   'kernel/test/cluster-control-growth.test.ts',
   'kernel/test/plugin-switch-leak.test.ts',
+  'plugins/capabilities-tts/test/engine-families.test.ts',
+  'plugins/chat/test/hostile.test.ts',
+  'plugins/chat/test/killed.test.ts',
+  'plugins/chat/test/text-grammar.test.ts',
+  'plugins/chat/test/text-tools.test.ts',
   'plugins/devices/test/growth.test.ts',
+  'plugins/event-log/test/store-kill.test.ts',
+  'plugins/placement/test/cluster.test.ts',
+  'plugins/placement/test/keeper-properties.test.ts',
   'plugins/relay/test/hostile.test.ts',
   'plugins/relay/test/relayed.test.ts',
   'plugins/runners/test/process-deadlines.test.ts',
+  'plugins/runners/test/process-family.test.ts',
   'plugins/runners/test/process-faults.test.ts',
+  'plugins/staging/test/cards-headers.test.ts',
   'plugins/staging/test/files-many.test.ts',
   'plugins/staging/test/hub-download.test.ts',
+  'plugins/staging/test/links.test.ts',
   'plugins/staging/test/stager-hub.test.ts',
+  'plugins/steward/test/injection.test.ts',
+  'test/docs.test.ts',
+  'test/run.test.ts',
   'test/sim/sim.test.ts'
 ]
