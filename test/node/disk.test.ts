@@ -43,8 +43,8 @@ t.test('a home on a full disk', { skip: root ? false : 'mounting a small disk ne
     if (token.status >= 500) {
       const { tokens } = (await ask(node, '/v1/tokens')).json as { tokens: unknown[] }
       t.equal(tokens.length, 0, 'a token that could not be kept is not there either')
+      t.match(token.text, /tokens\.json .*ENOSPC/, 'the file is named')
     }
-    t.notMatch(token.text, /ENOSPC.*\//, 'no path in the answer')
     const heardNode = await streamed(node, TTS, does('test/ok', 'count', { chunks: 3 }))
     t.equal(heardNode.last?.header.kind, 'completed',
       'speech goes on')

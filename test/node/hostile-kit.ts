@@ -203,7 +203,8 @@ export async function attack (t: Test, at: Member, times: number, seed: number):
         { status: string, reason: string | null, error: string | null } | undefined
       return state !== undefined && !['pending', 'downloading'].includes(state.status) && state
     }, { seconds: 120 })
-    const fine = end.status === 'complete' || (end.status === 'failed' && end.reason === 'unusable_model')
+    const fine = end.status === 'complete' ||
+      (end.status === 'failed' && ['unusable_model', 'bad_source'].includes(end.reason ?? ''))
     if (!fine) odd(`model of ${files.map(([path]) => path).join(' ')}`, end)
     if (end.status === 'failed') outcome.refused++
     outcome.models++

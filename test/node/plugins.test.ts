@@ -198,9 +198,9 @@ t.test('a plugin of one\'s own: made, tested, listed, called', async (t) => {
   const { scripts } = JSON.parse(readFileSync(join(where, 'demo/package.json'),
     'utf8')) as { scripts: { test: string } }
   const tested = run('/bin/sh', ['-c', scripts.test], { cwd: join(where, 'demo'),
-    env: { PATH: `${process.env['PATH']}` } })
+    env: { PATH: `${join(root, 'node_modules/.bin')}:${process.env['PATH']}` } })
   t.equal(await tested.ended, 0, tested.stdout() + tested.stderr())
-  t.match(tested.stdout(), /[#ℹ] pass [1-9]/)
+  t.match(tested.stdout(), /# \{ total: \d+, pass: [1-9]/)
   const advice = /plugins:\n( +demo:\n +module: .*)$/m.exec(made.stdout)
   t.ok(advice, 'it says what to add to svc.yaml')
   writeConfig(home, `${advice![0]}\n`)

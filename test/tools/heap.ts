@@ -1,10 +1,13 @@
 /** The heap of another Node process, after it has collected its garbage. */
+import { fileURLToPath } from 'node:url'
 import { WebSocket } from 'ws'
 import { until } from '../node/kit.js'
 
 /** Environment of a process that `heapOf` shall look into: where its inspector will listen. */
-export const inspectable = (port: number): Record<string, string> =>
-  ({ NODE_OPTIONS: `--inspect-port=127.0.0.1:${port}` })
+export const inspectable = (port: number): Record<string, string> => ({
+  NODE_OPTIONS: `--import=${fileURLToPath(new URL('inspect.mjs', import.meta.url))}`,
+  TEST_INSPECT_PORT: `${port}`
+})
 
 interface Reply { id: number, result: { usedSize?: number } }
 
@@ -13,7 +16,7 @@ interface Reply { id: number, result: { usedSize?: number } }
  * its inspector by a signal when it is not open yet.
  */
 export async function heapOf (pid: number, port: number): Promise<number> {
-  process.kill(pid, 'SIGUSR1')
+  process.kill(pid, 'SIGUSR2')
   const url = await until('the inspector', async () => {
     const answer = await fetch(`http://127.0.0.1:${port}/json/list`).catch(() => undefined)
     const list = await answer?.json() as { webSocketDebuggerUrl: string }[] | undefined
