@@ -98,7 +98,7 @@ t.test('slow, broken and vanished clients', async (t) => {
         await sleep(0)
       }
       // On a busy machine the time for a request ends first.
-          t.match(raw.text(), /^HTTP\/1\.1 (413|408) /, `${name}: ended after ${sent} bytes`)
+      t.match(raw.text(), /^HTTP\/1\.1 (413|408) /, `${name}: ended after ${sent} bytes`)
       raw.socket.destroy()
     }
     const grown = rss(node.pid) - before
