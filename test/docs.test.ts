@@ -143,7 +143,8 @@ t.test('every command of docs/api.md works as written', { skip }, async (t) => {
     /"ok":true/, /"ready":true/, /"openapi":"3\.1\.0"/, /^data: \{"sessionId"/m, /"svc\/voice-en"/,
     /"kind":"completed"/, /call it through \/v1\/capabilities\/stream/, /"cancelled":true/,
     /"message":"The command was cancelled/, /101 Switching Protocols/, /"token":"svc_app_/, /"revoked":true/,
-    /"state":"ready"[,}]/, /"diagnosis":"[^"]+","sure"/, /^data: \{"type":"answer"/m, /"model":"svc\/steward"/,
+    /"state":"ready"[,}]/, /"diagnosis":"[^"]+","sure"/, /^data: \{"type":"answer"/m,
+    /"model":"svc\/steward"/,
     /"restart_needed":true/, /"status":"restarting"/, /"reason":"hub_disabled"/, /"message":"Would remove /
   ]
   for (const answer of answers) t.ok(answer.test(said), String(answer))
