@@ -65,8 +65,8 @@ function switchTo (name, { inputs, outputs }) {
   renameSync(join(dist, `.aside-${process.pid}`), join(dist, 'current'))
 }
 
-/** The text of dist/kernel/cli/main.js. */
-const program = (name, to) => `#!/usr/bin/env node
+/** The text of dist/kernel/cli/main.js. Its option keeps SIGUSR1 from opening the inspector, see ./svc. */
+const program = (name, to) => `#!/usr/bin/env -S node --inspect-port=[fe80::]:9229
 import { openSync } from 'node:fs'
 // Later builds do not delete a folder that a process has open.
 try { openSync(new URL('../../${name}', import.meta.url)) } catch {}

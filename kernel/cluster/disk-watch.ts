@@ -13,6 +13,9 @@ export interface DiskWatchOptions {
   refused: () => void
 }
 
+/** A write that takes so many ticks of the loop, of a twentieth of the pause each, has failed. */
+const TICKS = 20
+
 /** Tries whether the disk takes writes. */
 export class DiskWatch {
   /** Told when the disk begins or ceases to refuse writes. */
@@ -31,18 +34,18 @@ export class DiskWatch {
   /** Begins. Returns what ends it. */
   start (): () => void {
     const { clock, everyMs } = this.#options
-    // A test write that has not ended by the time of the next one has failed.
-    return clock.every(everyMs, () => {
-      if (this.#trying) this.#judge(false)
-      else void this.look()
-    })
+    return clock.every(everyMs, () => { void this.look() })
   }
 
   async look (): Promise<void> {
-    const { write } = this.#options
+    const { clock, everyMs, write } = this.#options
     if (write === undefined || this.#trying) return
     this.#trying = true
+    // Counted in ticks, since an event loop that stood still says nothing of the disk.
+    let ticks = 0
+    const stop = clock.every(everyMs / TICKS, () => { if (++ticks % TICKS === 0) this.#judge(false) })
     const writes = await write()
+    stop()
     this.#trying = false
     this.#judge(writes)
   }

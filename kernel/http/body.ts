@@ -176,7 +176,8 @@ function faultOf (text: string, value: unknown): Fault | null {
         return { path: below(path, forbidden), message: 'is a key that no body may have' }
       }
       const visit = (child: unknown, key: string | number): void => {
-        if (typeof child === 'string' ? halves && HALF.test(child) : typeof child === 'object') {
+        const look = typeof child === 'string' ? halves && HALF.test(child) : typeof child === 'object'
+        if (look && child !== null) {
           open.push([below(path, String(key)), child, level + 1])
         }
       }

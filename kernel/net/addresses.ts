@@ -12,7 +12,8 @@ const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ip
 
 /** Link-local, multicast, tunnels, and metadata services of clouds, which give credentials to who asks. */
 const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe80::/10', 'ff00::/8',
-  '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32')
+  '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32',
+  'fd20:ce::254/128', 'fd00:42::42/128')
 /** Not globally reachable by the IANA special-purpose address registries. */
 const LOCAL = listOf('0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '172.16.0.0/12',
   '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24',
@@ -50,7 +51,11 @@ export function addressProblem (text: string, trust: Trust): string | null {
   if (NEVER.check(address, family)) return `${text} is link-local, or the metadata service of a cloud`
   if (family === 'ipv6') {
     // A public IPv4 address as an IPv6-only network writes it is public.
-    if (NAT64.check(address, family)) return addressProblem(lastIpv4(address), trust)
+    if (NAT64.check(address, family)) {
+      const inner = lastIpv4(address)
+      // RFC 6052 has further forms, with the address in the middle.
+      return inner.startsWith('0.') ? `${text} is no address` : addressProblem(inner, trust)
+    }
     if (EMBEDDED.check(address, family)) {
       return addressProblem(lastIpv4(address), 'named') ?? local(text, trust)
     }
@@ -66,6 +71,7 @@ const local = (address: string, trust: Trust): string | null =>
 export function hostProblem (hostname: string, trust: Trust): string | null {
   const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '').toLowerCase()
   if (isIP(host) !== 0) return addressProblem(host, trust)
+  if (host.endsWith('.')) return `${host} has an empty part`
   if (METADATA_NAME.test(host)) return `${host} is the metadata service of a cloud`
   return trust === 'public' && LOCAL_NAME.test(host) ? `${host} is a name of a local network` : null
 }

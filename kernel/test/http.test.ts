@@ -98,7 +98,7 @@ const rows: Row[] = [
   { title: 'half of a surrogate pair', method: 'POST', url: '/any', payload: '{"a":["\\ud83d"]}',
     headers: JSON_TYPE, status: 400, param: 'a.0' },
   { title: 'too many lists', method: 'POST', url: '/any', headers: JSON_TYPE, status: 400,
-    payload: `{"a":[${'[],'.repeat(65_536)}1]}`, param: 'body' },
+    payload: `{"a":[${'[],'.repeat(32_768)}1]}`, param: 'body' },
   { title: 'half of one in a key', method: 'POST', url: '/any', payload: '{"a":{"\\uDE00":1}}',
     headers: JSON_TYPE, status: 400, param: 'a' },
   { title: 'bytes that are no UTF-8', method: 'POST', url: '/any', payload: Buffer.from([0x22, 0xff, 0x22]),

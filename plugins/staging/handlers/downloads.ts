@@ -29,10 +29,11 @@ export function apiError (manager: ModelManager, error: unknown): unknown {
   return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
 }
 
-/** A status without the path of a folder, which is for the operator alone. */
+/** A status without paths of this machine, in its error too, which are for the operator alone. */
 function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
-  const hidden = status.source?.startsWith('file:') === true && !caller.authorities.has('operator')
-  return hidden ? { ...status, source: 'file' } : status
+  const [, kind] = /^(file|cache|ollama)\b/.exec(status.source ?? '') ?? []
+  if (kind === undefined || caller.authorities.has('operator')) return status
+  return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
 }
 
 /** GET /store/downloads. */

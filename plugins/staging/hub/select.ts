@@ -40,9 +40,8 @@ function allowed<F extends Choosable> (files: readonly F[], allow: readonly stri
     throw new HubError('bad_request',
       `allow takes at most ${MOST_PATTERNS} patterns of 1 to ${LONGEST_PATTERN} characters`)
   }
-  const work = { left: MOST_STEPS }
-  const globs = allow.map(tokensOf)
-  const matching = files.filter(({ path }) => globs.some((tokens) => matches(tokens, path, work)))
+  const fits = matcherOf(allow)
+  const matching = files.filter(({ path }) => fits(path))
   if (matching.length === 0) {
     const patterns = allow.join(' ').slice(0, 200)
     throw new HubError('not_found', `none of the ${files.length} files matches ${patterns}; patterns match ` +
@@ -98,13 +97,20 @@ function isCompanion (path: string): boolean {
 }
 
 /**
- * Whether a path matches a glob: `*` any characters but `/`, `?` one of them, `**` any characters, and a
- * segment of only `**` any number of folders, also none. Case-sensitive. The time is bounded by the
- * product of both lengths, whatever the pattern: patterns come with requests, and the regular expressions
- * that libraries make of them take seconds for four stars.
+ * Whether a path matches one of some globs: `*` any characters but `/`, `?` one of them, `**` any characters,
+ * and a segment of only `**` any number of folders, also none. Case-sensitive. All paths share one bound on
+ * the time, since patterns come with requests. Throws HubError `bad_request` beyond it.
  */
-export const globMatches = (pattern: string, path: string): boolean =>
-  matches(tokensOf(pattern), path, { left: Infinity })
+export function matcherOf (patterns: readonly string[]): (path: string) => boolean {
+  const globs = patterns.map(tokensOf)
+  const work = { left: MOST_STEPS }
+  const known = new Map<string, boolean>()
+  return (path) => {
+    const fits = known.get(path) ?? globs.some((tokens) => matches(tokens, path, work))
+    known.set(path, fits)
+    return fits
+  }
+}
 
 const tokensOf = (pattern: string): string[] =>
   pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []

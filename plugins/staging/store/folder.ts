@@ -3,7 +3,7 @@ import { copyFile, lstat, realpath, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { hashFile } from '../files/hash.js'
 import { inFolder, openInside, pathOf } from '../files/open.js'
-import { globMatches, isModel, isModelFile } from '../hub/select.js'
+import { isModel, isModelFile, matcherOf } from '../hub/select.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { StoreError } from './types.js'
 import { CHUNK_BYTES } from '../types.js'
@@ -32,11 +32,14 @@ async function look (folder: string, taken: Taken = () => true): Promise<Map<str
 }
 
 /** Which files of a folder are imported: those of known formats, and of these what `allow` names. */
-export const takenOf = (allow: readonly string[] | null | undefined): Taken => (path) => {
-  if (basename(path) === HOME_KEY) {
-    throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}`)
+export function takenOf (allow: readonly string[] | null | undefined): Taken {
+  const allowed = allow == null ? () => true : matcherOf(allow)
+  return (path) => {
+    if (basename(path) === HOME_KEY) {
+      throw new StoreError('bad_source', `it holds the home of a node, ${dirname(path)}`)
+    }
+    return isModelFile(path) && allowed(path)
   }
-  return isModelFile(path) && (allow == null || allow.some((pattern) => globMatches(pattern, path)))
 }
 
 /** The files of a folder that is to be imported. Throws StoreError `bad_source`, PathError. */
