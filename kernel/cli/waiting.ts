@@ -88,11 +88,13 @@ export const realPace: Pace = {
 /** Longest wait without any progress, ms; above the 300 s deadline of a warm-up. */
 export const STILL_MS = 360_000
 
-/** Returns a function that is true once the shown text has not changed for STILL_MS. */
+/** Returns a function that is true once no new text was shown for STILL_MS. */
 export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean {
-  let [last, since] = ['', pace.mono()]
+  const seen = new Set<string>()
+  let since = pace.mono()
   return (shown) => {
-    if (shown !== last) [last, since] = [shown, pace.mono()]
+    if (!seen.has(shown)) since = pace.mono()
+    seen.add(shown)
     return pace.mono() - since >= STILL_MS
   }
 }

@@ -179,7 +179,7 @@ async function joinToken (network: Network, body: JoinTokenBody, maker: Maker): 
     throw kernelError('loopback_only', undefined, { addresses: [...addresses] })
   }
   const { token, expires } = network.invite(body.ttl_seconds ?? JOIN_SECONDS, maker)
-  return { token, expires, command: `SVC_JOIN=${token} npx svc up` }
+  return { token, expires, command: `SVC_JOIN=${token} ./svc up` }
 }
 
 function memberList ({ cluster, network }: ClusterRouteParts): object {

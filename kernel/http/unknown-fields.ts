@@ -1,5 +1,5 @@
 import { isObject } from '../api/schema.js'
-import { printable } from './error-body.js'
+import { invalid, printable } from './error-body.js'
 import type { RouteShorthandOptions } from 'fastify'
 import type { JsonSchema } from '../api/schema.js'
 
@@ -15,6 +15,12 @@ const NAMED_MOST = 16
 export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
   preHandler: (request, reply, done) => {
     const names = unknownIn(schema, request.body)
+    // It names the node that answers, so ignoring it would change the answer.
+    if (names.includes('target_node')) {
+      done(invalid([{ path: 'target_node', message: 'is read by /v1/capabilities/call and stream only' }],
+        'body'))
+      return
+    }
     const named = names.slice(0, NAMED_MOST).map(printable)
     if (named.length > 0) void reply.header(IGNORED_HEADER, named.join(', '))
     done()

@@ -230,11 +230,11 @@ t.test('members: the list, and removal by id, name or the beginning of an id', a
 
 t.test('join-token: the token on stdout, the line to paste beside it', async (t) => {
   const made = { token: 'svcjoin1_abc_def', expires: '2026-01-01T01:00:00Z',
-    command: 'SVC_JOIN=svcjoin1_abc_def npx svc up' }
+    command: 'SVC_JOIN=svcjoin1_abc_def ./svc up' }
   const node = await standIn(t, { 'POST /cluster/join-tokens': (response) => { sendJson(response, made) } })
   const { out, err } = await cli(['join-token', '--url', node.url])
   t.equal(out, 'svcjoin1_abc_def\n')
-  t.match(err, /within 15m \(until 2026-01-01T01:00:00Z\), once:\n {2}SVC_JOIN=svcjoin1_abc_def npx svc up/)
+  t.match(err, /within 15m \(until 2026-01-01T01:00:00Z\), once:\n {2}SVC_JOIN=svcjoin1_abc_def \.\/svc up/)
   t.same(node.asked[0]?.body, { ttl_seconds: 900 })
   t.same(JSON.parse((await cli(['join-token', '--ttl', '2h', '--json', '--url', node.url])).out), made)
   t.same(node.asked[1]?.body, { ttl_seconds: 7200 })

@@ -177,7 +177,7 @@ t.test('POST /cluster/join-tokens', async (t) => {
     t.match(answer.json(), expected)
   }
   const refused = { error: { reason: 'loopback_only' } }
-  const token = { token: 'svcjoin1_900', command: 'SVC_JOIN=svcjoin1_900 npx svc up', expires: String }
+  const token = { token: 'svcjoin1_900', command: 'SVC_JOIN=svcjoin1_900 ./svc up', expires: String }
   await reach(['127.0.0.1:81'], {}, 409, refused)
   await reach(['[::1]:81', 'localhost:81'], {}, 409, refused)
   await reach([], {}, 409, refused)

@@ -70,10 +70,12 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
   for (const [kind, words, opens] of [
     ['a plain node', ['--eval', lines], true],
     ['a child', [...noInspector(), '--eval', lines], false],
-    ['a verb', [cli, 'relay', '--port', '0', '--host', '127.0.0.1'], false],
+    ['a verb of the packaged program', [cli, 'relay', '--port', '0', '--host', '127.0.0.1'], false],
     ['a verb by ./svc', [join(root, 'svc'), 'relay', '--port', '0', '--host', '127.0.0.1'], false]
   ] as const) {
-    const child = spawn(kind.endsWith('./svc') ? 'sh' : process.execPath, words,
+    const isVerb = kind.startsWith('a verb')
+    const [command, ...args] = isVerb ? words : [process.execPath, ...words] as const
+    const child = spawn(command, args,
       { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
     t.teardown(() => child.kill('SIGKILL'))
     const pid = child.pid!
@@ -84,8 +86,12 @@ t.test('nor does one that comes before the first line of a script', { skip }, as
     const inspected = (): boolean => portsOf(pid).includes(9229)
     if (opens) await until('the inspector', inspected)
     else {
-      // A verb starts without the option; its first line closes the inspector.
-      await until(kind, () => !inspected() && (!kind.startsWith('a verb') || portsOf(pid).length > 0))
+      let seen = false
+      await until(kind, () => {
+        seen ||= inspected()
+        return !isVerb || portsOf(pid).length > 0
+      }, { everyMs: 0 })
+      t.notOk(seen, `${kind}, at any moment`)
       await unmoved(t, `${kind} at its start`, pid)
     }
     t.equal(inspected(), opens, kind)

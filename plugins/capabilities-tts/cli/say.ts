@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
 import { patiently } from '../../../kernel/cli/index.js'
 import { findPlayer, play } from './player.js'
@@ -72,13 +74,21 @@ function payloadOf (
   }
 }
 
+/** speech.mp3, or speech-2.mp3 and so on where that is taken. */
+function freeName (folder: string): string {
+  let [name, n] = ['speech.mp3', 1]
+  while (existsSync(join(folder, name))) name = `speech-${++n}.mp3`
+  return name
+}
+
 /** A file, the pipe, a player, or speech.mp3: never bytes on a terminal. */
 function openTarget (ctx: VerbContext, output: string | undefined): Target {
   if (output !== undefined) return toFile(ctx, output, output === '-' ? null : output)
   if (!ctx.out.terminal) return toFile(ctx, '-', null)
   const player = findPlayer(ctx.io.env['PATH'] ?? '')
   if (player === undefined) {
-    return toFile(ctx, 'speech.mp3', 'no player found (ffplay, mpv, mpg123, afplay); written to speech.mp3')
+    const path = freeName(ctx.io.cwd)
+    return toFile(ctx, path, `no player found (ffplay, mpv, mpg123, afplay); written to ${path}`)
   }
   const playing = play(player, ctx.io.env)
   ctx.signal.addEventListener('abort', () => { playing.stop() }, { once: true })
@@ -96,7 +106,8 @@ function openTarget (ctx: VerbContext, output: string | undefined): Target {
       if (ctx.signal.aborted) throw ctx.fail(130, 'interrupted')
       if (problem === undefined) return
       const why = problem === '' ? '' : ` (${problem})`
-      const file = toFile(ctx, 'speech.mp3', `no sound device${why}; written to speech.mp3`)
+      const path = freeName(ctx.io.cwd)
+      const file = toFile(ctx, path, `no sound device${why}; written to ${path}`)
       await file.write(all, 0)
       await file.keep()
       target.done = file.done

@@ -48,6 +48,8 @@ t.test('where the sound goes', async (t) => {
   t.equal(kept.out, '')
   t.match(kept.err, /no player found .*speech\.mp3/)
   t.equal(readFileSync(join(cwd, 'speech.mp3'), 'utf8'), 'MP3-one MP3-two')
+  const again = await say(['Hello'], { terminal: true, env: { PATH: join(cwd, 'none') } })
+  t.match(again.err, /written to speech-2\.mp3/, 'a file that is there stays')
 })
 
 t.test('what is wrong is told', async (t) => {

@@ -71,6 +71,8 @@ t.test('fields of every route', async (t) => {
     const unknown = await ask(decl, { ...bodies[name], svc_unknown: 1 })
     t.equal(unknown.statusCode, usual, `${name}: an unknown field is ignored`)
     t.equal(unknown.headers['x-svc-ignored'], 'svc_unknown', `${name}: and named`)
+    const pinned = await ask(decl, { ...bodies[name], target_node: 'n' })
+    t.match([pinned.statusCode, pinned.body], [400, /target_node/], `${name}: it would change the answer`)
   }
   const odd = { stream_options: { odd: 1 }, 'm\u00fcll\r\n': 1, metadata: { a: 1 } }
   const nested = await ask(routes.chat, { ...hello, ...odd })

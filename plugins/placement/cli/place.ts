@@ -118,7 +118,7 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   ctx.out.table(['RANK', 'NODE', 'LAYERS'], ranksOf(instance).map(({ nodeId, shard }) => [
     String(shard.deviceRank), nameOf(state, nodeId), `${shard.startLayer} to ${shard.endLayer}`
   ]))
-  ctx.err.line(`nothing was placed; svc place ${ask.model_id} does`)
+  ctx.err.line('nothing was placed; the same without --dry-run does')
 }
 
 /**
@@ -211,7 +211,7 @@ async function watch (
     }, () => ctx.client.json<SeenState>('/state'))
     const now = pace.mono()
     const { progress, over } = follower.look(state, now)
-    if (over || isStill(JSON.stringify(progress)) || now - began >= limitMs || ctx.signal.aborted) {
+    if (over || isStill(stageOf(progress)) || now - began >= limitMs || ctx.signal.aborted) {
       ctx.err.end()
       return progress
     }
@@ -228,6 +228,10 @@ async function watch (
     await pace.pause(POLL_MS, ctx.signal)
   }
 }
+
+/** Progress without what each vain try changes. */
+const stageOf = (progress: Progress): string => JSON.stringify(progress, (key, value: unknown) =>
+  key === 'waitsFor' || key === 'attemptId' || key === 'entry' ? undefined : value)
 
 function progressText (state: SeenState, progress: Progress): string {
   switch (progress.kind) {

@@ -151,7 +151,7 @@ t.test('svc place --dry-run --explain', async (t) => {
   t.equal(ran.out, 'RANK  NODE  LAYERS\n0     n2    0 to 10\n')
   t.equal(ran.err, '1 node, the fewest.\n' +
   'n2 (cpu, layers 0 to 10): needs 13.0 GiB for 10.0 GiB of weights, can use 32.0 GiB\n' +
-  'nothing was placed; svc place acme/chat does\n')
+  'nothing was placed; the same without --dry-run does\n')
   t.strictSame(node.asked.map(({ url }) => url), ['/state',
     '/instance/previews?model_id=acme%2Fchat&excluded_node_ids=n1',
     '/instance/placement?model_id=acme%2Fchat&sharding=Pipeline&min_nodes=1&excluded_node_ids=n1'])

@@ -221,11 +221,15 @@ const SETTINGS = [
 export function lacksHere (folder: string, now: number): string | null {
   const scratch = join(folder, 'probe')
   const work = join(scratch, 'work')
-  mkdirSync(work, { recursive: true, mode: 0o700 })
   const needs = { home: folder, scripts: [], model: [], options: {}, env: process.env }
-  const { hold, tools } = holdHere({ scratch, work, files: () => filesFor(needs) }, now)
-  rmSync(scratch, { recursive: true, force: true })
-  return hold === HOLDS[0] ? null : `Here they ${STATE[hold]}: ${missing(tools, process.platform)}`
+  try {
+    mkdirSync(work, { recursive: true, mode: 0o700 })
+    const { hold, tools } = holdHere({ scratch, work, files: () => filesFor(needs) }, now)
+    rmSync(scratch, { recursive: true, force: true })
+    return hold === HOLDS[0] ? null : `Here they ${STATE[hold]}: ${missing(tools, process.platform)}`
+  } catch (error) {
+    return `It could not be tried here: ${(error as Error).message}`
+  }
 }
 
 /** The reason for a lower level, and a command. */

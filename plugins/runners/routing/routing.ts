@@ -216,7 +216,8 @@ function elsewhere (modelId: string, { runners }: Look): BrokenLink {
   const nodes = runners.filter(({ serving }) => serving).map(({ nodeId }) => nodeId)
   return {
     link: 'placement', problem: `the node that was named does not serve it, but ${nodes.join(', ')}`,
-    remedy: `Name none or another node (target_node, --node), or place it there: \`svc place ${modelId}\`.`,
+    remedy: 'Name none or another node (target_node, --node), or place it there: ' +
+      `\`svc place ${modelId} --node NODE\`.`,
     comes: runners.some(({ own }) => own)
   }
 }

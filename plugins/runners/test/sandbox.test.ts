@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { filesFor } from '../process/confine.js'
-import { findTools, holdHere } from '../process/sandbox.js'
+import { findTools, holdHere, lacksHere } from '../process/sandbox.js'
 import { launch } from '../process/spawn.js'
 import { lives, until } from './process-kit.js'
 import type { AddressInfo } from 'node:net'
@@ -172,4 +172,9 @@ t.test('what is not held can do all of it: the intruder tries in earnest', async
   t.match(found, { environ: 'ok', signal: 'ok', kill: 'ok', noNewPrivs: '0' })
   t.equal(written.length, 8)
   await until('the end of the victim', () => !lives(victim.pid!))
+})
+
+t.test('where the sandbox cannot be tried, as on a full disk, that is said', (t) => {
+  t.match(lacksHere(join(t.testdir({ file: '' }), 'file'), 0), /^It could not be tried here: ENOTDIR/)
+  t.end()
 })
