@@ -8,19 +8,19 @@ export const scenarios = {
   'what ran on a node that dies runs elsewhere': 'instances-lost',
   'a master that dies is followed by another, and no command runs twice': 'cluster-failover',
   'who has a join token joins, and nobody else': 'cluster-join',
-  'one that is killed leaves nothing behind': 'kill',
   'a model is pulled, staged on the nodes that need it, and removed': 'staging-flow',
   'only who may asks, from where they may': 'access',
-  'every wrong call is refused with the reason': 'payload',
-  'no secret is in a log, an event or a bundle': 'secrets'
+  'every wrong call is refused with the reason': 'payload'
 }
 
 /** Files outside of test/node that take long beside what a scenario or a quicker file of theirs shows. */
 export const slow = [
   'kernel/test/cli-dev-process.test.ts',
+  'kernel/test/cli-launcher.test.ts',
   'kernel/test/cluster-control-growth.test.ts',
   'kernel/test/plugin-switch-leak.test.ts',
   'plugins/capabilities-tts/test/engine-families.test.ts',
+  'plugins/chat/test/guide-help.test.ts',
   'plugins/chat/test/hostile.test.ts',
   'plugins/chat/test/killed.test.ts',
   'plugins/chat/test/text-grammar.test.ts',
@@ -39,7 +39,9 @@ export const slow = [
   'plugins/staging/test/hub-download.test.ts',
   'plugins/staging/test/links.test.ts',
   'plugins/staging/test/stager-hub.test.ts',
+  'plugins/staging/test/store-crash.test.ts',
   'plugins/steward/test/injection.test.ts',
+  'test/build.test.ts',
   'test/docs.test.ts',
   'test/run.test.ts',
   'test/sim/sim.test.ts'
