@@ -155,10 +155,7 @@ export class NodeLinks {
 
   get cluster (): ClusterCore { return this.#cluster! }
 
-  /**
-   * The API listens: looks for the others, and lets them join. Requests that members pass on go to `handler`,
-   * and `audit` is what keeps a record of who joined.
-   */
+  /** Called when the API listens. Requests of members go to `handler`; `audit` records who joined. */
   start (handler: Handler, audit: () => Audit | undefined): void {
     const { settings, node, log } = this.#options
     this.#handler = handler
@@ -169,7 +166,8 @@ export class NodeLinks {
     this.gossip.start()
     if (!settings.discovery) return
     this.#discovery = createDiscovery({
-      port: this.#bound.port, installId: node.installId, clusterHash: this.members.current().clusterId, log,
+      port: this.#bound.port, ipv6: this.#bound.host.includes(':'), log,
+      installId: node.installId, clusterHash: this.members.current().clusterId,
       found: (address) => { this.#links.hint(address) }
     })
   }

@@ -80,10 +80,10 @@ t.test('publishes itself, reports others, asks again, says goodbye', async (t) =
   const clock = manualClock()
   const found: string[] = []
   const log = listener()
-  const discovery = createDiscovery({ port: 7000, ...self, log, clock, open,
+  const discovery = createDiscovery({ port: 7000, ipv6: false, ...self, log, clock, open,
     found: (address) => { found.push(address) } })
   await new Promise(setImmediate)
-  t.same(published, [{ name: 'me', host: 'me.local', type: 'svc', port: 7000, probe: false,
+  t.same(published, [{ name: 'me', host: 'me.local', type: 'svc', port: 7000, probe: false, disableIPv6: true,
     txt: { v: '1', c: 'c0ffee', i: 'me' } }])
   up(seen())
   up(seen({ i: 'me' }))
@@ -107,11 +107,12 @@ t.test('where multicast does not work it says so once, at debug', async (t) => {
   }
   await check('cannot open', async (log) => {
     const open = async (): Promise<Opened> => { throw new Error('EACCES') }
-    await createDiscovery({ port: 7000, ...self, log, open, found: () => {} }).stop()
+    await createDiscovery({ port: 7000, ipv6: false, ...self, log, open, found: () => {} }).stop()
   })
   await check('breaks later, twice', async (log) => {
     const net = twin()
-    const discovery = createDiscovery({ port: 7000, ...self, log, open: net.open, found: () => {} })
+    const discovery =
+      createDiscovery({ port: 7000, ipv6: false, ...self, log, open: net.open, found: () => {} })
     await new Promise(setImmediate)
     net.fail(new Error('ENODEV'))
     net.fail(new Error('ENODEV'))
@@ -119,7 +120,7 @@ t.test('where multicast does not work it says so once, at debug', async (t) => {
     await discovery.stop()
   })
   await check('a port that cannot be published', async (log) => {
-    const discovery = createDiscovery({ port: 0, ...self, log, found: () => {} })
+    const discovery = createDiscovery({ port: 0, ipv6: false, ...self, log, found: () => {} })
     await discovery.stop()
   })
 })
@@ -133,7 +134,8 @@ t.test('two nodes on the real network of this machine', async (t) => {
   const log = listener()
   const clusterHash = `t${process.pid}`
   const start = (installId: string, port: number, found: (address: string) => void):
-  ReturnType<typeof createDiscovery> => createDiscovery({ port, installId, clusterHash, log, found })
+  ReturnType<typeof createDiscovery> =>
+    createDiscovery({ port, ipv6: false, installId, clusterHash, log, found })
   const heard = { a: '', b: '', stranger: '' }
   const both = new Promise<void>((resolve) => {
     const note = (who: 'a' | 'b') => (address: string): void => {
@@ -142,7 +144,7 @@ t.test('two nodes on the real network of this machine', async (t) => {
     }
     const a = start('node-a', 7101, note('a'))
     const b = start('node-b', 7102, note('b'))
-    const stranger = createDiscovery({ port: 7103, installId: 'node-c', clusterHash: 'else', log,
+    const stranger = createDiscovery({ port: 7103, ipv6: false, installId: 'node-c', clusterHash: 'else', log,
       found: (address) => { heard.stranger = address } })
     t.teardown(async () => { await Promise.all([a, b, stranger].map((one) => one.stop())) })
   })
@@ -166,7 +168,8 @@ t.test('it does not keep a process alive', (t) => {
     'main.js': `
       import { createDiscovery } from './cluster/links/discovery.js'
       const log = { debug: () => {} }
-      createDiscovery({ port: 7104, installId: 'node-d', clusterHash: 'alone', log, found: () => {} })
+      createDiscovery(
+        { port: 7104, ipv6: false, installId: 'node-d', clusterHash: 'alone', log, found: () => {} })
       process.on('exit', () => { console.log('over') })`
   })
   const { NODE_OPTIONS: _, ...env } = process.env

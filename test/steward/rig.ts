@@ -75,6 +75,13 @@ Promise<Rig> {
   const cluster = await startCluster(t, {
     heartbeatMs: 1000, ...rest, config: { ...config, plugins: pluginsOf(weak, plugins) }
   })
+  const up = cluster.up()
+  await until('every link to be shown', async () => {
+    const { topology } = (await ask(up[0]!.node, '/state')).json as {
+      topology: { connections: Record<string, object> } }
+    const counts = Object.values(topology.connections).map((links) => Object.keys(links).length)
+    return counts.length === up.length && counts.every((count) => count === up.length - 1)
+  })
   return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
 }
 

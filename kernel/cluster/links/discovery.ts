@@ -31,7 +31,7 @@ export interface SeenService {
 }
 
 export interface PublishedService { name: string, type: string, port: number, host: string, probe: boolean
-  txt: Record<string, string> }
+  txt: Record<string, string>, disableIPv6: boolean }
 
 /** The part of bonjour-service that is used. */
 export interface Responder {
@@ -54,6 +54,8 @@ export type Open = (broken: (error: Error) => void) => Promise<Opened>
 export interface DiscoveryOptions {
   /** Port of the members' listener, 1 to 65535. */
   port: number
+  /** Whether it listens at IPv6 addresses, which are published then, too. */
+  ipv6: boolean
   installId: string
   /** A short hash of the cluster id; services with another one are not reported. */
   clusterHash: string
@@ -116,9 +118,13 @@ function guarded (broken: (error: unknown) => void, fn: () => void): void {
   try { fn() } catch (error) { broken(error) }
 }
 
-function begin ({ port, installId, clusterHash, found }: DiscoveryOptions, responder: Responder): Search {
+function begin (
+  { port, ipv6, installId, clusterHash, found }: DiscoveryOptions, responder: Responder
+): Search {
   const txt = { v: TXT_VERSION, c: clusterHash, i: installId }
-  responder.publish({ name: installId, host: `${installId}.local`, type: TYPE, port, txt, probe: false })
+  responder.publish({
+    name: installId, host: `${installId}.local`, type: TYPE, port, txt, probe: false, disableIPv6: !ipv6
+  })
   const report = (service: SeenService): void => {
     for (const address of hintsOf(service, { installId, clusterHash })) found(address)
   }
