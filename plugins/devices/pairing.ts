@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import {
-  agreed, answerMac, commitBytes, deviceIdOf, isSignedBy, KEY_BYTES, networkOf, newKeyPair, pairSecrets,
+  agreed, answerMac, commitBytes, deviceIdOf, isSignedBy, networkOf, newKeyPair, pairSecrets,
   proofBytes, sha256, transcriptBytes
 } from '../../kernel/index.js'
 import type { Clock, DeviceHalf, Identity, KeyPair, NodeHalf, SvcError } from '../../kernel/index.js'
@@ -301,6 +301,3 @@ const triesLeft = ({ begun }: Window): number =>
   [...begun.values()].reduce((left, tries) => left - tries, TRIES_IN_ALL)
 
 const idOf = (device: DeviceHalf): string => deviceIdOf(sha256(device.key))
-
-/** True for what can be a raw key. */
-export const isKey = (bytes: Uint8Array): boolean => bytes.byteLength === KEY_BYTES

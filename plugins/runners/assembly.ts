@@ -125,7 +125,7 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
     tell: (failure) => { ctx.emit('TaskFailed', failure) }
   })
-  // Another node may have taken the call, and died before it told anybody of its task.
+  // The node that took the call may have died before its task was in gossip.
   ctx.effect('lost calls', traffic.onCall(({ kind, reason, taskId, commandId, capability }) => {
     if (kind !== 'failed' || taskId === null || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
@@ -134,7 +134,7 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
   return losses
 }
 
-/** Reasons of a call whose node is gone. */
+/** Error reasons of a call whose node was lost. */
 const LOSSES: readonly unknown[] = ['instance_lost', 'unreachable']
 
 /** Writes down why an instance failed here, and tells everybody. */

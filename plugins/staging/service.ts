@@ -51,7 +51,7 @@ export interface MemoryFit {
   engineMissing: string | null
 }
 
-/** What stands in a node's way. */
+/** The reason why a node cannot take a model. */
 export interface NodeProblem { nodeId: string, message: string }
 
 /** Looks at the memory as it is now; null where that is not known. */

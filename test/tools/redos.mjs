@@ -1,6 +1,6 @@
 // Finds regular expressions that a hostile text can make slow:  npm run lint
 // recheck judges the literal expressions of the product and the patterns of JSON Schemas. That takes minutes,
-// so judgements are kept in .tap/redos.json. Exceptions: redos-allowed.mjs.
+// so results are cached in .tap/redos.json. Exceptions: redos-allowed.mjs.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'

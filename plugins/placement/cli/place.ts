@@ -229,7 +229,7 @@ async function watch (
   }
 }
 
-/** Progress without what each vain try changes. */
+/** Progress without the fields that every retry changes. */
 const stageOf = (progress: Progress): string => JSON.stringify(progress, (key, value: unknown) =>
   key === 'waitsFor' || key === 'attemptId' || key === 'entry' ? undefined : value)
 

@@ -125,7 +125,7 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     return [key, { instanceId: key, modelId, nodeIds: Object.keys(nodeToRunner) }]
   }))
   const known = look()
-  /** Ids that this node announced, and ids of instances that are gone. */
+  /** Instance ids that this node announced or saw end. */
   const own = new Set<string>()
   const removed = new Set<string>()
   const announce = async (): Promise<void> => {

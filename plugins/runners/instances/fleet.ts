@@ -32,7 +32,7 @@ export interface Member {
   readonly lends: boolean
   /** It has used up its attempts to start, and waits for the next round of them. */
   gaveUp: boolean
-  /** How often it was given up. */
+  /** Number of times it was given up. */
   rounds: number
 }
 

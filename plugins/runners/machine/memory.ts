@@ -49,7 +49,7 @@ export interface FitParts {
   machine: Pick<Machine, 'freeRam' | 'freeVram'>
   /** The assignment's part of the model; null for all of it. */
   shard (assignment: Assignment): ShardBody | null
-  /** What an engine takes beside the weights, as the planner counts it. */
+  /** Memory of an engine besides the weights, by the planner's formula. */
   traits (engine: string): MemoryTraits
 }
 

@@ -7,7 +7,7 @@ import type { AddressInfo, Socket } from 'node:net'
 
 const CONNECT = 's = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)'
 const FIRST = 'import ctypes, socket, sys, threading, time'
-/** A thread with descriptors of its own: /proc/PID/fd does not show them. */
+/** A thread that unshares its descriptors, so that /proc/PID/fd does not show them. */
 const HIDDEN = `${FIRST}
 def hidden():
   ctypes.CDLL(None).unshare(0x400)

@@ -115,7 +115,7 @@ export function matcherOf (patterns: readonly string[]): (path: string) => boole
 const tokensOf = (pattern: string): string[] =>
   pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
 
-/** Throws HubError `bad_request` when no work is left. */
+/** Throws HubError `bad_request` once `work` is used up. */
 function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
   // 1 where what was read of the pattern matches the path's first i characters.
   let ends = Uint8Array.from({ length: path.length + 1 }, (_, i) => i === 0 ? 1 : 0)

@@ -76,7 +76,7 @@ const entriesOf = (count: number, make: (id: string) => unknown): Map<string, un
 const models = (more: Partial<ModelEntries>): ModelEntries =>
   ({ storeModels: new Map(), modelCopies: new Map(), homeCards: new Map(), ...more })
 
-/** What is in the documents of one side goes to the other, which looks for newer lists then. */
+/** Copies the documents of one side to the other, which then fetches newer lists. */
 async function sync (from: Side, to: Side, nodeId: string): Promise<void> {
   for (const [name, section] of Object.entries(from.sections)) {
     const other = to.sections[name as keyof Side['sections']]

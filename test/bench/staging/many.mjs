@@ -28,7 +28,7 @@ async function settled ({ nodes: [first, ...others] }, count) {
   return cpuMs(pid) / 1000
 }
 
-/** What the first start costs, which hashes and takes in every folder, and what the next one. */
+/** Measures the first start, which hashes and imports every folder, and the second one. */
 async function measure (count) {
   return await withFolder(async (folder) => {
     for (let i = 0; i < count; i++) makeModel(folder, idOf(i), [{ path: 'weights.bin', bytes: FILE_BYTES }])
