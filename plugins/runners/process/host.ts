@@ -55,7 +55,9 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  guardFamily()
+  // In a process namespace all end with its first process. The guard would also kill the processes that
+  // start it, and sometimes before they have reported how the runner ended.
+  if (process.argv[3] !== 'namespaces') guardFamily()
   try {
     session = await loadEngine(spec, engineModule)
     await warmUp(session)

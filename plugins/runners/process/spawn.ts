@@ -97,7 +97,8 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   // In a process namespace its parent is the shell, the first process.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
-  const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent)]
+  const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent),
+    hold]
   const [file, ...args] = heldCommand(hold, tools, cell, command) ?? command
   const child = spawn(file!, args, {
     cwd: work,
