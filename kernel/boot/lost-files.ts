@@ -8,7 +8,7 @@ const FILES = [
 ] as const
 
 /**
- * A file that a home has lost, or whose votes cannot be read, and that no start may make anew, with the remedy;
+ * A file that a home has lost and that no start may make anew, or votes that cannot be read, and the remedy;
  * null when it has all.
  * `joining`: the node joins a cluster now, so it needs no list of members.
  */

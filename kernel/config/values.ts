@@ -103,7 +103,8 @@ function isHost (text: string): boolean {
 
 function isHostPort (text: string): boolean {
   const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text)
-  return match !== null && isHost(match[1] ?? match[2]!) && Number(match[3]) > 0 && isSendUrl(`http://${text}`)
+  return match !== null && isHost(match[1] ?? match[2]!) && Number(match[3]) > 0 &&
+    isSendUrl(`http://${text}`)
 }
 
 function isHttpUrl (text: string): boolean {

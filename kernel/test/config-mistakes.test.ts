@@ -93,9 +93,9 @@ t.test('each kind of mistake', async (t) => {
     for (const key of ['peers', 'advertise']) {
       const given = JSON.stringify(`${host}:80`)
       const at = key === 'peers' ? '1:20 cluster.peers[0]' : '1:12 cluster.advertise'
-      check(`cluster: { ${key}: ${key === 'peers' ? `[${given}]` : given} }`, [`${at}: expected an address ` +
-        'with a port, like attic.lan:52416, and neither link-local nor a metadata service of a cloud, found ' +
-        given])
+      const value = key === 'peers' ? `[${given}]` : given
+      check(`cluster: { ${key}: ${value} }`, [`${at}: expected an address with a port, ` +
+        'like attic.lan:52416, and neither link-local nor a metadata service of a cloud, found ' + given])
     }
   }
   // Keys
