@@ -40,7 +40,7 @@ export interface Pair {
   /** Sockets that the other node's members' listener has accepted so far. */
   sockets: Set<Socket>
   live: Map<string, boolean>
-  /** Of this node, of the other, and of one that is gone. */
+  /** Names of this node, the other, and the one that does not answer. */
   names: string[]
   /** Set to answer for the other node. */
   stand: { is: Stand | null }

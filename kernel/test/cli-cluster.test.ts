@@ -61,7 +61,7 @@ function memberList (more: object = {}): object {
   }
 }
 
-/** `later` is what its state has from the second look on. */
+/** The second GET /state and those after it answer with `later`. */
 async function node (
   t: Test, more: { state?: object, later?: object | undefined, members?: object | number } = {}
 ): Promise<string> {
