@@ -8,7 +8,7 @@ export type {
 export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
 export { cacheOf, contextOf, layersTokenBytes, needOf, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryTraits, Need, Part } from './api/memory.js'
-export { toSvcError } from './api/errors.js'
+export { noSuchNode, toSvcError } from './api/errors.js'
 export { AuditService } from './api/audit.js'
 export type { Audit, Change, ChangeEnd } from './api/audit.js'
 export { SpendingService } from './api/spending.js'

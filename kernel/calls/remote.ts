@@ -1,4 +1,4 @@
-import { kernelError, SvcError } from '../api/errors.js'
+import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { raceAbort } from '../api/clock.js'
 import { RemoteCalls } from './remote-calls.js'
 import { isObject } from '../api/schema.js'
@@ -73,8 +73,8 @@ export class Remote {
     const found = cluster?.resolve(ref)
     if (found?.self === true) return null
     if (found === undefined || viaMember) {
-      throw kernelError('node_not_found',
-        `No node "${ref.slice(0, 128)}" is known here; this node is ${nodeId}.`, { param, node_id: nodeId })
+      throw noSuchNode(ref, cluster?.nodes(), `is known here; this node is ${nodeId}`,
+        { param, node_id: nodeId })
     }
     if (!found.live) throw unreachable(found, 'is a member, but cannot be reached at the moment')
     return found

@@ -27,6 +27,10 @@ t.test('the listing of another node', async (t) => {
     t.match(await refusal(request), { status, reason, message: words })
   }
   await check('nobody', 404, 'node_not_found', /nobody/)
+  nodes.names.splice(1, 2, 'twin', 'twin')
+  await check('twin', 404, 'node_not_found',
+    new RegExp(`2 nodes have the name "twin": give the id of one, ${OTHER.nodeId} or ${GONE.nodeId}\\.`))
+  nodes.names.splice(1, 2, 'beta', 'gamma')
   await check(GONE.nodeId, 502, 'unreachable', /gamma \(node-3\) is a member/)
   nodes.stand.is = (_request, response) => { response.end('[]') }
   await check(OTHER.nodeId, 502, 'unreachable', /no listing/)

@@ -44,9 +44,10 @@ t.test('mistakes of operators', async (t) => {
     const copy = up(t, home, '--port', '0')
     t.equal(await copy.ended, 5)
     t.match(copy.stderr(), /A process at 127\.0\.0\.1:\d+ has the key of this node.*svc join-token/)
+    const [, port] = /this one is at 127\.0\.0\.1:(\d+)/.exec(copy.stderr())!
     const found = await finds(n1, 'node_copied', n1)
     t.match(found, { result: 'fail', remedy: /copied home.*svc join-token/,
-      message: /n2 is linked at \S+:\d+; another process .* calls from \S+:\d+/ })
+      message: new RegExp(`n2 is linked at \\S+:\\d+; another process .* is at 127\\.0\\.0\\.1:${port}\\.`) })
     t.match(await finds(n2, 'node_copied', n1), { result: 'fail' }, 'also where its original is asked')
     await sleep(SILENCE_MS)
     const after = await cluster.agreed()
