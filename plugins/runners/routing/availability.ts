@@ -87,8 +87,12 @@ interface Source {
 /** Of a model that runs: its runner has one. */
 const OF_RUNNER: BackendChoice = { backend: 'what its runner has', declared: false }
 
-/** Backends of a node, and by engine the program that it drives: null where there is none. */
-interface Offers { backends?: readonly string[], engines?: Readonly<Record<string, unknown>> }
+/** Backends of a node and of its engines, and by engine the program that it drives: null for none. */
+interface Offers {
+  backends?: readonly string[]
+  engineBackends?: Readonly<Record<string, readonly string[]>>
+  engines?: Readonly<Record<string, unknown>>
+}
 
 interface Question extends Look { modelId: string, capability: string | null }
 
@@ -263,8 +267,10 @@ export class Availability {
   #elsewhere ({ offers }: Source, { runners }: Question, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     const known = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
-    return offers.some(({ backends = [], engines }) => engines?.[card?.engine ?? ''] !== null &&
-      known.some((name) => card!.backends.includes(name) && backends.includes(name)))
+    const engine = card?.engine ?? ''
+    return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
+      known.some((name) => card!.backends.includes(name) &&
+        (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }
 
