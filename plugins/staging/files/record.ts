@@ -5,7 +5,7 @@ import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
 import { sync } from './folders.js'
-import { putOwn, readOwn } from './open.js'
+import { putOwnText, readOwn } from './open.js'
 
 /** The most files a model may have. */
 export const MOST_FILES = 16_384
@@ -176,10 +176,6 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
 
 /** Writes a record into a folder: at any moment the old one or the new one is there, whole. */
 export async function writeRecord (folder: string, record: CopyRecord): Promise<void> {
-  await putOwn(folder, RECORD_FILE, async (file) => {
-    await file.writeFile(`${JSON.stringify({ format: FORMAT, ...record })}\n`)
-    await file.sync()
-    await file.close()
-  })
+  await putOwnText(folder, RECORD_FILE, `${JSON.stringify({ format: FORMAT, ...record })}\n`)
   await sync(folder)
 }
