@@ -112,7 +112,6 @@ export function manifestDigest (manifest: ModelManifest): string {
 /** Files of manifests by path: one is asked for thousands of times while a model is fetched. */
 const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
 
-/** The file of a manifest with that path. */
 export function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
   let files = byPath.get(manifest)
   if (files === undefined) byPath.set(manifest, files = new Map(manifest.files.map((one) => [one.path, one])))
