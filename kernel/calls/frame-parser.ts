@@ -1,4 +1,4 @@
-// Reads `application/vnd.svc.frames`. The page uses this file as well, so it imports nothing of Node.
+// Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
 import { isObject } from '../api/schema.js'
 
 const LENGTH_BYTES = 4
