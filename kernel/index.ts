@@ -9,6 +9,7 @@ export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from '.
 export { cacheOf, contextOf, layersTokenBytes, needOf, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryTraits, Need, Part } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
+export { parseJson } from './api/schema.js'
 export { AuditService } from './api/audit.js'
 export type { Audit, Change, ChangeEnd } from './api/audit.js'
 export { SpendingService } from './api/spending.js'

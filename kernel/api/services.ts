@@ -103,7 +103,6 @@ export interface Channel<T> {
 /** The other nodes, for plugins. */
 export interface Cluster {
   readonly self: { readonly installId: string, readonly nodeId: string }
-  /** The install id of the master, or null. */
   readonly masterInstallId: string | null
   /** This node first, then every other member, live or not. */
   nodes (): readonly NodeView[]

@@ -10,7 +10,6 @@ import type { FrameMedia } from './frames.js'
 import type { ChunkBuffer } from './chunk-buffer.js'
 import type { Check } from './schema-check.js'
 
-/** A chunk that has been checked. */
 export interface CheckedChunk { payload: unknown, media: FrameMedia | null, bytes: Uint8Array | null }
 
 export interface DriveOptions {

@@ -1,8 +1,8 @@
 import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { raceAbort } from '../api/clock.js'
 import { RemoteCalls } from './remote-calls.js'
-import { isObject } from '../api/schema.js'
-import { askNode, fieldOf, parsed, unreachable } from './remote-request.js'
+import { isObject, parseJson } from '../api/schema.js'
+import { askNode, fieldOf, unreachable } from './remote-request.js'
 import { chooseVersion } from './registry.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, NodeInfo } from '../api/plugin.js'
@@ -141,9 +141,9 @@ export class Remote {
     const { text, headers } = await askNode(
       { method: 'GET', path: '/v1/capabilities', caller, signal, timeoutMs: ANSWER_MS },
       { cluster: cluster!, clock, node })
-    const listing = parsed(text)
+    const listing = parseJson(text)
     if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
-    const mediaTypes = parsed(headers[MEDIA_TYPES_HEADER] ?? '{}')
+    const mediaTypes = parseJson(headers[MEDIA_TYPES_HEADER] ?? '{}')
     return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
   }
 }

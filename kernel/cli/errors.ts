@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
 /** What each exit status of `svc` means; `svc help exit-codes` prints it. */
@@ -143,11 +144,7 @@ export function failureWithin (error: Record<string, unknown>): CliError {
 
 /** Reads the error object out of a body that is the node's error body; undefined for anything else. */
 export function readApiError (text: string): ApiError | undefined {
-  try {
-    return asApiError((JSON.parse(text) as { error?: unknown }).error)
-  } catch {
-    return undefined
-  }
+  return asApiError((parseJson(text) as { error?: unknown } | null | undefined)?.error)
 }
 
 /** The value as an error object, when it has the parts of one. */

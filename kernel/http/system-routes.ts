@@ -187,7 +187,6 @@ const FOLLOW_PAUSE_MS = 100
 
 type Handlers = { [K in keyof typeof systemRoutes]: (request: RouteRequest) => unknown }
 
-/** Handlers of the system routes. */
 export function systemHandlers (kernel: SystemParts): Handlers {
   const { nodeId, installId, version } = kernel.options.node
   let document: { of: unknown, text: Buffer } | undefined

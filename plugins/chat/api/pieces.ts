@@ -165,7 +165,6 @@ export class Collector {
   readonly totals = new Totals()
   readonly #choices = new Map<number, Whole>()
 
-  /** The choices by index. */
   get choices (): Whole[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
   /** The only choice, of an API that has no more; an empty one where nothing came. */

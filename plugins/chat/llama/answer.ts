@@ -5,7 +5,6 @@ import { fieldsOf, idsOf, listOf, numberOf, present, textOf, type Fields } from 
 
 /** The prompt fits and is worked on. Comes first, from a server that reports it. */
 export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format: 'hermes' }
-/** A piece of an answer. */
 export type Piece = Admitted | Delta | Done
 
 const MIN_LOGPROB = -9_999

@@ -12,7 +12,6 @@ export async function readCopies ({ client }: VerbContext, modelId?: string): Pr
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
 
-/** The copies of each model. */
 export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
   const byModel = new Map<string, ClusterCopy[]>()
   for (const copy of copies) {
