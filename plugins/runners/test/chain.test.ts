@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chainOf, LINKS, noInstanceMessage } from '../routing/chain.js'
+import { chainOf, LINKS, noInstance, noInstanceMessage } from '../routing/chain.js'
 import type { ChainFacts, Link } from '../routing/chain.js'
 import type { RunnerStatus } from '../service.js'
 
@@ -183,3 +183,22 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
   t.match(broken[3], { remedy: /svc place/ })
   t.match(broken[4], { message: 'not looked at', remedy: null })
 })
+
+const NOW = Date.parse('2026-01-01T00:00:00.000Z')
+const given = (nextTryAt?: string): RunnerStatus => ({ RunnerFailed: { errorMessage: 'y', nextTryAt } }) as never
+const asks = (nextTryAt: string): RunnerStatus =>
+  ({ RunnerIdle: { waitsFor: { reason: 'x', message: 'x', since: nextTryAt, nextTryAt } } }) as never
+const retries: [string, RunnerStatus, number, number | undefined][] = [
+  ['the time of the next try', given('2026-01-01T00:03:59.500Z'), 240, 240],
+  ['at most the longest pause', given('2026-01-02T00:00:00.000Z'), 900, 900],
+  ['a time that is over', given('2025-12-31T00:00:00.000Z'), 1, undefined],
+  ['no time', given(), 1, undefined],
+  ['files are asked for again', asks('2026-01-01T00:00:30.000Z'), 30, 30]
+]
+for (const [name, runner, seconds, detail] of retries) {
+  t.test(`Retry-After: ${name}`, async (t) => {
+    const broken = chainOf({ ...whole, runner, failure: { instanceId: 'I', message: 'y' } }).broken
+    const { retryAfterSeconds, details, status } = noInstance('acme/x', broken!, NOW)
+    t.strictSame([status, retryAfterSeconds, details['retryAfterSeconds']], [503, seconds, detail])
+  })
+}
