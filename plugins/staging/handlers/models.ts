@@ -3,6 +3,7 @@ import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { isAnthropic } from '../../chat/service.js'
+import { checkCardPaths } from '../files/names.js'
 import { modelListEntry } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
@@ -176,7 +177,7 @@ function cardOf (given: unknown): ModelCard {
     kernelError('invalid_request', `card: ${message}`, { issues: [{ path, message }] })
   let checked: ModelCard
   try {
-    checked = checkCard(given, 'in the body')
+    checked = checkCardPaths(checkCard(given, 'in the body'), 'in the body')
   } catch (error) {
     throw refuse('/card', (error as Error).message)
   }

@@ -75,6 +75,8 @@ t.test('cards that are none', async (t) => {
     ['a name of what ships', { card: card('svc/mine') }], ['the same by source', { source: 'svc/mine' }],
     ['a wrong field', { card: { ...good, tasks: 'tts' } }],
     ['another field', { card: { ...good, extra: 1 } }],
+    ['a file of svc itself',
+      { card: { ...good, files: [{ path: '.svc-record.json', role: 'x', bytes: 1 }] } }],
     ['no model id', { card: { ...good, modelId: 'x' } }],
     ['a device', { card: { ...good, modelId: 'CON/x' } }],
     ['two dots', { card: { ...good, modelId: 'a..b/x' } }], ['too large', { card: { ...good, files: many } }],
