@@ -131,7 +131,8 @@ export function noInstance (modelId: string, broken: BrokenLink, now: number): S
   const message = noInstanceMessage(modelId, broken)
   // The time may be of another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
-  const details = { model: modelId, brokenLink, remedy, ...(seconds > 0 ? { retryAfterSeconds: seconds } : {}) }
+  const again = seconds > 0 ? { retryAfterSeconds: seconds } : {}
+  const details = { model: modelId, brokenLink, remedy, ...again }
   return comes
     ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
     : kernelError('no_instance', message, details)

@@ -29,7 +29,8 @@ export class VirtualModels {
    * `no_instance` for what it does not do.
    */
   route (
-    query: RouteQuery, { clock, newId, self: { nodeId, installId } }: Pick<RoutingParts, 'clock' | 'newId' | 'self'>
+    query: RouteQuery,
+    { clock, newId, self: { nodeId, installId } }: Pick<RoutingParts, 'clock' | 'newId' | 'self'>
   ): Route | undefined {
     const { modelId, capability, trace } = query
     const model = this.#models.get(modelId)

@@ -185,7 +185,8 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
 })
 
 const NOW = Date.parse('2026-01-01T00:00:00.000Z')
-const given = (nextTryAt?: string): RunnerStatus => ({ RunnerFailed: { errorMessage: 'y', nextTryAt } }) as never
+const given = (nextTryAt?: string): RunnerStatus =>
+  ({ RunnerFailed: { errorMessage: 'y', nextTryAt } }) as never
 const asks = (nextTryAt: string): RunnerStatus =>
   ({ RunnerIdle: { waitsFor: { reason: 'x', message: 'x', since: nextTryAt, nextTryAt } } }) as never
 const retries: [string, RunnerStatus, number, number | undefined][] = [

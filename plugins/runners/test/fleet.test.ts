@@ -125,14 +125,15 @@ t.test('a runner that was given up is started again, after longer and longer pau
   t.ok(fleet.ready(fleet.get('R')!), 'it is back')
   made[0]!.giveUp('it crashes')
   t.match(statuses.get('R'), { RunnerFailed: { errorMessage: 'it crashes', nextTryAt: nextTryAt(900_000) } })
-  for (const [status, ms, pauseMs] of [['RunnerReady', 599_999, 900_000], ['RunnerRunning', 600_000, 60_000]]) {
+  const rows = [['RunnerReady', 599_999, 900_000], ['RunnerRunning', 600_000, 60_000]] as const
+  for (const [status, ms, pauseMs] of rows) {
     await clock.advance(900_000)
     await turn()
-    made.at(-1)!.options.onStatus({ [status as string]: {} } as RunnerStatus)
-    await clock.advance(ms as number)
+    made.at(-1)!.options.onStatus({ [status]: {} } as RunnerStatus)
+    await clock.advance(ms)
     made.at(-1)!.options.onStatus({ RunnerConnecting: {} })
     made.at(-1)!.giveUp('it crashes')
-    t.match(statuses.get('R'), { RunnerFailed: { nextTryAt: nextTryAt(pauseMs as number) } }, `served ${ms} ms`)
+    t.match(statuses.get('R'), { RunnerFailed: { nextTryAt: nextTryAt(pauseMs) } }, `served ${ms} ms`)
   }
   await fleet.stop('R')
   await clock.advance(1_000_000)
