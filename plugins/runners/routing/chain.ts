@@ -30,6 +30,8 @@ export interface ChainFacts {
   /** Why the model's card, which is there, cannot be read. */
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
+  /** Name of a store host that does not tell what it has. */
+  silentStore?: string | undefined
   backend: BackendChoice | null
   /** Another live node runs the model or could: this one needs no backend for it. */
   elsewhere: boolean
@@ -142,19 +144,25 @@ const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
 /** Longest Retry-After: the longest pause before a runner that was given up is started again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
+/** Of a model that only the store may know, or have the files of. */
+const storeAway = (what: string, store: string): Found => bad('store_unreachable',
+  `${what}, and the store on ${store}, which may have it, cannot be reached`,
+  `Bring ${store} back: \`svc up\` there; \`svc nodes\` shows it.`)
+
+function cardLink ({ card, cardProblem, known, modelId, silentStore }: ChainFacts): Found {
   if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
     return bad('card_unreadable', cardProblem,
       'Install the package that brings the model anew, then restart.')
   }
+  if (silentStore !== undefined) return storeAway(`no model is called ${modelId} here`, silentStore)
   return bad('model_unknown', `no model is called ${modelId} here`, known.length === 0
     ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
     : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
 }
 
 /** Any node will do: the one that runs the model fetches its files from there. */
-function copyLink ({ copies, modelId, runner }: ChainFacts): Found {
+function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found {
   if (copies === undefined) {
     return good(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
   }
@@ -163,6 +171,9 @@ function copyLink ({ copies, modelId, runner }: ChainFacts): Found {
   if (lost.length > 0) {
     return bad('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
       `Bring the node back (\`svc up\` there; \`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
+  }
+  if (receiving.length === 0 && silentStore !== undefined) {
+    return storeAway('no node that can be reached has its files', silentStore)
   }
   return receiving.length > 0
     ? bad('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)

@@ -34,6 +34,8 @@ check('a running runner serves too', { runner: { RunnerRunning: {} } }, null)
 check('a question about the model alone', { capability: null }, null)
 check('no card', { card: null }, 'card', /no model is called acme\/x/, /Use one of: svc\/voice-en/)
 check('no card and no model at all', { card: null, known: [] }, 'card', /acme\/x/, /svc pull acme\/x/)
+check('no card while the store is away', { card: null, silentStore: 'attic' }, 'card',
+  /called acme\/x here, and the store on attic/, /^Bring attic back: (?!.*svc pull)/)
 check(
   'a broken card',
   { card: null, cardProblem: 'its card cannot be read: nLayers' },
@@ -51,6 +53,8 @@ check('not placed', { placed: false, runner: null }, 'placement', /not placed/, 
 check('no runner yet', { runner: null }, 'runner', /not started/, /svc ps/)
 const nowhere = { live: [], lost: [], receiving: [] }
 check('no files', { copies: nowhere }, 'copy', /no node has its files/, /svc pull acme\/x/)
+check('no files while the store is away', { copies: nowhere, silentStore: 'attic' }, 'copy', /store on attic/,
+  /^Bring attic back/)
 check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy', /on their way/,
   /svc downloads/)
 check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 had its files/, /svc nodes/)

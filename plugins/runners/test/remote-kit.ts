@@ -99,7 +99,8 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     models: {
       card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
       copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }],
-      allCopies: () => new Map()
+      allCopies: () => new Map(),
+      silentStore: () => undefined
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     gossip: { load: () => options.told ?? null, tasks: () => [] },

@@ -74,7 +74,10 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
   const installed = new Set(live.map(({ modelId }) => modelId))
   const host = manager.access.known()
   const virtual = manager.virtual()
-  return [...[...manager.catalogue.cards().values()].map(({ card }) => card), ...virtual]
+  const known = [...manager.catalogue.cards().values()].map(({ card }) => card)
+  const placed = new Map(manager.placed().map((card) => [card.modelId, card]))
+  for (const { modelId } of known) placed.delete(modelId)
+  return [...known, ...placed.values(), ...virtual]
     .sort((a, b) => a.modelId < b.modelId ? -1 : 1)
     .map((card) => {
       const judgement = judge?.(card.modelId)
@@ -116,7 +119,7 @@ function createdOf (manager: ModelManager, modelId: string, host: NodeView | und
 
 /** GET /models/copies. */
 export function copies (manager: ModelManager): unknown {
-  return { copies: manager.catalogue.copies() }
+  return { copies: manager.catalogue.copies(), silent_store: manager.access.silent()?.name ?? null }
 }
 
 /** GET /models/{id}/card, with the files where any node that can be asked knows them. */

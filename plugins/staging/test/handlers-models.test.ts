@@ -336,6 +336,16 @@ t.test('further names of models are listed as models are, by those who know them
   t.same((await listed()).map(({ id }) => id), ['acme/mine', 'also'])
 })
 
+t.test('a model that is placed is listed though no store tells of it', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await call(rig, 'POST', '/models/add', { card: card('acme/mine', { title: 'Mine' }) })
+  const listed = async (): Promise<unknown> => (await call(rig, 'GET', '/v1/models')).body['data']
+  const stop = rig.service(ModelsService).placed(() => [card('acme/away'), card('acme/mine')])
+  t.match(await listed(), [{ id: 'acme/away', installed: false }, { id: 'acme/mine', name: 'Mine' }])
+  stop()
+  t.match((await listed() as object[]).length, 1)
+})
+
 t.test('a model that a plugin answers itself is listed, and has no files', async (t) => {
   const rig = await startNode(t, { store: scratch(t) })
   const models = rig.service(ModelsService)
