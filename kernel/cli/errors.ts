@@ -109,8 +109,10 @@ export function apiFailure (
     return new CliError(exitCodeFor(status), words, { status })
   }
   const id = headers[COMMAND_HEADER]
-  // A node that is only busy or starting says all there is to say itself.
-  const odd = status >= 500 && status !== 503 && typeof id === 'string' && COMMAND_ID.test(id)
+  // A node that is only busy or starting says all there is to say itself, and a call that never began leaves
+  // no trace.
+  const odd = status >= 500 && status !== 503 && api.details?.['begun'] !== false &&
+    typeof id === 'string' && COMMAND_ID.test(id)
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
     { api, status, commandId: odd ? id : undefined })
 }

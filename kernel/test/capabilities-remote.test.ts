@@ -153,7 +153,15 @@ t.test('the other node decides', async (t) => {
   await check('call', at(unary, { target_node: 'nobody' }),
     { status: 404, reason: 'node_not_found', param: 'target_node' })
   await check('call', at(unary, { target_node: 'gamma' }), { status: 502, reason: 'unreachable' })
-  t.ok(nodes.here.outcomes.every((o) => o.kind === 'failed'))
+  t.ok(nodes.here.outcomes.every((o) => o.kind === 'failed' && o.passedOn))
+  t.ok(nodes.there.outcomes.every((o) => !o.passedOn))
+  nodes.stand.is = (_request, response) => {
+    response.writeHead(502)
+      .end('{"error":{"reason":"unreachable","message":"x","code":502,"details":{"begun":false}}}')
+  }
+  await check('call', at(unary), { status: 502, reason: 'unreachable' })
+  t.equal(nodes.here.outcomes.at(-1)!.passedOn, false, 'nobody began with it')
+  nodes.stand.is = null
 
   const { opened, open } = gate()
   const held = probe(nodes.there, 'unary', async () => { await opened; return sum() }, { id: 'held' })

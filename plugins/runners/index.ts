@@ -49,6 +49,7 @@ export function createRunners (machine: MachineParts): Plugin {
     if (models !== undefined) {
       ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
       ctx.effect('virtual models', models.virtual(() => routing.virtualCards()))
+      ctx.effect('placed models', models.placed(() => assembly.instances.cards()))
     }
     const checks = new Set<(entering: Entering) => void>()
     const check = (entering: Entering): void => { for (const one of checks) one(entering) }

@@ -14,7 +14,7 @@ t.test('a whole answer', async (t) => {
   const answer = await post(URL_, { ...hello, user: 'me', temperature: 0.5, max_tokens: 9 })
   t.equal(answer.statusCode, 200, answer.body)
   t.match(answer.headers, {
-    'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no',
     'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
   })
   t.match(answer.json(), {
@@ -40,7 +40,7 @@ t.test('a stream, from the first comment to [DONE]', async (t) => {
   const answer = await post(URL_, { ...hello, stream: true })
   t.equal(answer.statusCode, 200)
   t.match(answer.headers, {
-    'content-type': 'text/event-stream', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no',
     'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
   })
   const events = answer.body.split('\n\n')

@@ -18,7 +18,7 @@ export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
   /** Absent where the plugin `staging` is off. */
-  models?: Pick<Models, 'card' | 'copies' | 'allCopies'> | undefined
+  models?: Pick<Models, 'card' | 'copies' | 'allCopies' | 'silentStore'> | undefined
   cluster: Pick<Cluster, 'nodes'>
   /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
@@ -240,6 +240,7 @@ export class Availability {
       cardProblem,
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
+      silentStore: running ? undefined : this.#parts.models?.silentStore()?.name,
       backend: card === null ? null : source.backend(card),
       elsewhere: this.#elsewhere(source, question, card),
       placed: instances.length > 0,

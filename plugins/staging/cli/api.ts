@@ -8,9 +8,12 @@ export const storePath = (modelId: string): string => `/store/models/${modelInPa
 
 /** Every known copy in the cluster, or of one model. */
 export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ClusterCopy[]> {
-  const { copies } = await client.json<{ copies: ClusterCopy[] }>('/models/copies')
+  const { copies } = await client.json<CopiesAnswer>('/models/copies')
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
+
+/** GET /models/copies; an older node does not tell of the store. */
+export interface CopiesAnswer { copies: ClusterCopy[], silent_store?: string | null }
 
 export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
   const byModel = new Map<string, ClusterCopy[]>()
