@@ -77,7 +77,8 @@ export class Fleet {
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
     const lends = this.#parts.lends(assignment)
-    const member = { assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0, readyAt: null }
+    const start = { supervisor: null, card: null, gaveUp: false, rounds: 0, readyAt: null }
+    const member = { ...start, assignment, lends }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)
