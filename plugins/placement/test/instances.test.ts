@@ -3,7 +3,6 @@ import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
 import type { Options, PlacementRig } from './kit.js'
 import type { Planning } from '../place/planning.js'
 import { remove } from '../handlers/instances.js'
-import { AUTOPLACE } from '../place/instance.js'
 import { refuse } from '../errors.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
@@ -292,18 +291,6 @@ t.test('what waits for a place is shown, and ends when it is deleted', async (t)
   t.match(ended, { status: 200, body: { instance_id: ID, message: /waits for a place no more/ } })
   t.strictSame([await waiting(rig), rig.drained, rig.removed.length], [[], [], before])
   t.equal(rig.absence('acme/chat'), null)
-})
-
-t.test('an instance that may only run on a node that is gone says how to move it', async (t) => {
-  const rig = await startPlacement(t, tooBig({ nodes: { n1: 64 } }))
-  const [[tag, body]] = Object.entries(instanceOn(ID, 'acme/chat', ['id-n2'])) as [[string, object]]
-  const placement = { ...AUTOPLACE, origin: 'request', excluded: ['install-n1'] }
-  rig.state.instances[ID] = { [tag]: { ...body, placement } } as never
-  await rig.clock.advance(10_000)
-  t.match(rig.absence('acme/chat'), {
-    problem: /: Model acme\/chat may not be placed on n1 \(.*no other live node can run it/,
-    remedy: new RegExp(`\`svc stop ${ID}\`, then \`svc place acme/chat\``)
-  })
 })
 
 t.test('what the cluster places by itself stays stopped until somebody places it', async (t) => {
