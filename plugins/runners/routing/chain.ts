@@ -30,7 +30,7 @@ export interface ChainFacts {
   /** Why the model's card, which is there, cannot be read. */
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
-  /** Name of a store host that does not tell what it has. */
+  /** Name of a store host whose list of models is not known here. */
   silentStore?: string | undefined
   backend: BackendChoice | null
   /** Another live node runs the model or could: this one needs no backend for it. */

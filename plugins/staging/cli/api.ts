@@ -12,7 +12,7 @@ export async function readCopies ({ client }: VerbContext, modelId?: string): Pr
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
 
-/** GET /models/copies; an older node does not tell of the store. */
+/** GET /models/copies; an older node leaves `silent_store` out. */
 export interface CopiesAnswer { copies: ClusterCopy[], silent_store?: string | null }
 
 export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
