@@ -107,8 +107,7 @@ export function startDetection (parts: DetectionParts): Detection {
     devices,
     backends: () => Object.fromEntries(engines.map((engine) => {
       const wanted = declaredBackend(declared, engine.name)
-      const usable = engine.program !== undefined && programs()[engine.name] === null ? []
-        : offered(engine, devices(engine.name), seen)
+      const usable = offered(engine, devices(engine.name), seen)
       return [engine.name, wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]]
     })),
     stop () {
