@@ -33,12 +33,6 @@ export class PlacedInstances {
     return modelId === undefined ? [...this.#byModel.values()].flat() : this.#byModel.get(modelId) ?? []
   }
 
-  /** The cards of the models that are placed. */
-  cards (): ModelCard[] {
-    this.#byModel ??= this.#index()
-    return [...this.#byModel.values()].flatMap((rings) => placedCard(rings) ?? [])
-  }
-
   /** The runners that this node is to have. */
   assignments (): Assignment[] {
     return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
