@@ -1,7 +1,8 @@
 // Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
-import { isObject } from '../api/schema.js'
+import { isObject, parseJson } from '../api/schema.js'
 
-const LENGTH_BYTES = 4
+/** Of a header's length, big-endian. */
+export const LENGTH_BYTES = 4
 /** Longest header a reader accepts: a payload of 1 MiB in escapes fits. */
 const MAX_HEADER_BYTES = 8 * 1024 * 1024
 const MAX_MEDIA_BYTES = 64 * 1024 * 1024
@@ -69,12 +70,8 @@ export class FrameParser {
 }
 
 function parseHeader (bytes: Uint8Array): { fields: Record<string, unknown>, size: number } {
-  let fields: unknown
-  try {
-    fields = JSON.parse(new TextDecoder().decode(bytes))
-  } catch {
-    throw new FrameError('a frame header is not JSON')
-  }
+  const fields = parseJson(new TextDecoder().decode(bytes))
+  if (fields === undefined) throw new FrameError('a frame header is not JSON')
   if (!isObject(fields)) throw new FrameError('a frame header is not a JSON object')
   const media = fields['media'] ?? null
   if (media === null) return { fields, size: 0 }

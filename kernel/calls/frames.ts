@@ -1,4 +1,4 @@
-import { FrameError, FrameParser } from './frame-parser.js'
+import { FrameError, FrameParser, LENGTH_BYTES } from './frame-parser.js'
 import type { ErrorBody } from '../http/error-body.js'
 import type { ChunkMedia } from '../api/plugin.js'
 import type { RawFrame } from './frame-parser.js'
@@ -56,7 +56,7 @@ export function mediaOf (media: ChunkMedia): FrameMedia {
 /** `application/vnd.svc.frames`: header length as 4 bytes big-endian, the JSON header, the media bytes. */
 export function encodeFrame (frame: { header: object, media: Uint8Array | null }): Uint8Array {
   const header = Buffer.from(JSON.stringify(frame.header))
-  const length = Buffer.alloc(4)
+  const length = Buffer.alloc(LENGTH_BYTES)
   length.writeUInt32BE(header.byteLength)
   return Buffer.concat(frame.media === null ? [length, header] : [length, header, frame.media])
 }

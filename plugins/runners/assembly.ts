@@ -242,6 +242,7 @@ function detect (ctx: RunnersContext, { files, uid, lacks }: MachineParts): Dete
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
     home,
+    uid,
     unheld: () => !ctx.config.confine ? 'plugins.runners.confine is off'
       : lacks?.(runnersFolder(home), clock.mono()) ?? null,
     engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external, program } }) =>

@@ -100,7 +100,7 @@ export interface Models {
   memory (planner: MemoryPlanner): () => void
   /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
   virtual (cards: () => readonly ModelCard[]): () => void
-  /** Has it list the models that are placed, too, whose store may be away. Returns what ends that. */
+  /** Adds placed models to the list, as their store may be unreachable. Returns a function that ends it. */
   placed (cards: () => readonly ModelCard[]): () => void
   /** Whether that is a virtual one: it has no files and cannot be placed. */
   isVirtual (modelId: string): boolean

@@ -1,5 +1,5 @@
 import type { Caller, Context, Logger, Machine } from '../../../kernel/index.js'
-import { declaredBackend, offersOf, overrideVariable, runtimesFor } from './backends.js'
+import { binaryProblem, declaredBackend, offersOf, overrideVariable, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import { findConflict } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
@@ -20,6 +20,8 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   /** Of the node. */
   home: string
+  /** The user that the node runs as. */
+  uid: number
   /** Says what the sandbox of runners lacks; null for nothing. */
   unheld? (): string | null
   files: RuntimeFiles
@@ -68,7 +70,7 @@ export function startDetection (parts: DetectionParts): Detection {
     }
     return found.programs
   }
-  const lists = deviceLists(files.env)
+  const lists = deviceLists(files.env, parts.uid)
   const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], looked)
   let looked = false
   const lookAtFiles = async (): Promise<void> => {
@@ -141,8 +143,11 @@ function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts
 
 type Found = BinaryOverride | Program | null | undefined
 
-/** The devices that programs list, each asked once. */
-function deviceLists (env: RuntimeFiles['env']): {
+/**
+ * The devices that programs list, each asked once. The node runs them outside of a sandbox, so those that
+ * another user may have written are not asked.
+ */
+function deviceLists (env: RuntimeFiles['env'], uid: number): {
   ask (program: Found): Promise<void>
   /** Null until it is known; a program that came later is asked when `late`. */
   of (program: Found, late: boolean): string[] | null
@@ -150,11 +155,12 @@ function deviceLists (env: RuntimeFiles['env']): {
   const asked = new Map<string, Promise<void>>()
   const known = new Map<string, string[] | null>()
   const ask = async (program: Found): Promise<void> => {
-    if (program == null || 'build' in program || ('variable' in program && program.problem !== null)) return
+    if (program == null || 'build' in program) return
     const { path } = program
+    const devices = async (): Promise<string[] | null> => await binaryProblem(path, uid) === null
+      ? readDevices(await outputOf(path, '--list-devices', env)) : null
     if (!asked.has(path)) {
-      asked.set(path, outputOf(path, '--list-devices', env).then(readDevices, () => null)
-        .then((devices) => { known.set(path, devices) }))
+      asked.set(path, devices().catch(() => null).then((list) => { known.set(path, list) }))
     }
     await asked.get(path)
   }

@@ -82,17 +82,17 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-/** A program that looks for devices loads its GPU libraries, which takes half a second. */
-const LIST_MS = 30_000
-const LIST_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
+/** Longer than a large GPU library needs to load from a slow disk. */
+const OUTPUT_MS = 60_000
+const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
 
-/** The output of a program that is run with one flag. Throws when it fails or takes more than 30 s. */
+/** The output of a program that is run with one flag. Throws when it fails or takes more than a minute. */
 export async function outputOf (
   path: string, flag: string, env: Place['env'], signal?: AbortSignal
 ): Promise<string> {
   const { stdout, stderr } = await promisify(execFile)(path, [flag], {
-    timeout: LIST_MS, killSignal: 'SIGKILL', ...signal === undefined ? {} : { signal },
-    env: Object.fromEntries(LIST_ENV.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]))
+    timeout: OUTPUT_MS, killSignal: 'SIGKILL', ...signal === undefined ? {} : { signal },
+    env: Object.fromEntries(OUTPUT_ENV.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]))
   })
   return `${stdout}\n${stderr}`
 }

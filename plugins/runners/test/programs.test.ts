@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -35,7 +35,7 @@ async function look (
   home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock()
 ): Promise<Detection> {
   const detection = startDetection({
-    home, declared: {}, options: {}, clock, raise () {}, clear () {},
+    home, uid: process.getuid!(), declared: {}, options: {}, clock, raise () {}, clear () {},
     engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
     gpus: async () => ({ gpus: [], problems: [] }),
@@ -132,4 +132,19 @@ t.test('each engine has backends of its own: a program says which GPUs it can us
   t.strictSame(await backends(list + h200, false), ['cpu', 'cuda'], 'without a device file, as in WSL')
   t.strictSame(await backends(list, true), ['cpu'], 'a build for the CPU beside a GPU')
   t.strictSame(await backends('unknown option', true), ['cpu', 'cuda'], 'an old program: as the driver says')
+})
+
+t.test('a program that others may write is not run outside of the sandbox', async (t) => {
+  const home = homeOf(t)
+  const path = join(home, 'llama-server')
+  const ran = async (mode: number): Promise<boolean> => {
+    rmSync(join(home, 'ran'), { force: true })
+    writeFileSync(path, `#!/bin/sh\ntouch ${join(home, 'ran')}\n`)
+    chmodSync(path, mode)
+    // Waits for the answer, as the machine has a GPU.
+    await look(home, { PATH: `${home}:/bin:/usr/bin` }, true)
+    return existsSync(join(home, 'ran'))
+  }
+  t.equal(await ran(0o777), false)
+  t.equal(await ran(0o755), true)
 })
