@@ -314,6 +314,9 @@ async function * texts (
   yield format.framing.end(totals)
 }
 
+/** Characters that are joined; a slow reader holds the engine back beyond that. */
+const MOST_JOINED = 16_384
+
 /** Joins the texts that arrive in the same turn of the event loop: each one costs a frame and a write. */
 async function * joined (texts: AsyncGenerator<string>): AsyncGenerator<string> {
   let next = texts.next()
@@ -321,13 +324,14 @@ async function * joined (texts: AsyncGenerator<string>): AsyncGenerator<string> 
     for (let one = await next; one.done !== true; one = await next) {
       let text = one.value
       const later = nextTurn(null)
-      for (;;) {
-        next = texts.next()
+      for (next = texts.next(); text.length < MOST_JOINED; next = texts.next()) {
         // A failure is thrown by the next round, after the text before it.
         const more = await Promise.race([next, later]).catch(() => null)
         if (more === null || more.done === true) break
         text += more.value
       }
+      // It may fail while the reader takes the text.
+      next.catch(() => {})
       yield text
     }
   } finally {

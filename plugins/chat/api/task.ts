@@ -283,7 +283,8 @@ export function completionTask (given: CompletionBody, rules: Rules): Asked {
   if (body.json_schema != null) checkSchema('json_schema', body.json_schema, limits)
   const tops = logprobs ?? (body.n_probs === 0 ? null : body.n_probs)
   const shared = {
-    ...lengthsOf(body, limits, body.max_tokens ?? (body.n_predict == null ? DEFAULT_COMPLETION_TOKENS : null)),
+    ...lengthsOf(body, limits,
+      body.max_tokens ?? (body.n_predict == null ? DEFAULT_COMPLETION_TOKENS : null)),
     ...samplingIn(body),
     ...present({ json_schema: body.json_schema }),
     ...tops == null ? {} : { logprobs: true, top_logprobs: tops }

@@ -50,13 +50,14 @@ export class OpenAiSession implements EngineSession {
   private async * answer (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     const { kind, payload } = task
     const isChat = kind === 'chat'
-    const warnings: string[] = []
-    const asked = kind === 'tokenize' ? templated(payload) : this.asked(payload, warnings)
-    const chunks = this.inner.run({ ...task, payload: asked }, signal)
     if (!isChat && kind !== 'completion' && kind !== 'completions') {
-      yield * chunks
+      const same = kind === 'tokenize' ? templated(payload) : payload
+      yield * this.inner.run({ ...task, payload: same }, signal)
       return
     }
+    const warnings: string[] = []
+    const asked = this.asked(payload, warnings)
+    const chunks = this.inner.run({ ...task, payload: asked }, signal)
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
     const read = new Reading(isChat, listOf(asked['tools']), this.text)
     for await (const { payload: piece } of chunks) {

@@ -101,7 +101,8 @@ export class ChatReader extends AnswerReader {
   end (peakBytes: number): AnswerChunk | null {
     const { index, finish, usage, timings } = this
     // The server does not say here which stop text it met.
-    return finish === null ? null : endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
+    if (finish === null) return null
+    return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }
 }
 

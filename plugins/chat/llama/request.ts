@@ -32,9 +32,9 @@ const MOST_ANSWERS = 128
 const SEEDS = 2 ** 32 - 1
 /** Fields of a task that the server has other names for, or that are sent in another form. */
 const OWN_FORM = new Set([
-  'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format', 'chat_template_kwargs',
-  'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs', 'top_logprobs', 'add_generation_prompt', 'seed',
-  'repeat_last_n',
+  'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
+  'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
+  'top_logprobs', 'seed', 'repeat_last_n',
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 
@@ -83,7 +83,7 @@ function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
 export const callIdsOf = (template: string): 'any' | 'short' =>
   /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
 
-/** Whether the chat template reads tools, by what `/props` says of it; true for a server that says nothing. */
+/** Whether the chat template reads tools, by what `/props` says of it; true if it says nothing. */
 export function readsTools (props: Fields): boolean {
   const said = fieldsOf(props['chat_template_caps'])['supports_tools']
   const template = props['chat_template']
@@ -138,8 +138,8 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
     return {}
   }
   if (facts.tools === false) {
-    throw invalid('tool_choice requires a call, and the chat template of this model has no place for tools; ' +
-      'leave it out, or use another model', 'tool_choice')
+    throw invalid('tool_choice requires a call, and the chat template of this model has no place for ' +
+      'tools; leave it out, or use another model', 'tool_choice')
   }
   // The server takes a word only: one chosen function is the only tool, and required.
   const wanted = choice === 'required' ? null : nameOf(choice)

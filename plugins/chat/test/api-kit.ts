@@ -46,7 +46,13 @@ export const done = (reason: Finish = 'stop', index = 0, completion = 3): Engine
 })
 
 /** An engine that says these texts. */
-export const saying = (...texts: string[]): Open => answering(...texts.map((said) => delta(said)), done())
+export const saying = (...texts: string[]): Open =>
+  answering(...texts.map((said) => delta(said)), done())
+
+/** An engine that thinks, speaks, and calls `f` and the `others`. */
+export const calling = (...others: EngineChunk[]): Open => answering(
+  news({ reasoning_content: 'H' }), news({ reasoning_content: 'm.' }), delta('Look:'), call('f', ''),
+  news({ tool_calls: [{ index: 0, function: { arguments: '{"a": 1}' } }] }), ...others, done('tool_calls'))
 
 /** An engine that admits the prompt and answers with these chunks. */
 export const answering = (...chunks: EngineChunk[]): Open => async function * () {

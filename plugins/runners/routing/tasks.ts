@@ -220,7 +220,9 @@ export function runnerWork (
 
 /** Token counts that an engine sends with its last chunk. */
 interface Usage {
-  prompt_tokens?: unknown, completion_tokens?: unknown, prompt_tokens_details?: { cached_tokens?: unknown }
+  prompt_tokens?: unknown
+  completion_tokens?: unknown
+  prompt_tokens_details?: { cached_tokens?: unknown } | null
 }
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
