@@ -70,7 +70,8 @@ for (const [name, script] of Object.entries(CALLS)) {
       ...messages, { role: 'assistant', content: null, tool_calls: [called] },
       { role: 'tool', tool_call_id: id, content: '{"time":"noon"}' }
     ]
-    t.match((await chat(real, { messages: more, tools })).done, { finish_reason: String }, 'the result is read')
+    const { done } = await chat(real, { messages: more, tools })
+    t.match(done, { finish_reason: String }, 'the result is read')
     const [plain, told] = await Promise.all([messages, more].map(async (each) =>
       (await chunksOf(real.session, 'tokenize', { messages: each, tools }))[0]?.payload['count'] as number))
     t.ok(told! > plain!, 'and stands in the prompt')
@@ -88,7 +89,8 @@ for (const [name, script] of Object.entries(CALLS)) {
     const told = pieces.flatMap(({ choices }) => choices.flatMap(({ logprobs }) => logprobs?.content ?? []))
     t.same(told.map(({ token }) => token).slice(0, said.length), said, 'each token is reported')
     for (const choice of ['auto', 'none']) {
-      t.same(readOf(await chat(real, { tools, tool_choice: choice })), { content: said.join(''), reasoning: '', calls: [] }, `tools: ${choice}`)
+      const answer = await chat(real, { tools, tool_choice: choice })
+      t.same(readOf(answer), { content: said.join(''), reasoning: '', calls: [] }, `tools: ${choice}`)
     }
     t.match(await chat(real, { max_tokens: 2 }), { text: 'It is dry in', done: { finish_reason: 'length' } })
     const stopped = { text: 'It is dry in Oslo', done: { finish_reason: 'stop' } }

@@ -53,7 +53,7 @@ function withoutTrace (message: string): string {
 
 /** Clients must not learn where files are on this machine. */
 export const withoutPaths = (message: string): string =>
-  message.replace(/(^|[\s'"(=:])\/[^\s'"):,]+/g, '$1[path]')
+  message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
 
 /**
  * An error of the server: `body` is `{ error: { code, message, type } }`, or the error itself; `status` that

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { EngineError, kernelError } from '../../../kernel/index.js'
+import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import {
   admitted, answering, call, delta, done, gate, hello, MODEL, news, saying, startChat, until, values
@@ -181,10 +181,15 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     const message = 'logit_bias maps token ids below 64'
     throw new EngineError('invalid_request', message, { issues: [{ path: 'logit_bias', message }] })
   }
+  const loading = (): never => {
+    const decl = { status: 503, retryable: true, message: 'x', remedy: 'y', retryAfterSeconds: 1 }
+    throw new SvcError('no_instance', decl, 'acme/writer is loading')
+  }
   const rows: [() => void, object, number, string, string | RegExp][] = [
     [over, hello, 400, 'context_length_exceeded', /^context_length_exceeded/],
     [bias, hello, 400, 'invalid_request', /^logit_bias maps/],
     [() => { throw new EngineError('unheard_of', 'secret') }, hello, 502, 'provider_error', /node's log/],
+    [loading, hello, 503, 'no_instance', /is loading/],
     [() => { throw kernelError('overloaded') }, hello, 429, 'overloaded', /Too many/],
     [() => {}, { ...hello, model: 'a/none' }, 404, 'no_instance', /No instance found for model a\/none/],
     [() => {}, { ...hello, messages: [] }, 400, 'invalid_request', /messages/],
@@ -196,7 +201,8 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     for (const stream of [false, true]) {
       const answer = await post(URL_, { ...body, stream })
       t.equal(answer.statusCode, status, answer.body)
-      t.match(answer.json(), { error: { reason, message, code: CODES[reason] ?? reason }, detail: message })
+      const code = status === 503 ? 'model_loading' : CODES[reason] ?? reason
+      t.match(answer.json(), { error: { reason, message, code }, detail: message })
       if (status === 429) t.ok(answer.headers['retry-after'])
       const told = status === 502 ? 'false' : undefined
       t.equal(answer.headers['x-should-retry'], told, 'official clients repeat a 502 unless told')

@@ -276,8 +276,9 @@ t.test('errors of other servers', (t) => {
     [native, 'the cache is full']] as const) {
     t.equal(serverError({ error: { message } }, 'm', 500).message, `llama-server failed: ${told}`)
   }
-  t.equal(serverError({ error: { message: 'cannot open "/srv/models/a b.gguf" (/opt/x): #/a/b' } }, 'm').message,
-    'llama-server failed: cannot open "[path] b.gguf" ([path]): #/a/b', 'no paths')
+  const opened = { error: { message: 'cannot open "/srv/a b.gguf" (/opt/x): /etc/y at #/a/b' } }
+  t.equal(serverError(opened, 'm').message,
+    'llama-server failed: cannot open "[path]" ([path]): [path] at #/a/b', 'no paths')
   t.ok(serverError({ error: { message: 'x'.repeat(1e5) } }, 'm', 500).message.length < 1_100)
   t.end()
 })
