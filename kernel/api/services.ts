@@ -179,7 +179,7 @@ export interface ServeOptions {
   payload?: unknown
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
-  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
+  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
 }
 
 /** Capability calls for plugins that serve them under another route too. */

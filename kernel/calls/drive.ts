@@ -168,6 +168,8 @@ function checkValue (
 ): number {
   const issues = check?.(value) ?? null
   if (issues !== null) throw invalidResult(issues, part, call, options)
+  // Text that is written as it is: no second serialisation of each token, only to measure it.
+  if (typeof value === 'string') return value.length
   try {
     const text = JSON.stringify(value) as string | undefined
     if (text !== undefined) return text.length

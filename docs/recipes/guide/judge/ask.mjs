@@ -13,7 +13,7 @@ export async function asker (directory) {
     let text = ''
     const payload = { messages: [{ role: 'user', content: question }], max_tokens: 160 }
     for await (const { payload: piece } of session.run({ kind: 'chat', payload }, signal)) {
-      text += piece.text ?? ''
+      text += piece.choices[0]?.delta?.content ?? ''
     }
     return text
   }
