@@ -47,7 +47,7 @@ export class Outbox {
   }
 }
 
-/** What an answer is made with. */
+/** Inputs of an answer. */
 export interface AnswerParts {
   index: number
   prompt: readonly number[]
@@ -172,7 +172,8 @@ export class Answer implements Job {
 
   private deltaOf ({ content, reasoning, toolCalls }: OutputDelta): Record<string, unknown> {
     const { calls } = this.parts
-    const made = toolCalls.filter(({ index }) => index < calls).map(({ index, id, name, arguments: given }) => ({
+    const wanted = toolCalls.filter(({ index }) => index < calls)
+    const made = wanted.map(({ index, id, name, arguments: given }) => ({
       index,
       ...id === undefined ? {} : { id, type: 'function' },
       function: { ...name === undefined ? {} : { name }, ...given === undefined ? {} : { arguments: given } }

@@ -1,8 +1,7 @@
 /**
- * The native half of node-llama-cpp: its prebuilt addon, without its JavaScript. That half downloads and
- * compiles, shifts a context that is full, and samples sequences of one batch in threads that race; none of
- * its templates, grammars and memory estimates are used here. The addon's interface is not documented, so
- * package.json pins its version.
+ * The prebuilt addon of node-llama-cpp. Its JavaScript is left out: that downloads and compiles on install,
+ * shifts a full context silently, and samples the sequences of a batch in racing threads. The addon's
+ * interface is undocumented, so package.json pins its version.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -98,7 +97,7 @@ export interface Binding {
 }
 
 /** Bits of `getTokenAttributes`. */
-export const ATTRIBUTE = { unknown: 1, unused: 2, control: 8, userDefined: 16 } as const
+export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
 /** Levels of the log. */
 const ERRORS = 2
 
@@ -154,7 +153,7 @@ function releaseOf (folder: string): string {
   return buildOptions.llamaCpp.release
 }
 
-/** What llama.cpp reports as errors during `work`. */
+/** Collects the errors that llama.cpp logs during `work`. */
 export async function withErrors<T> (native: Binding, work: (errors: string[]) => Promise<T>): Promise<T> {
   const errors: string[] = []
   native.setLogger((level, text) => { if (level <= ERRORS && text.trim() !== '') errors.push(text.trim()) })

@@ -1,4 +1,4 @@
-/** The grammar that an answer is held to. */
+/** Grammars that restrict an answer. */
 import { reasonings, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
 import type { ToolFormatName } from '../../chat/text/tools/index.js'
 import { fieldsOf, isObject, listOf, type Fields } from '../../chat/json.js'
@@ -16,7 +16,7 @@ export interface GrammarCompiler {
   ) => Compiled
 }
 
-/** What the prompt says of its answer. */
+/** How an answer to a prompt is written. */
 export interface Writing {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
@@ -34,7 +34,9 @@ export function constraintOf (payload: Fields, writing: Writing, compiler: Gramm
   if (typeof given === 'string' && given !== '') return { gbnf: given, tools: writing.tools }
   const mustCall = writing.tools !== null && (choice === 'required' || isObject(choice))
   const mayCall = writing.tools !== null && answer !== null
-  if (!mustCall && !mayCall) return { gbnf: answer === null ? null : behind(answer, writing), tools: writing.tools }
+  if (!mustCall && !mayCall) {
+    return { gbnf: answer === null ? null : behind(answer, writing), tools: writing.tools }
+  }
   const { reader, format } = enforcedFormat(writing.tools ?? 'hermes')
   const calls = compiler.compileTools(
     payload['tools'] as unknown[], choice, format, { parallel: parallel !== false }).grammar
@@ -52,7 +54,7 @@ function answerGrammar (format: unknown, compiler: GrammarCompiler): string | nu
   return compiler.compileSchema(schema ?? {}, { strict: strict === true, path }).grammar
 }
 
-/** Rules under other names, so that two grammars can stand in one. */
+/** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
   gbnf.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
@@ -111,4 +113,3 @@ export const PLAIN: GrammarCompiler = {
     return { grammar: `root ::= ${literal(begin)} ${many} ${literal(end)}\none ::= ${one}\n${JSON_RULES}` }
   }
 }
-

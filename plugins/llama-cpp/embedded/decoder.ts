@@ -7,7 +7,7 @@ import type { NativeContext } from './binding.js'
 
 /** Tokens of a step. */
 export const BATCH = 128
-/** A slot is taken for what it holds of a prompt if that is more than this part; else the oldest is. */
+/** A slot that holds more than this part of a prompt is preferred to the oldest one. */
 const WORTH_KEEPING = 0.1
 
 /** One answer. */
@@ -24,7 +24,7 @@ export interface Job {
 /** One sequence of the context. */
 interface Slot {
   readonly id: number
-  /** What its memory holds. */
+  /** Tokens in its memory. */
   tokens: number[]
   job: Job | null
   /** Tokens of the job that are not decoded yet. */
@@ -71,7 +71,7 @@ export class Decoder {
   }
 
   private async run (): Promise<void> {
-    // What is submitted together starts together.
+    // Jobs that are submitted together start together.
     await new Promise<void>((resolve) => { setImmediate(resolve) })
     try {
       while (!this.closed) {
@@ -142,7 +142,9 @@ export class Decoder {
       slot.used = this.steps
     }
     // One by one: the addon's samplers share the logits of the batch without a lock.
-    for (const [i, { slot }] of parts.entries()) if (places[i] !== undefined) await this.choose(slot, places[i])
+    for (const [i, { slot }] of parts.entries()) {
+      if (places[i] !== undefined) await this.choose(slot, places[i])
+    }
   }
 
   /** The tokens of a step: one of each answer first, then prompts in the order of their start. */
@@ -170,7 +172,7 @@ export class Decoder {
     }
   }
 
-  /** What a slot holds after a failed step is unknown. */
+  /** The memory of a slot is undefined after a failed step. */
   private drop (slot: Slot, error: unknown): void {
     this.context.disposeSequence(slot.id)
     slot.tokens = []

@@ -20,7 +20,7 @@ import { Vocabulary } from './vocabulary.js'
 /** Options of a model that is spread over devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
-/** What ends a file's own account of its damage. */
+/** Characters of llama.cpp's errors in a message. */
 const MAX_REASON = 500
 
 export default {
@@ -48,7 +48,7 @@ async function headerOf (path: string, modelId: string): Promise<GgufHeader> {
   try {
     return await readGguf(path)
   } catch (error) {
-    throw cannotLoad(modelId, (error as Error).message)
+    throw cannotLoad(modelId, (error as Error).message.replaceAll(path, 'the file'))
   }
 }
 
@@ -88,7 +88,8 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     swaFullCache: true
   })
   await withErrors(native, async (errors) => {
-    if (!await context.init()) throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
+    if (await context.init()) return
+    throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
   })
   const size = lengthOf(header.metadata.get('tokenizer.ggml.tokens'))
   const addsSpace = header.metadata.get('tokenizer.ggml.add_space_prefix') !== false

@@ -13,7 +13,7 @@ import type { Vocabulary } from './vocabulary.js'
 /** For files without a template, as llama.cpp does. */
 const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}' +
   '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}{% endif %}'
-/** How far from the end of a prompt the marks of reasoning are looked for, characters. */
+/** The end of a prompt that may contain a mark of reasoning, characters. */
 const END_CHARS = 200
 
 /** A prompt, and the writing of its answer. */
@@ -57,7 +57,8 @@ export class Prompts {
   /** @throws EngineError invalid_request */
   read (payload: Fields): Prompt {
     const messages = messagesOf(payload['messages'])
-    const offered = Array.isArray(payload['tools']) && payload['tool_choice'] !== 'none' ? payload['tools'] : []
+    const { tools: given, tool_choice: choice } = payload
+    const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
     const shows = this.shows(tools, spoken)
@@ -105,7 +106,9 @@ function contentOf (content: unknown, path: string): string | null {
   return content.map((part: unknown) => {
     const { type, text } = fieldsOf(part)
     if (type === 'text' && typeof text === 'string') return text
-    if (type === 'image_url' || type === 'input_audio') throw needsServer(path, 'reads no images and no sound')
+    if (type === 'image_url' || type === 'input_audio') {
+      throw needsServer(path, 'reads no images and no sound')
+    }
     throw invalid(`${path} has a part of type ${JSON.stringify(type)}`, path)
   }).join('')
 }

@@ -1,4 +1,4 @@
-/** The parameters of an answer. Only what the request sets counts; else the model's defaults, else llama.cpp's. */
+/** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
 import { randomInt } from 'node:crypto'
 import { fieldsOf, isObject, type Fields } from '../../chat/json.js'
 import { SAMPLING, type Parameter } from '../../chat/sampling.js'
@@ -99,7 +99,8 @@ function biasOf (bias: unknown, vocabularySize: number): SamplerConfig {
   const isFine = isObject(bias) && entries.every(([id, value]) => /^\d+$/.test(id) &&
     Number(id) < vocabularySize && typeof value === 'number' && Math.abs(value) <= MAX_BIAS)
   if (!isFine) {
-    throw invalid(`logit_bias maps token ids below ${vocabularySize} to numbers from -100 to 100`, 'logit_bias')
+    throw invalid(
+      `logit_bias maps token ids below ${vocabularySize} to numbers from -100 to 100`, 'logit_bias')
   }
   if (entries.length === 0) return {}
   return {

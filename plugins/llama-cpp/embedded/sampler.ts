@@ -1,7 +1,6 @@
 /** Chooses the tokens of one answer, and reports their log probabilities. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import type { TokenTable } from '../../chat/text/tokens.js'
-import { bytesOf } from '../../chat/text/tokens.js'
+import { bytesOf, type TokenTable } from '../../chat/text/tokens.js'
 import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
 import { invalid } from './refusals.js'
 
@@ -10,13 +9,18 @@ interface TokenLogprob { token: string, logprob: number, bytes: number[] }
 /** A chosen token in OpenAI's form. */
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
 
-/** What OpenAI gives for a token without a probability. */
+/** OpenAI's value for a token without a probability. */
 const LEAST = -9_999
 /** Candidates that are read at once; a chosen token is nearly always among them. */
 const CANDIDATES = 64
 
 /** A loaded model, as far as samplers need it. */
-export interface SamplerParts { native: Binding, model: NativeModel, context: NativeContext, table: TokenTable }
+export interface SamplerParts {
+  native: Binding
+  model: NativeModel
+  context: NativeContext
+  table: TokenTable
+}
 
 /** Chooses tokens. Probabilities are the model's own, before biases, penalties, temperature and grammar. */
 export class TokenSampler {

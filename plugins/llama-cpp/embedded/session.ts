@@ -20,7 +20,7 @@ import type { Vocabulary } from './vocabulary.js'
 
 const WARMUP_TOKENS = 4
 
-/** What a session is made of. */
+/** Parts of a session. */
 export interface SessionParts {
   modelId: string
   defaults: Fields
@@ -35,7 +35,7 @@ export interface SessionParts {
   close: () => Promise<void>
 }
 
-/** A prompt that is read, and how its answers are made. */
+/** A parsed request. */
 interface Asked { prompt: Prompt, constraint: Constraint, isChat: boolean, payload: Fields }
 
 /** A model that writes. */
@@ -47,7 +47,8 @@ export class TextSession implements EngineSession {
   async warmup (): Promise<void> {
     this.parts.prompts.warm()
     const payload = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
-    for await (const chunk of this.run({ kind: 'completion', payload }, new AbortController().signal)) void chunk
+    const task = { kind: 'completion', payload }
+    for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
   async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {

@@ -62,12 +62,15 @@ export class VectorSession implements EngineSession {
       yield vectorChunk(i, vector, shape)
     }
     const tokens = texts.reduce((sum, { length }) => sum + length, 0)
-    yield { payload: { kind: 'done', usage: { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 } } }
+    const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
+    yield { payload: { kind: 'done', usage } }
   }
 
   private idsOf (input: unknown, special = true): number[] {
     const { vocabulary } = this.parts
-    if (typeof input === 'string') return special ? vocabulary.encodeWhole(input) : vocabulary.encode(input, false)
+    if (typeof input === 'string') {
+      return special ? vocabulary.encodeWhole(input) : vocabulary.encode(input, false)
+    }
     const ids = idsOf(input)
     if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
     throw invalid(`input takes texts or token ids below ${vocabulary.table.size}`, 'input')

@@ -26,7 +26,7 @@ function bytesOf (text: string, attributes: number, type: number): Uint8Array {
   return byte === undefined ? utf8.encode(text.replaceAll('▁', ' ')) : Uint8Array.of(parseInt(byte, 16))
 }
 
-/** What the header of the file says of the vocabulary. */
+/** Facts from the header of the file. */
 export interface VocabularyFacts { size: number, addsSpace: boolean }
 
 /** Tokens of a model. */

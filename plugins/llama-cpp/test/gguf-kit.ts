@@ -1,8 +1,8 @@
 /** A tiny language model in a GGUF file: random weights, a vocabulary of bytes, and a chat template. */
 import { seededRandom } from '../../chat/text/random.js'
 
-type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
-interface Tensor { name: string, shape: number[], values: Float32Array }
+export type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
+export interface Tensor { name: string, shape: number[], values: Float32Array }
 
 const [U32, I32, F32, BOOL, STRING, ARRAY] = [4, 5, 6, 7, 8, 9]
 const ALIGNMENT = 32
@@ -57,23 +57,31 @@ const visible = ((): string[] => {
   return Array.from({ length: 256 }, (_, b) => String.fromCodePoint(isVisible(b) ? b : next++))
 })()
 /** Special tokens, from id 256 on. */
-export const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>', '<think>',
-  '</think>']
-export const CHATML = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}' +
-  '{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}'
+const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>']
+export const CHATML = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n' +
+  '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}'
 
 export const SHAPE = { layers: 2, hidden: 64, heads: 4, kvHeads: 2, headSize: 16, feed: 96, context: 512 }
 
-/** Options of the model: further metadata, and the pooling that makes it one of embeddings. */
-interface Options { metadata?: Record<string, Value>, seed?: number, template?: string | null }
+interface Options {
+  metadata?: Record<string, Value>
+  template?: string | null
+  /** Further special tokens. */
+  special?: string[]
+  /** Changes the tensors before they are written. */
+  change?: (tensors: Tensor[]) => void
+}
 
 /** The file of the model, some 300 kB. It writes lower-case letters, spaces and marks of JSON. */
-export function tinyModel ({ metadata = {}, seed = 7, template = CHATML }: Options = {}): Buffer {
+export function tinyModel (
+  { metadata = {}, template = CHATML, special = [], change = () => {} }: Options = {}
+): Buffer {
   const { layers, hidden, heads, kvHeads, headSize, feed, context } = SHAPE
-  const tokens = [...visible, ...SPECIAL]
-  const random = seededRandom(seed)
+  const tokens = [...visible, ...SPECIAL, ...special]
+  const random = seededRandom(7)
   const filled = (name: string, shape: number[], scale: number): Tensor => {
-    const values = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => (random() * 2 - 1) * scale)
+    const length = shape.reduce((a, b) => a * b)
+    const values = Float32Array.from({ length }, () => (random() * 2 - 1) * scale)
     return { name, shape, values }
   }
   const ones = (name: string): Tensor => ({ name, shape: [hidden], values: new Float32Array(hidden).fill(1) })
@@ -81,7 +89,8 @@ export function tinyModel ({ metadata = {}, seed = 7, template = CHATML }: Optio
   for (let id = 0; id < tokens.length; id++) {
     if (!/[a-z {}"]/.test(tokens[id]!) || id >= 256) output.values.fill(0, id * hidden, (id + 1) * hidden)
   }
-  const tensors = [filled('token_embd.weight', [hidden, tokens.length], 1), ones('output_norm.weight'), output]
+  const embedding = filled('token_embd.weight', [hidden, tokens.length], 1)
+  const tensors = [embedding, ones('output_norm.weight'), output]
   for (let layer = 0; layer < layers; layer++) {
     const named = (name: string): string => `blk.${layer}.${name}.weight`
     tensors.push(ones(named('attn_norm')), ones(named('ffn_norm')),
@@ -92,6 +101,7 @@ export function tinyModel ({ metadata = {}, seed = 7, template = CHATML }: Optio
       filled(named('ffn_gate'), [hidden, feed], 0.3), filled(named('ffn_up'), [hidden, feed], 0.3),
       filled(named('ffn_down'), [feed, hidden], 0.3))
   }
+  change(tensors)
   return gguf({
     'general.architecture': 'llama', 'general.name': 'tiny', 'llama.block_count': layers,
     'llama.context_length': context, 'llama.embedding_length': hidden, 'llama.feed_forward_length': feed,
