@@ -1,12 +1,18 @@
 /**
  * Batches what sequences share: each step decodes one token of every answer, and as much of the prompts
- * that wait as one batch takes. A step is short, so that a cancelled request leaves soon.
+ * that wait as fits into the time of a step. Steps are short, so that a cancelled request leaves soon.
  */
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import type { NativeContext } from './binding.js'
 
-/** Tokens of a step. */
+/** Most tokens of a step. */
 export const BATCH = 128
+/** Tokens of prompts in the first step, and the fewest in a step. */
+const FIRST_PART = 32
+const LEAST_PART = 4
+/** A step above this takes a smaller part of the prompts next time, one below the other a larger part, ms. */
+const LONG_MS = 300
+const SHORT_MS = 100
 /** A slot that holds more than this part of a prompt is preferred to the oldest one. */
 const WORTH_KEEPING = 0.1
 
@@ -39,6 +45,7 @@ interface Slot {
 export class Decoder {
   private readonly context: NativeContext
   private readonly env: Pick<EngineEnv, 'work'>
+  private readonly now: () => number
   private readonly slots: readonly Slot[]
   private readonly batch: number
   private readonly waiting: Job[] = []
@@ -46,10 +53,15 @@ export class Decoder {
   private started = 0
   private running: Promise<void> | undefined
   private closed = false
+  /** Tokens of prompts in a step. */
+  private part = FIRST_PART
 
-  constructor (context: NativeContext, slots: number, env: Pick<EngineEnv, 'work'>) {
+  constructor (
+    context: NativeContext, slots: number, env: Pick<EngineEnv, 'work'>, now: () => number
+  ) {
     this.context = context
     this.env = env
+    this.now = now
     this.batch = Math.max(BATCH, slots)
     this.slots = Array.from({ length: slots }, (_, id) =>
       ({ id, tokens: [], job: null, pending: [], used: 0, since: 0 }))
@@ -131,12 +143,14 @@ export class Decoder {
     context.initBatch(size)
     const places = parts.map(({ slot, tokens, isLast }) => context.addToBatch(slot.id, slot.tokens.length,
       Uint32Array.from(tokens), Uint32Array.from(isLast ? [tokens.length - 1] : []))[0])
+    const startedAt = this.now()
     try {
       await env.work('decode', size, async () => { await context.decodeBatch() })
     } catch (error) {
       for (const { slot } of parts) this.drop(slot, error)
       return
     }
+    if (parts.some(({ tokens }) => tokens.length > 1)) this.adapt(this.now() - startedAt)
     for (const { slot, tokens } of parts) {
       slot.tokens.push(...tokens)
       slot.used = this.steps
@@ -151,12 +165,19 @@ export class Decoder {
   private share (): { slot: Slot, tokens: number[], isLast: boolean }[] {
     const busy = this.slots.filter(({ job, pending }) => job !== null && pending.length > 0)
       .sort((a, b) => Math.min(a.pending.length, 2) - Math.min(b.pending.length, 2) || a.since - b.since)
-    let left = this.batch
+    const answers = busy.filter(({ pending }) => pending.length === 1).length
+    let left = Math.min(this.batch, answers + this.part)
     return busy.flatMap((slot) => {
       const tokens = slot.pending.splice(0, left)
       left -= tokens.length
       return tokens.length === 0 ? [] : [{ slot, tokens, isLast: slot.pending.length === 0 }]
     })
+  }
+
+  /** Fits the part of the prompts to the time that a step with prompts took. */
+  private adapt (ms: number): void {
+    if (ms > LONG_MS) this.part = Math.max(LEAST_PART, Math.floor(this.part / 2))
+    else if (ms < SHORT_MS) this.part = Math.min(BATCH, this.part * 2)
   }
 
   private async choose (slot: Slot, at: number): Promise<void> {

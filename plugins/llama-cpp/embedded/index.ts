@@ -98,13 +98,13 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     const close = async (): Promise<void> => { await released(context, model) }
     return new VectorSession({ contextLength, release, vocabulary, context, env, close })
   }
-  const decoder = new Decoder(context, slots, env)
+  const now = (): number => performance.now()
+  const decoder = new Decoder(context, slots, env, now)
   const prompts = new Prompts(vocabulary, templatesOf(header),
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
-    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN,
-    now: () => performance.now(),
+    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN, now,
     close: async () => {
       await decoder.close()
       await model.dispose()

@@ -1,6 +1,8 @@
 import t from 'tap'
+import { Decoder } from '../embedded/decoder.js'
 import { HELLO, loadTiny, whole } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
+import type { EngineEnv } from '../../../kernel/api/engine.js'
 
 /** Makes texts and objects end soon: the quote, and the brace. */
 const ENDING = { 34: 6, 125: 8 }
@@ -185,6 +187,34 @@ t.test('an abort ends the work after the step in hand', async (t) => {
   await ask({ max_tokens: 1 })
   t.ok(work.every(({ units }) => units <= 128))
   t.equal(work.length, 4, 'three steps of the aborted one, and one of the next')
+})
+
+t.test('steps follow the speed of the model', async (t) => {
+  for (const [msPerToken, steps] of [[1, [32, 64, 128, 128]], [20, [32, 16, 8, 8]]] as const) {
+    let now = 0
+    const sizes: number[] = []
+    const context = {
+      initBatch: (size: number) => { sizes.push(size) },
+      addToBatch: (_: number, at: number, ids: Uint32Array, out: Uint32Array) =>
+        out.map(() => at + ids.length),
+      decodeBatch: async () => { now += sizes.at(-1)! * msPerToken },
+      dispose: async () => {}
+    }
+    const env: Pick<EngineEnv, 'work'> = { work: async (_, __, call) => await call() }
+    const decoder = new Decoder(context as never, 1, env, () => now)
+    await new Promise<void>((resolve, reject) => {
+      decoder.submit({
+        prompt: Array.from({ length: 500 }, (_, id) => id), isCancelled: false, started: () => {},
+        failed: reject,
+        next: async () => {
+          resolve()
+          return null
+        }
+      })
+    })
+    await decoder.close()
+    t.same(sizes.slice(0, 4), steps)
+  }
 })
 
 t.test('answers above the bound are refused, and a closed model ends its answers', async (t) => {
