@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { EngineError } from '../../../kernel/api/engine.js'
 
 export interface NativeModel {
@@ -100,6 +101,7 @@ export interface Binding {
 export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
 /** Levels of the log. */
 const ERRORS = 2
+const LOG_MS = 20
 
 /** Packages by platform and architecture, and the folder of the addon in them. */
 const BUILDS: Readonly<Record<string, readonly [name: string, folder: string]>> = {
@@ -152,6 +154,9 @@ function releaseOf (folder: string): string {
     { buildOptions: { llamaCpp: { release: string } } }
   return buildOptions.llamaCpp.release
 }
+
+/** The addon hands its log to the event loop, where it may arrive after the failed call has returned. */
+export const errorsRead = async (): Promise<void> => { await setTimeout(LOG_MS) }
 
 /** Collects the errors that llama.cpp logs during `work`. */
 export async function withErrors<T> (native: Binding, work: (errors: string[]) => Promise<T>): Promise<T> {

@@ -9,7 +9,9 @@ import {
 import { sizesOf } from '../../chat/llama/command-line.js'
 import { modelFile } from '../../chat/llama/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
-import { llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel } from './binding.js'
+import {
+  errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
+} from './binding.js'
 import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
@@ -63,6 +65,7 @@ async function loadModel (
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
     })
     if (await model.init()) return model
+    await errorsRead()
     const why = errors.map((line) => line.replace(/^\w+: /, '')).join('; ').replaceAll(path, 'the file')
     throw cannotLoad(modelId, why === '' ? 'it gives no reason' : why.slice(0, MAX_REASON))
   })
@@ -89,6 +92,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   })
   await withErrors(native, async (errors) => {
     if (await context.init()) return
+    await errorsRead()
     throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
   })
   const size = lengthOf(header.metadata.get('tokenizer.ggml.tokens'))
