@@ -33,10 +33,10 @@ export const withoutNode22 = withoutClients ||
  */
 export function longModel (): Record<string, string | Uint8Array> {
   const text = (path: string): string => readFileSync(join(root, 'plugins/chat', path), 'utf8')
-  const config = JSON.parse(text('guide/model/tokenizer_config.json')) as object
+  const config = JSON.parse(text('test/fixtures/guide/tokenizer_config.json')) as object
   return {
     'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 65536 }),
-    'tokenizer.json': text('guide/model/tokenizer.json'),
+    'tokenizer.json': text('test/fixtures/guide/tokenizer.json'),
     'tokenizer_config.json': JSON.stringify({
       ...config, model_max_length: 65536, chat_template: text('test/fixtures/templates/qwen3.jinja')
     }),

@@ -19,8 +19,8 @@ import { NotingJob, argmax } from './engine-fake.js'
 import { makeDecoder, type DecoderShape } from './engine-onnx.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))
-/** The language model that ships. */
-export const GUIDE = join(HERE, '../guide/model')
+/** The guide as ONNX, from which its GGUF is made. */
+export const GUIDE = join(HERE, 'fixtures/guide')
 /** Folder with public model files for tests; may be absent. */
 export const SHARED = process.env['SVC_TEST_SHARED'] ?? join(HERE, '../../../../shared')
 /** Given to a test as `skip`: false, or why. */

@@ -37,7 +37,7 @@ const STORIES: GoldenPrompt[] = [{ prompt: [1], tokens: 200 }, ...prompts(512, 9
   .map(({ prompt, tokens }) => ({ prompt: [1, ...prompt], tokens }))]
 
 const stories = (layout: string): string => join(SHARED, 'data/stories260K', layout, 'model.onnx')
-const guide = fileURLToPath(new URL('../guide/model/onnx/model_quantized.onnx', import.meta.url))
+const guide = fileURLToPath(new URL('./fixtures/guide/onnx/model_quantized.onnx', import.meta.url))
 
 export const GOLDENS: GoldenModel[] = [
   { name: 'tiny-optimum', shape: {}, prompts: prompts(64, 10, 30) },

@@ -4,6 +4,8 @@ import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { BundleService, systemClock } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { manifest as gguf } from '../../llama-cpp/manifest.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from '../../llama-cpp/service.js'
 import { createRunners } from '../../runners/index.js'
 import { createSupervisor } from '../../runners/process/supervisor.js'
 import { InstanceService, RunnersService } from '../../runners/service.js'
@@ -11,10 +13,11 @@ import { machine, soloInstance } from '../../runners/test/samples.js'
 import plugin from '../index.js'
 import { manifest } from '../manifest.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
-import type { ModelCard } from '../../../kernel/index.js'
+import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../../runners/service.js'
 
 const built = new URL('../../../dist/plugins/chat/engine/index.js', import.meta.url)
+const embedded = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
 export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
 
@@ -34,8 +37,13 @@ export async function startReal (
     card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: () => number) => void
   }
 ): Promise<RealRunner> {
-  const decl = { ...manifest.engines['onnx-lm'], module: built.href }
-  const engine = { name: 'onnx-lm', owner: 'chat', decl }
+  const { otherwise } = LLAMA_SERVER
+  const library = { ...otherwise, module: embedded.href }
+  const decls: Record<string, EngineDecl> = {
+    'onnx-lm': { ...manifest.engines['onnx-lm'], module: built.href },
+    [GGUF_ENGINE]: { ...gguf.engines[GGUF_ENGINE], program: { ...LLAMA_SERVER, otherwise: library } }
+  }
+  const engine = { name: card.engine, owner: 'chat', decl: decls[card.engine]! }
   const bundle = fake(BundleService, {
     engine: () => engine,
     engines: () => [engine],
@@ -52,7 +60,8 @@ export async function startReal (
     })
     return supervisor
   }
-  const runners = createRunners({ createSupervisor: watched, files: machine(), uid: process.getuid?.() ?? 0 })
+  const files = machine({ hasPackage: () => true })
+  const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0 })
   const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
   // Its timers do not keep a process; an open port does.
   const url = await rig.listen()
