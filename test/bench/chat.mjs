@@ -5,7 +5,7 @@ import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/chat.mjs',
-  names: ['decode', 'streams', 'overhead', 'prefill', 'session', 'llama', 'ranks', 'q4', 'q4-large'],
+  names: ['decode', 'streams', 'overhead', 'relay', 'prefill', 'session', 'llama', 'ranks', 'q4', 'q4-large'],
   hint: 'fewer rounds',
   load: async (name) => name === 'q4-large'
     ? (await import('./chat/q4.mjs')).large
