@@ -1,5 +1,5 @@
 /** A tiny language model in a GGUF file: random weights, a vocabulary of bytes, and a chat template. */
-import { seededRandom } from '../../chat/text/random.js'
+import { seededRandom } from './random.js'
 
 export type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
 export interface Tensor { name: string, shape: number[], values: Float32Array }

@@ -47,6 +47,9 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
     'every node of a Pipeline holds at least one.', { nLayers, minNodes })
 }
 
+export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
+  unplanned('no_backend', request, why, { engine: request.card.engine })
+
 /** `traits` and `survey` are null where no plugin brings the engine. */
 export function noBackend (
   request: PlanRequest, traits: EngineTraits | null, survey: Survey | null
