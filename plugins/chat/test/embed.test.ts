@@ -2,12 +2,11 @@ import { join } from 'node:path'
 import t from 'tap'
 import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineSession } from '../../../kernel/api/engine.js'
-import { bindEncoder } from '../engine/bind-encoder.js'
-import { callsOf } from '../engine/encoder.js'
-import { Mailbox, type Done } from '../engine/pieces.js'
-import { normalised, pool, pooledByName, poolingOf } from '../engine/vectors.js'
-import { encoderSession } from './engine-host.js'
-import { refusal } from './engine-kit.js'
+import { bindEncoder } from '../embed/bind.js'
+import engine from '../embed/index.js'
+import { callsOf } from '../embed/session.js'
+import { normalised, pool, pooledByName, poolingOf } from '../embed/vectors.js'
+import { encoderSession, quietEnv, refusal, specOf, writeEncoder } from './embed-kit.js'
 
 async function embed (session: EngineSession, payload: Record<string,
   unknown>): Promise<{ vectors: Float32Array[], done: unknown }> {
@@ -129,19 +128,26 @@ t.test('a decoder that makes vectors is fed an empty cache', (t) => {
   t.end()
 })
 
-t.test('what a slow reader has not read is joined', async (t) => {
-  const mailbox = new Mailbox(2)
-  const token = { id: 1, text: 'x', logprob: -1, top: [] }
-  for (let i = 0; i < 300; i++) mailbox.push({ kind: 'delta', index: 0, text: 'x', tokens: [token] })
-  mailbox.push({ kind: 'delta', index: 1, text: 'y' })
-  mailbox.push({ kind: 'delta', index: 1, text: 'z'.repeat(20_000) })
-  mailbox.push({ kind: 'done', index: 0 } as Done)
-  mailbox.fail(new Error('lost'))
-  const pieces: unknown[] = []
-  const read = async (): Promise<void> => { for await (const piece of mailbox.read()) pieces.push(piece) }
-  await t.rejects(read(), /lost/, 'after all that came before')
-  t.match(pieces, [
-    { text: 'x'.repeat(128) }, { text: 'x'.repeat(128) }, { text: 'x'.repeat(44) }, { text: 'y' },
-    { text: /^z+$/ }, { kind: 'done' }
-  ])
+t.test('a language model is refused with the way to get it as GGUF', async (t) => {
+  const folder = t.testdir()
+  await writeEncoder(folder)
+  const card = { modelId: 'acme/Qwen3-0.6B-ONNX', family: 'qwen3', tasks: ['chat', 'completions'] }
+  t.match(await refusal(engine.load(await specOf(folder, card), quietEnv())), {
+    reason: 'model_invalid',
+    message: 'acme/Qwen3-0.6B-ONNX is a language model (qwen3) in ONNX, and language models run in GGUF only: ' +
+      '`svc search Qwen3-0.6B gguf` finds it in that format, `svc pull ORG/Qwen3-0.6B-GGUF` brings it'
+  })
+})
+
+t.test('token ids of a text, and back', async (t) => {
+  const session = await encoderSession(t.testdir())
+  const first = async (kind: string, payload: Record<string, unknown>): Promise<unknown> => {
+    for await (const { payload: chunk } of session.run({ kind, payload }, new AbortController().signal)) {
+      return chunk
+    }
+  }
+  const tokens = [17, 14, 21, 21, 24]
+  t.same(await first('tokenize', { prompt: 'hello' }), { kind: 'tokens', tokens, count: 5, context_length: 128 })
+  t.same(await first('detokenize', { tokens }), { kind: 'text', text: 'hello' })
+  t.match(await refusal(first('detokenize', { tokens: [99] })), { details: { issues: [{ path: 'tokens' }] } })
 })

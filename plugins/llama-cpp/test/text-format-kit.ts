@@ -1,11 +1,9 @@
 /** Models with the chat templates of every format of tool calls. */
 import { readFileSync } from 'node:fs'
-import { loadText } from '../text/index.js'
-import type { LoadedText } from '../text/index.js'
 import { OutputReader, type OutputOptions, type ToolCallDelta } from '../text/parse/output.js'
 import type { ReasoningName } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
-import { byteLevelTokenizer, modelFolder } from './text-kit.js'
+import { seededRandom } from './random.js'
 
 /** A recorded template. */
 export const recorded = (name: string): string =>
@@ -51,13 +49,7 @@ export const KNOWN: Record<string, Known> = {
   granite: { template: recorded('granite-3.3'), format: 'granite', reasoning: 'granite' },
   gpt_oss: { template: recorded('gpt-oss'), format: 'harmony', reasoning: 'harmony' },
   deepseek_r1: { template: recorded('deepseek-r1'), format: 'deepseek', reasoning: 'think' },
-  phi: {
-    template: own('<|tool|>', `{{ "<|tool_call|>[" }}${each(object('arguments'), ', ')}` +
-    '{{ "]<|/tool_call|>" }}'),
-    format: 'phi', reasoning: null
-  },
   llama: { template: own('Functions: ', each(object('parameters'), '; ')), format: 'llama', reasoning: null },
-  pythonic: { template: own('Functions: ', `[${python}]`), format: 'pythonic', reasoning: null },
   lfm: {
     template: own('List of tools: ', `<|tool_call_start|>[${python}]<|tool_call_end|>`), format: 'lfm',
     reasoning: null
@@ -104,10 +96,6 @@ export const KNOWN: Record<string, Known> = {
   gemma: {
     template: own('tools: ', gemma('<|tool_call>', '<tool_call|>', '<|"|>')), format: 'gemma', reasoning: null
   },
-  function_gemma: {
-    template: own('tools: ', gemma('<start_function_call>', '<end_function_call>', '<escape>')),
-    format: 'function_gemma', reasoning: null
-  },
   apertus: {
     template: own('tools: ', '<|tools_prefix|>[' + each('{"{{ c.function.name }}": ' +
       '{{ c.function.arguments | tojson }}}', ', ') + ']<|tools_suffix|>{# <|inner_prefix|> #}'),
@@ -120,37 +108,14 @@ export const KNOWN: Record<string, Known> = {
   }
 }
 
-/** Special tokens of the families above, as their vocabularies have them. */
-const SPECIAL = ['<|start|>', '<|channel|>', '<|message|>', '<|constrain|>', '<|call|>', '<|return|>',
-  '<|tool_call|>', '<|/tool_call|>', '<|tool_call_start|>', '<|tool_call_end|>', '[TOOL_CALLS]', '[ARGS]',
-  '[CALL_ID]', '<｜tool▁calls▁begin｜>', '<｜tool▁call▁begin｜>', '<｜tool▁sep｜>', '<｜tool▁call▁end｜>',
-  '<｜tool▁calls▁end｜>', '<|tool_calls_section_begin|>', '<|tool_calls_section_end|>', '<|tool_call_begin|>',
-  '<|tool_call_argument_begin|>', '<|tool_call_end|>', '<|tool_calls|>', '<|tool_call:begin|>',
-  '<|tool_call:name|>', '<|tool_call:args|>', '<|tool_call:end|>', '<|calls|>', '<|START_ACTION|>',
-  '<|END_ACTION|>', '<|START_THINKING|>', '<|END_THINKING|>', '<|tool_call>', '<tool_call|>', '<|"|>',
-  '<start_function_call>', '<end_function_call>', '<escape>', '<|tools_prefix|>', '<|tools_suffix|>',
-  '<|inner_prefix|>', '<|inner_suffix|>']
+/** A pseudorandom source for tests: floats, whole numbers below n, one of a list. */
+export interface Dice { next (): number, below (n: number): number, of<T> (list: readonly T[]): T }
 
-const learned = byteLevelTokenizer(60)
-
-/** A small vocabulary with those tokens; messages of channels end with one that others have as text. */
-export function vocabulary (template: string): Record<string, unknown> {
-  const made = learned
-  const { vocab } = made['model'] as { vocab: Record<string, number> }
-  const own = template.includes('<|channel|>') ? ['<|end|>', ...SPECIAL] : SPECIAL
-  const first = Object.keys(vocab).length + 4
-  const added = own.map((content, i) => ({ id: first + i, content, special: true, normalized: false,
-    single_word: false, lstrip: false, rstrip: false }))
-  const [end, , tag] = made['added_tokens'] as { content: string }[]
-  return { ...made, added_tokens: [{ ...end, content: '<eos>' }, tag, ...added] }
+export function dice (seed: number): Dice {
+  const next = seededRandom(seed)
+  const below = (n: number): number => Math.floor(next() * n)
+  return { next, below, of: (list) => list[below(list.length)] as (typeof list)[number] }
 }
-
-/** The text side of a model with a template. */
-export const modelWith = async (root: string, template: string): Promise<LoadedText> =>
-  await loadText(await modelFolder(root, {
-    'tokenizer.json': vocabulary(template),
-    'tokenizer_config.json': { eos_token: '<eos>', bos_token: '<s>', chat_template: template }
-  }))
 
 /** A call as a client sees it. */
 export interface Call { name: string, arguments: string }

@@ -1,6 +1,6 @@
 /** What chat templates do with tools and reasoning, by rendering them. */
 import t from 'tap'
-import { ChatTemplate } from '../text/template.js'
+import { ChatTemplate, strftime } from '../text/template.js'
 import { thoughtsAfter, reasonings } from '../text/reasoning.js'
 import { KNOWN, read, recorded } from './text-format-kit.js'
 
@@ -31,7 +31,7 @@ t.test('a call that a template renders is read back from it', async (t) => {
     t.match(prompt, /weather[^]*clock/, `${family} shows the tools`)
     if (SHOWS_NONE.has(family)) continue
     // Quotes in Python's texts are left to the table of its reader.
-    const given = ['pythonic', 'lfm'].includes(family) ? { ...GIVEN, city: 'São Paulo', exact: 1 } : GIVEN
+    const given = family === 'lfm' ? { ...GIVEN, city: 'São Paulo', exact: 1 } : GIVEN
     const calls = [call('weather', 'abcdefgh1', given)]
     const messages = [user, { role: 'assistant', content: null, tool_calls: calls }]
     const whole = model.render(messages, { tools, addGenerationPrompt: false })
@@ -48,31 +48,18 @@ t.test('templates without a place for tools, and ways of their own to take them'
   const plain = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}'
   const none = made(plain)
   t.match(none.tools, { way: null, format: null })
-  const refused = { reason: 'invalid_request', message: /shows it no tools/,
-    details: { issues: [{ path: 'tools' }] } }
-  t.throws(() => none.render([user], { tools, addGenerationPrompt: true }), refused)
   t.equal(none.render([user], { addGenerationPrompt: true }), 'user: hi\n')
   const deepseek = made(recorded('deepseek-v3.1'))
   t.match(deepseek.tools, { way: null, format: 'deepseek_named' }, 'shows calls, and no tools')
-  t.throws(() => deepseek.render([user], { tools, addGenerationPrompt: true }), refused)
   // The name of a format in a text is no place for tools.
   const deceiving = made(`${plain}{# tools #}<tool_call>{{ "tools" }}`)
-  t.throws(() => deceiving.render([user], { tools, addGenerationPrompt: true }), refused)
+  t.match(deceiving.tools, { way: null })
   const failing = made(`{% if tools %}{{ raise_exception('not these') }}{% endif %}${plain}`)
-  t.throws(() => failing.render([user], { tools, addGenerationPrompt: true }),
-    { reason: 'invalid_request', message: /not these, with tools/, details: { issues: [{ path: 'tools' }] } })
+  t.match(failing.tools, { way: null, problem: /not these/ })
   const foreign = made(`{% if tools %}{{ tools | tojson }}{% endif %}${plain}` +
     '{% for m in messages %}{% if m.tool_calls %}@@{{ m.tool_calls[0].function.name }}{% endif %}' +
     '{% endfor %}<tool_call>')
   t.match(foreign.tools, { way: 'tools', format: null })
-  t.throws(() => foreign.render([user], { tools, addGenerationPrompt: true }),
-    { reason: 'invalid_request', message: /not known here/ })
-  const inside = made('{% for m in messages %}{{ m.role }}' +
-    '{% if m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}{{ m.content }}\n{% endfor %}')
-  t.match(inside.tools, { way: 'system', format: 'phi' })
-  t.match(inside.render([user], { tools, addGenerationPrompt: true }), /^system<\|tool\|>\[{"name":"weather"/)
-  t.match(inside.render([{ role: 'system', content: 'Be kind' }, user], { tools, addGenerationPrompt: true }),
-    /^system<\|tool\|>.*<\|\/tool\|>Be kind\nuserhi\n$/)
   const xml = made('{% if xml_tools %}{{ xml_tools | tojson }}<tool_call>{% endif %}' +
     '{{ messages[0].content }}')
   t.match(xml.tools, { way: 'xml_tools', format: 'hermes' })
@@ -95,4 +82,53 @@ t.test('where an answer begins', async (t) => {
   t.equal(begins('glm'), 'may')
   t.equal(begins('deepseek_r1'), 'inside')
   t.equal(thoughtsAfter('what does <think> mean? <|assistant|>', reasonings.think), 'may')
+})
+
+t.test('what templates are given', async (t) => {
+  const plain = { addGenerationPrompt: true }
+  const of = (template: string): ChatTemplate => made(template)
+  t.equal(of('{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token }}{% endfor %}' +
+    '{% if add_generation_prompt %}>{% endif %}').render([user, { role: 'user', content: null }], plain),
+  '<s>user:hi</s>user:</s>>')
+  t.equal(of('{{ tools is none }}{{ enable_thinking }}').render([user],
+    { addGenerationPrompt: false, tools: [], extra: { enable_thinking: false } }), 'truefalse')
+  const called = (given: string): { role: string, content: null, tool_calls: object[] } =>
+    ({ role: 'assistant', content: null, tool_calls: [{ function: { name: 'f', arguments: given } }] })
+  t.equal(of('{{ messages[0].tool_calls[0].function.arguments.x[0] }}').render([called('{"x": [1]}')], plain),
+    '1', 'arguments are an object')
+  t.equal(of('{{ messages[0].tool_calls[0].function.arguments }}').render([called('no')], plain), 'no')
+  const named = new ChatTemplate(new Map([['default', 'D'],
+    ['tool_use', 'T{{ tools | length }}{{ tools[0].function.name }}<tool_call>']]), {})
+  t.equal(named.render([user], plain), 'D')
+  t.equal(named.render([user], { ...plain, tools }), 'T2weather<tool_call>')
+  t.throws(() => of('{% if %}').render([user], plain), { reason: 'invalid_request', message: /cannot be read/ })
+})
+
+t.test('templates that throw, loop or explode', async (t) => {
+  const render = (template: string): string => made(template).render([user], { addGenerationPrompt: true })
+  const loops = '{% for i in range(99999) %}{% for j in range(99999) %}{% set x = j %}' +
+    '{% endfor %}{% endfor %}'
+  // Few expressions, each of them about millions of letters or items.
+  const grown = (begins: string): string => `{%- set x = ${begins} -%}${'{%- set x = x + x -%}'.repeat(20)}` +
+    '{% for i in range(99999) %}{% set y = x | '
+  const bad: [string, RegExp][] = [
+    ['{{ raise_exception("roles must alternate") }}', /roles must alternate/], [loops, /steps/],
+    [`${grown('"aaaaaaaa"')}upper %}{% endfor %}`, /steps/], [`${grown('[1, 2]')}length %}{% endfor %}`, /steps/],
+    ['{% for i in range(1000000000) %}{% endfor %}', /range/],
+    ['{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}', /./], ['{{ messages | nofilter }}', /./]
+  ]
+  for (const [template, message] of bad) {
+    t.throws(() => render(template), { reason: 'invalid_request', message })
+  }
+  const long = made('{% for m in messages %}{{ m.content | trim }}{{ m["content"] }}{% endfor %}')
+  const said = [{ role: 'user', content: 'x'.repeat(2 ** 20) }]
+  t.equal(long.render(said, { addGenerationPrompt: true }).length, 2 * 2 ** 20)
+})
+
+t.test('time in templates', async (t) => {
+  const date = new Date(2026, 8, 5, 7, 8, 9)
+  t.equal(strftime(date, '%Y-%m-%d %H:%M:%S %B %b %A %a %y %-d %% %q'),
+    '2026-09-05 07:08:09 September Sep Saturday Sat 26 5 % %q')
+  const shown = Date.parse(made('{{ strftime_now("%Y-%m-%dT%H:%M:%S") }}').render([], { addGenerationPrompt: true }))
+  t.ok(Math.abs(Date.now() - shown) < 5000)
 })
