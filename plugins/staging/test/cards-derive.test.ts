@@ -91,7 +91,7 @@ t.test('a model of vectors in ONNX', async (t) => {
 t.test('a language model in ONNX is refused with the way to get it as GGUF', async (t) => {
   const how = 'language models run in GGUF only: `svc search model gguf` finds it in that format, ' +
     '`svc pull ORG/model-GGUF` brings it'
-  const is = (family: string): object =>
+  const is = (family: string): { name: string, message: string } =>
     ({ name: 'CardError', message: `acme/model is a language model (${family}) in ONNX, and ${how}` })
   const optimum: Files = { ...bert, 'config.json': config, 'onnx/model.onnx': onnx(decoder) }
   await t.rejects(made(optimum), is('llama'))
