@@ -59,22 +59,6 @@ export const manifest = {
       batch: 16,
       overhead: 1.3,
       fixedBytes: 96 * 2 ** 20
-    },
-    'llama-server': {
-      summary: 'Models in GGUF files, on an external llama.cpp server.',
-      module: new URL('./llama/index.js', import.meta.url).href,
-      backends: ['cuda', 'cpu'],
-      external: true,
-      program: { name: 'llama-server', builds: 'llama.cpp' },
-      batch: 16,
-      overhead: 1.1,
-      fixedBytes: 88 * 2 ** 20,
-      multiNode: true,
-      meta: 'LlamaRpc',
-      tensor: true,
-      unevenTensor: true,
-      manyDevices: true,
-      donor: 'llama-rpc-server'
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },

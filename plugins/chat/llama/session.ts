@@ -85,7 +85,8 @@ export class LlamaSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { facts: { contextLength }, parts: { sizes: { slots }, server: { program: { pid } } } } = this
-    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']), serverPid: pid }
+    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']),
+      driver: 'llama-server', serverPid: pid }
   }
 
   async close (): Promise<void> { await this.parts.server.close() }

@@ -62,7 +62,7 @@ export class TextSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { sizes: { contextLength, slots }, release } = this.parts
-    return { contextLength, answersAtOnce: slots, build: release }
+    return { contextLength, answersAtOnce: slots, driver: 'the llama.cpp in svc', build: release }
   }
 
   async close (): Promise<void> { await this.parts.close() }

@@ -40,7 +40,7 @@ export class VectorSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { contextLength, release } = this.parts
-    return { contextLength, answersAtOnce: 1, build: release }
+    return { contextLength, answersAtOnce: 1, driver: 'the llama.cpp in svc', build: release }
   }
 
   async close (): Promise<void> {
