@@ -9,12 +9,13 @@ import { createSupervisor } from '../../runners/process/supervisor.js'
 import { InstanceService, RunnersService } from '../../runners/service.js'
 import { machine, soloInstance } from '../../runners/test/samples.js'
 import plugin from '../index.js'
-import { manifest } from '../manifest.js'
+import { manifest } from '../../llama-cpp/manifest.js'
+import { GGUF_ENGINE } from '../../llama-cpp/service.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../../runners/service.js'
 
-const built = new URL('../../../dist/plugins/chat/engine/index.js', import.meta.url)
+const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
 export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
 
@@ -34,8 +35,8 @@ export async function startReal (
     card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: () => number) => void
   }
 ): Promise<RealRunner> {
-  const decl = { ...manifest.engines['onnx-lm'], module: built.href }
-  const engine = { name: 'onnx-lm', owner: 'chat', decl }
+  const { program: _, external: __, ...decl } = manifest.engines[GGUF_ENGINE]
+  const engine = { name: GGUF_ENGINE, owner: 'llama-cpp', decl: { ...decl, module: built.href } }
   const bundle = fake(BundleService, {
     engine: () => engine,
     engines: () => [engine],
