@@ -1,6 +1,6 @@
 /**
- * What engines for language models are asked, and what they answer: OpenAI's messages, and its chunks without the fields that are the same in all of
- * them (id, object, created, model). Types only.
+ * What engines for language models are asked, and what they answer: OpenAI's messages, and its chunks without
+ * the fields that are the same in all of them (id, object, created, model). Types only.
  */
 
 /** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */

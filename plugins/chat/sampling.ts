@@ -1,6 +1,7 @@
 /**
  * The parameters that say how tokens are chosen. Adding one is a row here: the schemas and readers of all
- * APIs, the bodies for llama-server, and the options of `svc run` follow from the rows. Only what the client has set is sent to an engine.
+ * APIs, the bodies for llama-server, and the options of `svc run` follow from the rows. Only what the client
+ * has set is sent to an engine.
  */
 
 /** How an API, or another program, differs from the row: in name, note, or in the values it may be given. */

@@ -40,7 +40,8 @@ export async function made (root: string, family: Family): Promise<string> {
   await mkdir(join(partial, 'onnx'), { recursive: true })
   await mkdir(join(root, 'svc'), { recursive: true })
   for (const dtype of DTYPES) {
-    await writeFile(join(partial, 'onnx', `model${SUFFIXES[dtype]}.onnx`), family.graph(dtype).write(family.opset))
+    const file = join(partial, 'onnx', `model${SUFFIXES[dtype]}.onnx`)
+    await writeFile(file, family.graph(dtype).write(family.opset))
   }
   const files = {
     'tokenizer.json': family.text.tokenizer, 'tokenizer_config.json': family.text.config,

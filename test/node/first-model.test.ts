@@ -112,6 +112,7 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
   t.match(await run(MODEL), { status: 0, stdout: first.stdout }, 'what is here and not placed is placed')
 
   t.match(await run('acme/tiny-ONNX'), {
-    status: 1, stderr: /acme\/tiny-ONNX is a language model \(llama\) in ONNX[^]*`svc pull ORG\/tiny-GGUF` brings it/
+    status: 1,
+    stderr: /acme\/tiny-ONNX is a language model \(llama\) in ONNX[^]*`svc pull ORG\/tiny-GGUF` brings it/
   })
 })

@@ -1,5 +1,7 @@
 /** A tiny encoder with random weights, written as an ONNX file. */
-import { ELEMENT, ATTRIBUTE, encodeMessage, encodeModel, tensorInfo, type OnnxNode } from '../../onnx/engine.js'
+import {
+  ATTRIBUTE, ELEMENT, encodeMessage, encodeModel, tensorInfo, type OnnxNode
+} from '../../onnx/engine.js'
 import { seededRandom } from '../../llama-cpp/test/random.js'
 
 type Element = keyof typeof ELEMENT

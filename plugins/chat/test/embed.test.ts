@@ -134,8 +134,8 @@ t.test('a language model is refused with the way to get it as GGUF', async (t) =
   const card = { modelId: 'acme/Qwen3-0.6B-ONNX', family: 'qwen3', tasks: ['chat', 'completions'] }
   t.match(await refusal(engine.load(await specOf(folder, card), quietEnv())), {
     reason: 'model_invalid',
-    message: 'acme/Qwen3-0.6B-ONNX is a language model (qwen3) in ONNX, and language models run in GGUF only: ' +
-      '`svc search Qwen3-0.6B gguf` finds it in that format, `svc pull ORG/Qwen3-0.6B-GGUF` brings it'
+    message: 'acme/Qwen3-0.6B-ONNX is a language model (qwen3) in ONNX, and language models run in ' +
+      'GGUF only: `svc search Qwen3-0.6B gguf` finds it in that format, `svc pull ORG/Qwen3-0.6B-GGUF` brings it'
   })
 })
 
@@ -147,7 +147,8 @@ t.test('token ids of a text, and back', async (t) => {
     }
   }
   const tokens = [17, 14, 21, 21, 24]
-  t.same(await first('tokenize', { prompt: 'hello' }), { kind: 'tokens', tokens, count: 5, context_length: 128 })
+  t.same(await first('tokenize', { prompt: 'hello' }),
+    { kind: 'tokens', tokens, count: 5, context_length: 128 })
   t.same(await first('detokenize', { tokens }), { kind: 'text', text: 'hello' })
   t.match(await refusal(first('detokenize', { tokens: [99] })), { details: { issues: [{ path: 'tokens' }] } })
 })

@@ -72,7 +72,9 @@ const tool = (i: number): unknown => one<unknown>([null, 7, { type: 'function', 
 /** What an answer is held to: a format, tools, or a grammar of llama.cpp's own. */
 const shape = (): object => one<() => object>([
   () => ({ response_format: { type: 'json_object' } }),
-  () => ({ response_format: { type: 'json_schema', json_schema: { schema: schema(), strict: random() < 0.5 } } }),
+  () => ({ response_format: {
+    type: 'json_schema', json_schema: { schema: schema(), strict: random() < 0.5 }
+  } }),
   () => ({ tools: many(whole(140), tool),
     tool_choice: one([undefined, 'required', 'auto', { type: 'function' }, { function: { name: 'f' } }]) }),
   () => ({ response_format: { type: one(['none', '__proto__', 'constructor']) } }),

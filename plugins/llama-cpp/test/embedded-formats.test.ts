@@ -1,4 +1,4 @@
-/** Calls and reasoning in each family's writing become OpenAI's deltas. A grammar makes the model write them. */
+/** Calls and reasoning in the writing of each family become OpenAI's deltas. A grammar has the model write it. */
 import t from 'tap'
 import { loadTiny } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
@@ -10,7 +10,8 @@ const tools = [{ type: 'function', function: { name: 'look', description: 'Looks
 /** What a model of the family writes to call `look` with the city Oslo, after the thought "so". */
 const WRITTEN: Record<string, string> = {
   qwen3: '<think>so</think><tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>',
-  qwen3_coder: '<tool_call>\n<function=look>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>',
+  qwen3_coder: '<tool_call>\n<function=look>\n<parameter=city>\nOslo\n</parameter>\n</function>\n' +
+    '</tool_call>',
   glm: '<think>so</think><tool_call>look\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>',
   mistral_nemo: '[TOOL_CALLS] [{"name": "look", "arguments": {"city": "Oslo"}, "id": "abcdefghi"}]',
   mistral_small: '[TOOL_CALLS]look[ARGS]{"city": "Oslo"}',
@@ -21,11 +22,11 @@ const WRITTEN: Record<string, string> = {
   lfm: '<|tool_call_start|>[look(city="Oslo")]<|tool_call_end|>',
   kimi: '<|tool_calls_section_begin|><|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>' +
     '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
-  command: '<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "look", ' +
-    '"parameters": {"city": "Oslo"}}]<|END_ACTION|>',
+  command: '<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", ' +
+    '"tool_name": "look", "parameters": {"city": "Oslo"}}]<|END_ACTION|>',
   nemotron: '<TOOLCALL>[{"name": "look", "arguments": {"city": "Oslo"}}]</TOOLCALL>',
-  minimax_m2: '<minimax:tool_call>\n<invoke name="look">\n<parameter name="city">Oslo</parameter>\n</invoke>\n' +
-    '</minimax:tool_call>',
+  minimax_m2: '<minimax:tool_call>\n<invoke name="look">\n<parameter name="city">Oslo</parameter>\n' +
+    '</invoke>\n</minimax:tool_call>',
   gemma: '<|tool_call>call:look{city:<|"|>Oslo<|"|>}<tool_call|>',
   apertus: '<|inner_prefix|>so<|tools_prefix|>[{"look": {"city": "Oslo"}}]<|tools_suffix|>',
   functionary: '<function=look>{"city": "Oslo"}</function>'

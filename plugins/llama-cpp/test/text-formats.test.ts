@@ -88,8 +88,8 @@ const cases: [string, Options, string, Whole][] = [
     ['a', 'b'].map((name) => `<tool_call>\n<function=${name}>\n</function>\n</tool_call>\n`).join(''),
     said('', call('a', '{}'), call('b', '{}'))],
   ['lfm: literals', { tools: 'lfm' },
-    '<|tool_call_start|> [a(city="S\\"o", n=-1.5, ok=True, no=None, l=[1, \'x\', (2,)], d={"k": {"z": False}}), b.c()]' +
-    '<|tool_call_end|>',
+    '<|tool_call_start|> [a(city="S\\"o", n=-1.5, ok=True, no=None, l=[1, \'x\', (2,)], ' +
+    'd={"k": {"z": False}}), b.c()]<|tool_call_end|>',
     said('', call('a', '{"city": "S\\"o", "n": -1.5, "ok": true, "no": null, "l": [1, "x", [2]], ' +
     '"d": {"k": {"z": false}}}'), call('b.c', '{}'))],
   ['lfm', { tools: 'lfm' }, '<|tool_call_start|>[a(x="1"), b(y=2)]<|tool_call_end|>I look.',

@@ -4,7 +4,8 @@ import type { TokenTable } from '../text/tokens.js'
 
 /** A token for each byte, then a special one and one that is added. */
 const table: TokenTable = {
-  size: 258, bytes: Buffer.concat([Buffer.from(Array.from({ length: 256 }, (_, i) => i)), Buffer.from('<e><t>')]),
+  size: 258,
+  bytes: Buffer.concat([Uint8Array.from({ length: 256 }, (_, i) => i), Buffer.from('<e><t>')]),
   offsets: Uint32Array.from({ length: 259 }, (_, i) => i <= 256 ? i : 256 + (i - 256) * 3),
   special: new Set([256]), added: new Map([['<e>', 256], ['<t>', 257]]), strip: 1
 }

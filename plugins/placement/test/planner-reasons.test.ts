@@ -53,9 +53,9 @@ const rows: Row[] = [{
   message: /needs engine lm, which no plugin here brings\.$/
 }, {
   what: 'a card that the engine refuses',
-  view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is of another kind` } } }),
+  view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is odd` } } }),
   reason: 'no_backend',
-  message: /^acme\/x is of another kind$/
+  message: /^acme\/x is odd$/
 }, {
   what: 'an engine named like a part of every object',
   request: { card: card({ engine: 'constructor' }) },

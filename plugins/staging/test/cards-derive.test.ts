@@ -82,10 +82,12 @@ t.test('a model of vectors in ONNX', async (t) => {
   t.equal(card.totalBytes, card.files.reduce((sum, { bytes }) => sum + bytes, 0))
   const options = { licence: 'mit', languages: ['en', 'de'] }
   t.match(await made(bert, options), options, 'the hub knows better')
-  const qwen = await made({ ...bert, 'config.json': config, 'onnx/model.onnx': onnx({ ...decoder, outputs: VECTORS }) })
+  const past = onnx({ ...decoder, outputs: VECTORS })
+  const qwen = await made({ ...bert, 'config.json': config, 'onnx/model.onnx': past })
   t.match(qwen, { tasks: ['embeddings'], kvHeads: 0, headSize: 16 }, 'a decoder without logits')
   const classifier = { ...encoder, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
-  await t.rejects(made({ ...bert, 'onnx/model.onnx': onnx(classifier) }), refused(/makes no vectors of texts/))
+  await t.rejects(made({ ...bert, 'onnx/model.onnx': onnx(classifier) }),
+    refused(/makes no vectors of texts/))
 })
 
 t.test('a language model in ONNX is refused with the way to get it as GGUF', async (t) => {
@@ -95,8 +97,8 @@ t.test('a language model in ONNX is refused with the way to get it as GGUF', asy
     ({ name: 'CardError', message: `acme/model is a language model (${family}) in ONNX, and ${how}` })
   const optimum: Files = { ...bert, 'config.json': config, 'onnx/model.onnx': onnx(decoder) }
   await t.rejects(made(optimum), is('llama'))
-  await t.rejects(made({ 'cpu/genai_config.json': { model: { type: 'phi3' } }, 'cpu/model.onnx': onnx(decoder) }),
-    is('phi3'))
+  const genai = { 'cpu/genai_config.json': { model: { type: 'phi3' } }, 'cpu/model.onnx': onnx(decoder) }
+  await t.rejects(made(genai), is('phi3'))
   await t.rejects(made({ 'genai_config.json': {} }), is('onnxruntime-genai'))
   const own = await made(bert)
   const card = (more: object): Files => ({ ...bert, 'card.yaml': stringify({ ...own, ...more }) })
@@ -137,8 +139,8 @@ t.test('several graphs', async (t) => {
 
 t.test('sizes', async (t) => {
   const sizes = async (json: object, settings: object = {}): Promise<ModelCard> => await made({
-    ...tokenizer, 'config.json': { model_type: 'x', ...json }, 'model.onnx': onnx({ ...decoder, outputs: VECTORS }),
-    'tokenizer_config.json': settings
+    ...tokenizer, 'config.json': { model_type: 'x', ...json },
+    'model.onnx': onnx({ ...decoder, outputs: VECTORS }), 'tokenizer_config.json': settings
   })
   const gpt = await sizes({ n_layer: 12, n_embd: 768, n_head: 12, n_positions: 1024 })
   t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 16, contextLength: 1024 })
