@@ -104,17 +104,23 @@ export async function loadTiny (
 ): Promise<Loaded> {
   const directory = t.testdir()
   writeFileSync(join(directory, 'tiny.gguf'), file)
+  return await load(t, { card: tinyCard(card), directory, ...spec }, onWork)
+}
+
+/** Loads the model of a folder. */
+export async function load (
+  t: Pick<TestCase, 'teardown'>, spec: Partial<ModelSpec> & Pick<ModelSpec, 'card' | 'directory'>,
+  onWork: (label: string) => void = () => {}
+): Promise<Loaded> {
   const work: Loaded['work'] = []
-  const session = await engine.load(
-    { card: tinyCard(card), directory, backend: 'cpu', threads: 1, options: {}, ...spec },
-    {
-      progress: () => {}, log: () => {},
-      work: async (label, units, call) => {
-        work.push({ label, units })
-        onWork(label)
-        return await call()
-      }
-    })
+  const session = await engine.load({ backend: 'cpu', threads: 1, options: {}, ...spec }, {
+    progress: () => {}, log: () => {},
+    work: async (label, units, call) => {
+      work.push({ label, units })
+      onWork(label)
+      return await call()
+    }
+  })
   t.teardown(async () => { await session.close?.() })
   const chunks: Loaded['chunks'] = async (kind, payload, signal = new AbortController().signal) => {
     const found: Chunk[] = []
