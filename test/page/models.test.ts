@@ -25,7 +25,7 @@ async function newHub (t: Test) {
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
       'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)]),
-      // Images are left to llama.cpp's server, which no node has.
+      // Only llama.cpp's server reads images, and no node has it.
       'mmproj-m.gguf': weights
     } },
     'acme/tiny-torch': { files: { 'model.safetensors': 'x' } }

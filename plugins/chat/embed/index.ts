@@ -19,7 +19,7 @@ import { pooledByName, poolingOf } from './vectors.js'
 
 /** A graph above this is not read into memory. */
 const MAX_READ_BYTES = 1.5 * 2 ** 30
-/** Of a graph that is not read, the card says how its weights are kept. */
+/** Quantisations, by the card, that imply one scale: for graphs that are not read. */
 const ONE_SCALE = new Set(['q8', 'int8', 'uint8'])
 /** Operators that quantise all of a call by one scale. */
 const SCALING = new Set(

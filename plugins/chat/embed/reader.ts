@@ -8,7 +8,7 @@ import { idsIn, type Texts } from './tokenizer.js'
 
 /** Most characters that are read without the thread; the slowest texts take some 20 µs for each. */
 const SMALL = 8192
-/** How long the thread may take for one request. */
+/** Longest time of the thread for one request, ms. */
 const LONGEST_MS = 10_000
 
 /** Replaced by tests. */

@@ -17,7 +17,7 @@ export async function readTokenizer (files: TokenizerFiles): Promise<Tokenizer> 
   }
 }
 
-/** What is to be read; `special`: with the tokens that the model puts around texts. */
+/** Texts to read; `special`: with the tokens that the model puts around them. */
 export interface Texts { texts: string[], special: boolean }
 
 export const idsIn = (tokenizer: Tokenizer, { texts, special }: Texts): number[][] =>

@@ -17,7 +17,8 @@ export function cardOf (card: Partial<ModelCard> & Pick<ModelCard, 'files'>): Mo
   return {
     modelId: 'test/model', revision: '1', title: '', description: '', tasks: ['embeddings'],
     family: 'bert', engine: 'onnx-lm', backends: ['cpu'], totalBytes: 0, nLayers: 1, hiddenSize: 1, heads: 0,
-    kvHeads: 0, headSize: 0, contextLength: 128, supportsTensor: false, companions: [], licence: '', languages: [],
+    kvHeads: 0, headSize: 0,
+    contextLength: 128, supportsTensor: false, companions: [], licence: '', languages: [],
     quantization: null, voices: [], defaults: {}, support: {}, ...card
   }
 }

@@ -135,7 +135,8 @@ t.test('a language model is refused with the way to get it as GGUF', async (t) =
   t.match(await refusal(engine.load(await specOf(folder, card), quietEnv())), {
     reason: 'model_invalid',
     message: 'acme/Qwen3-0.6B-ONNX is a language model (qwen3) in ONNX, and language models run in ' +
-      'GGUF only: `svc search Qwen3-0.6B gguf` finds it in that format, `svc pull ORG/Qwen3-0.6B-GGUF` brings it'
+      'GGUF only: `svc search Qwen3-0.6B gguf` finds it in that format, ' +
+      '`svc pull ORG/Qwen3-0.6B-GGUF` brings it'
   })
 })
 

@@ -69,7 +69,7 @@ const schema = (): unknown => one<() => unknown>([
 const tool = (i: number): unknown => one<unknown>([null, 7, { type: 'function', function: {
   name: one(['f', '', text(), i]), strict: random() < 0.5, parameters: schema()
 } }])
-/** What an answer is held to: a format, tools, or a grammar of llama.cpp's own. */
+/** Restrictions of an answer: a format, tools, or GBNF. */
 const shape = (): object => one<() => object>([
   () => ({ response_format: { type: 'json_object' } }),
   () => ({ response_format: {

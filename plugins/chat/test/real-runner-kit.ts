@@ -36,7 +36,8 @@ export async function startReal (
   }
 ): Promise<RealRunner> {
   const library = { ...LLAMA_SERVER.otherwise, module: built.href }
-  const decl: EngineDecl = { ...manifest.engines[GGUF_ENGINE], program: { ...LLAMA_SERVER, otherwise: library } }
+  const program = { ...LLAMA_SERVER, otherwise: library }
+  const decl: EngineDecl = { ...manifest.engines[GGUF_ENGINE], program }
   const engine = { name: GGUF_ENGINE, owner: 'llama-cpp', decl }
   const bundle = fake(BundleService, {
     engine: () => engine,

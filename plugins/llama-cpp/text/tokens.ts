@@ -1,5 +1,5 @@
 /**
- * The bytes that every token stands for, in one flat array; an id without a token has none. `strip`: how many
+ * The bytes of every token, in one flat array; an id without a token has none. `strip`: how many
  * leading spaces the decoder removes from a whole text.
  */
 export interface TokenTable {

@@ -1,7 +1,7 @@
 /** Models in ONNX that make vectors of texts, as Optimum and transformers.js keep them. */
 import { checkEncoder, needsGguf } from '../../chat/cards.js'
 import type { OnnxHeader } from '../../onnx/service.js'
-import { besides, child, count, text, type Folder, type Json } from './folder.js'
+import { child, count, text, type Folder, type Json } from './folder.js'
 import { modelWords, type Found } from './found.js'
 import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'

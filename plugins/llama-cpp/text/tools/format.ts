@@ -1,4 +1,4 @@
-/** What a format of tool calls is. */
+/** Formats of tool calls. */
 import type { Input, Reading } from '../parse/input.js'
 
 /** Takes what a reader finds. */
@@ -29,7 +29,7 @@ export interface ToolFormat {
   read (input: Input, out: CallSink, opened: string): Reading<void>
 }
 
-/** What a function's name is made of. */
+/** A character of a function's name. */
 export const NAME = /[\w.-]/
-/** A function's name and nothing else. */
+/** A whole name of a function. */
 export const NAME_ONLY = /^[\w.-]+$/
