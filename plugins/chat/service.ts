@@ -1,14 +1,12 @@
 export { eitherFailure, isAnthropic, openAiFailure } from './api/failures.js'
 import { isVerbError } from '../../kernel/cli/index.js'
+import { GGUF_ENGINE } from '../llama-cpp/service.js'
 import type { VerbContext } from '../../kernel/cli/index.js'
 
 /** GET /state, as far as it says which programs of engines the nodes have: null for one that is missing. */
 export interface SeenPrograms {
   nodeResources?: Record<string, { engines?: Record<string, unknown> } | null>
 }
-
-/** The engine that runs GGUF models, and so the program it drives. */
-export const GGUF_ENGINE = 'llama-server'
 
 /** Whether every node says that it has not got the program of GGUF models. */
 export function nobodyRunsGguf ({ nodeResources = {} }: SeenPrograms): boolean {

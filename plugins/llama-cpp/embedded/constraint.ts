@@ -1,6 +1,6 @@
 /** Grammars that restrict an answer. */
-import { reasonings, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
-import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 import { fieldsOf, isObject, listOf, type Fields } from '../../chat/json.js'
 import { enforcedFormat, type ToolCallFormat } from './formats.js'
 import { invalid } from './refusals.js'

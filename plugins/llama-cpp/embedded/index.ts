@@ -1,6 +1,6 @@
 /**
- * Engine `llama-embedded`: models in GGUF files, run by llama.cpp in the runner process. Needs no program
- * beside svc. It is not loaded in a node: llama.cpp ends the process for some damaged files.
+ * Models in GGUF files, run by llama.cpp in the runner process, where its server is not found. A node does
+ * not load it: llama.cpp ends the process for some damaged files.
  */
 import { join } from 'node:path'
 import {

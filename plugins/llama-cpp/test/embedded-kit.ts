@@ -35,7 +35,7 @@ export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   const { layers, hidden, heads, kvHeads, headSize, context } = SHAPE
   return {
     modelId: 'acme/tiny', revision: '1', title: 'Tiny', description: '', tasks: ['chat', 'completions'],
-    family: 'llama', engine: 'llama-embedded', backends: ['cpu'],
+    family: 'llama', engine: 'llama-server', backends: ['cpu'],
     files: [{ path: 'tiny.gguf', role: 'weights', bytes: 300_000 }], totalBytes: 300_000, nLayers: layers,
     hiddenSize: hidden, heads, kvHeads, headSize, valueBytes: 2, contextLength: context,
     supportsTensor: false, companions: [], licence: 'MIT', languages: ['en'],
@@ -104,17 +104,23 @@ export async function loadTiny (
 ): Promise<Loaded> {
   const directory = t.testdir()
   writeFileSync(join(directory, 'tiny.gguf'), file)
+  return await load(t, { card: tinyCard(card), directory, ...spec }, onWork)
+}
+
+/** Loads the model of a folder. */
+export async function load (
+  t: Pick<TestCase, 'teardown'>, spec: Partial<ModelSpec> & Pick<ModelSpec, 'card' | 'directory'>,
+  onWork: (label: string) => void = () => {}
+): Promise<Loaded> {
   const work: Loaded['work'] = []
-  const session = await engine.load(
-    { card: tinyCard(card), directory, backend: 'cpu', threads: 1, options: {}, ...spec },
-    {
-      progress: () => {}, log: () => {},
-      work: async (label, units, call) => {
-        work.push({ label, units })
-        onWork(label)
-        return await call()
-      }
-    })
+  const session = await engine.load({ backend: 'cpu', threads: 1, options: {}, ...spec }, {
+    progress: () => {}, log: () => {},
+    work: async (label, units, call) => {
+      work.push({ label, units })
+      onWork(label)
+      return await call()
+    }
+  })
   t.teardown(async () => { await session.close?.() })
   const chunks: Loaded['chunks'] = async (kind, payload, signal = new AbortController().signal) => {
     const found: Chunk[] = []

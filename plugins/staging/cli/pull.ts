@@ -4,7 +4,8 @@ import {
   isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
-import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
+import { nobodyRunsGguf, offerEngine } from '../../chat/service.js'
+import { GGUF_ENGINE } from '../../llama-cpp/service.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
