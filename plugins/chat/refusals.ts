@@ -29,7 +29,7 @@ export const refusesCard = ({ modelId, family, tasks }: ModelCard): string | nul
 
 /** Why a language model in ONNX does not run, and how to get it in a format that does. */
 export function needsGguf (modelId: string, family: string): string {
-  const name = modelId.slice(modelId.lastIndexOf('/') + 1).replace(/[-_.]onnx\b.*$/i, '')
+  const [name = ''] = modelId.slice(modelId.lastIndexOf('/') + 1).split(/[-_.]onnx\b/i, 1)
   return `${modelId} is a language model (${family}) in ONNX, and language models run in GGUF only: ` +
     `\`svc search ${name} gguf\` finds it in that format, \`svc pull ORG/${name}-GGUF\` brings it`
 }

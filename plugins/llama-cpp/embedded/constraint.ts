@@ -56,7 +56,7 @@ function answerGrammar (format: unknown, compiler: GrammarCompiler): string | nu
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
-  gbnf.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*|[a-zA-Z][\w-]*/g,
+  gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
 const either = (answer: string, calls: string): string =>
