@@ -162,6 +162,8 @@ export interface EngineDecl {
   readonly backends: readonly string[]
   /** Why it offers no other, told to who declares one that it does not offer. */
   readonly backendsWhy?: string
+  /** Why a card that names the engine does not run on it; null if it does. */
+  readonly refuses?: (card: ModelCard) => string | null
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
   readonly program?: ProgramDecl

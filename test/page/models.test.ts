@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
-import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
-import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { startCluster } from '../node/cluster-kit.js'
@@ -22,15 +21,12 @@ const MIB = 1024 ** 2
 async function newHub (t: Test) {
   const weights = gguf(llama)
   const hub = await startHub({ models: {
-    [CHAT]: { files: {
-      'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),
-      'tokenizer.json': JSON.stringify(tinyTokenizer()),
-      'tokenizer_config.json': JSON.stringify({ eos_token: '<end>', chat_template: TEMPLATE }),
-      'onnx/model.onnx': makeDecoder()
-    } },
+    [CHAT]: { files: { 'tiny-F32.gguf': tinyModel() } },
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
-      'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)])
+      'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)]),
+      // Only llama.cpp's server reads images, and no node has it.
+      'mmproj-m.gguf': weights
     } },
     'acme/tiny-torch': { files: { 'model.safetensors': 'x' } }
   } })
@@ -66,7 +62,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     const found = page.getByRole('list', { name: `Found at ${hub.url}` })
     await found.getByText('acme/tiny-torch').waitFor()
     t.match(await found.getByRole('listitem').allInnerTexts(),
-      [/slow-tiny[^]*GGUF/, /acme\/tiny[^]*ONNX/, /tiny-torch[^]*runs nowhere here/])
+      [/slow-tiny[^]*GGUF/, /acme\/tiny[^]*GGUF/, /tiny-torch[^]*runs nowhere here/])
     await judge(t, page, 'the list')
   })
 

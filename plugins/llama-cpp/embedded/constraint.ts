@@ -1,6 +1,6 @@
 /** Grammars that restrict an answer. */
-import { reasonings, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
-import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 import { fieldsOf, isObject, listOf, type Fields } from '../../chat/json.js'
 import { enforcedFormat, type ToolCallFormat } from './formats.js'
 import { invalid } from './refusals.js'
@@ -56,7 +56,7 @@ function answerGrammar (format: unknown, compiler: GrammarCompiler): string | nu
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
-  gbnf.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*|[a-zA-Z][\w-]*/g,
+  gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
 const either = (answer: string, calls: string): string =>

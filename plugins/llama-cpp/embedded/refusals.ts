@@ -1,8 +1,7 @@
 import { EngineError } from '../../../kernel/api/engine.js'
+import { invalid } from '../../chat/refusals.js'
 
-/** A refusal of what the client sent; `path` names the field. */
-export const invalid = (message: string, path: string): EngineError =>
-  new EngineError('invalid_request', message, { issues: [{ path, message }] })
+export { invalid }
 
 /** A refusal of what only llama.cpp's server does. */
 export const needsServer = (path: string, why: string): EngineError => invalid(

@@ -2,13 +2,13 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { overloaded, unknownTask } from '../../chat/engine/request.js'
 import type { Sizes } from '../../chat/llama/command-line.js'
 import { fieldsOf, idsOf, isObject, listOf, type Fields } from '../../chat/json.js'
-import { OutputReader, MARKERS } from '../../chat/text/parse/output.js'
-import { reasoningMarkers, reasonings } from '../../chat/text/reasoning.js'
-import { decodeAll, textStream } from '../../chat/text/stream.js'
-import { markersOf, toolFormats } from '../../chat/text/tools/index.js'
+import { overloaded, unknownTask } from '../../chat/refusals.js'
+import { OutputReader, MARKERS } from '../text/parse/output.js'
+import { reasoningMarkers, reasonings } from '../text/reasoning.js'
+import { decodeAll, textStream } from '../text/stream.js'
+import { markersOf, toolFormats } from '../text/tools/index.js'
 import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint, type GrammarCompiler } from './constraint.js'
 import type { Decoder } from './decoder.js'

@@ -1,9 +1,9 @@
 /** A model that makes embeddings. */
 import type { EngineChunk, EngineEnv, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
-import { unknownTask } from '../../chat/engine/request.js'
-import { readEmbed, vectorChunk } from '../../chat/engine/vectors.js'
+import { readEmbed, vectorChunk } from '../../chat/embed/vectors.js'
 import { idsOf, type Fields } from '../../chat/json.js'
-import { decodeAll } from '../../chat/text/stream.js'
+import { unknownTask } from '../../chat/refusals.js'
+import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
 import { invalid, tooLong } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'

@@ -12,11 +12,11 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, overhead,
-    fixedBytes, program
+    fixedBytes, program, refuses
   } = decl
   return {
     multiNode, tensor, unevenTensor, manyDevices, overhead, fixedBytes, backends, builds: program?.builds,
-    library: program?.otherwise,
+    library: program?.otherwise, refuses,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }

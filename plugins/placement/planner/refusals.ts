@@ -48,6 +48,9 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
     'every node of a Pipeline holds at least one.', { nLayers, minNodes })
 }
 
+export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
+  unplanned('no_backend', request, why, { engine: request.card.engine })
+
 /** `what` is the need for a program that these nodes do not have. */
 function engineMissing (
   request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string

@@ -58,6 +58,8 @@ export interface EngineTraits extends MemoryTraits {
   manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
+  /** Why a card does not run on it; null if it does. */
+  refuses?: ((card: ModelCard) => string | null) | undefined
   /** What `svc engine add` brings its program as, where it drives one. */
   builds?: string | undefined
   /** Runs models on nodes without the program. */

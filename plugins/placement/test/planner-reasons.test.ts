@@ -52,6 +52,11 @@ const rows: Row[] = [{
   reason: 'no_backend',
   message: /needs engine lm, which no plugin here brings\.$/
 }, {
+  what: 'a card that the engine refuses',
+  view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is odd` } } }),
+  reason: 'no_backend',
+  message: /^acme\/x is odd$/
+}, {
   what: 'an engine named like a part of every object',
   request: { card: card({ engine: 'constructor' }) },
   view: view(three),
