@@ -8,7 +8,7 @@ export class AnswerSpans {
   /** The work on the prompt and on the answer, with its parts. */
   private generate: OpenSpan | undefined
   private decode: SpanSeries | undefined
-  /** When the last thing ended. */
+  /** End of the last span. */
   private at: number
 
   constructor (trace: SpanSink, index: number) {

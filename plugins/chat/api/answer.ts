@@ -197,7 +197,7 @@ const factsOf = (
   }
 }
 
-/** Collects what is left out of a request, and names it in the head of the answer. */
+/** Names in the head of the answer the parts of the request that the engine ignores. */
 class Warnings {
   readonly #call: CapabilityCall
   readonly #texts: string[] = []
@@ -213,7 +213,7 @@ class Warnings {
   }
 }
 
-/** The pieces of an answer, the first of them once the head names what is left out of the request. */
+/** The pieces of an answer; its warnings go into the head, before the first piece. */
 async function * warned (
   parts: ApiParts, asked: Asked, call: CapabilityCall,
   run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>

@@ -6,7 +6,7 @@ import { parametersOf } from '../sampling.js'
 import { invalid } from '../refusals.js'
 import { fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields } from '../json.js'
 
-/** What a request is read by. */
+/** Facts about the model and its server. */
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
@@ -19,9 +19,9 @@ export interface Facts {
 /** The bodies for a route, one for each answer. */
 export interface Bodies {
   bodies: Body[]
-  /** How many of the likeliest tokens are reported beside each one. */
+  /** Number of likeliest tokens to report beside each one. */
   tops: number
-  /** Parts of the request that are left out. */
+  /** Parts of the request that the server does not get. */
   warnings: string[]
 }
 

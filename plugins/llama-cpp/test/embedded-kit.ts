@@ -5,7 +5,7 @@ import engine from '../embedded/index.js'
 import { SHAPE, tinyModel } from './gguf-kit.js'
 import type { EngineError, EngineSession, ModelCard, ModelSpec } from '../../../kernel/api/engine.js'
 
-/** What the kit needs of a tap test. */
+/** The parts of a tap test that the kit uses. */
 interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
 
 /** A token with its log probability. */
@@ -43,7 +43,7 @@ export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   }
 }
 
-/** What an answer was, put together; `chunks` as they came. */
+/** A whole answer; `chunks` in their order. */
 export interface Whole {
   chunks: Chunk[]
   text: string
@@ -71,6 +71,7 @@ export function whole (given: readonly object[], index = 0): Whole {
     calls[at].name += made.name ?? ''
     calls[at].arguments += made.arguments ?? ''
   }
+  const admitted = chunks.find((chunk) => chunk['warnings'] === undefined)
   const last = chunks.find((chunk) =>
     chunk.choices.some((one) => one.index === index && one.finish_reason != null))
   return {
@@ -80,7 +81,7 @@ export function whole (given: readonly object[], index = 0): Whole {
     logprobs: choices.flatMap(({ logprobs }) => logprobs?.content ?? []),
     finish: last?.choices[0]?.finish_reason ?? null,
     usage: last?.usage ?? NOTHING,
-    promptTokens: chunks[0]?.choices.length === 0 ? chunks[0].usage.prompt_tokens : null
+    promptTokens: admitted?.choices.length === 0 ? admitted.usage.prompt_tokens : null
   }
 }
 

@@ -1,5 +1,5 @@
-// What a node adds to the tokens of a fast llama.cpp server: a stand-in gives them at an even pace, directly
-// and through a node.
+// Cost of a node for each token of a fast llama.cpp server: a stand-in streams at an even pace, directly and
+// through a node.
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'

@@ -37,7 +37,7 @@ function * readValue (input: Input, depth: number): Reading<string | null> {
   return parsed(word) === undefined ? JSON.stringify(word) : word
 }
 
-/** Reads what is left of a list or an object. */
+/** Reads the rest of a list or an object. */
 function * readItems (input: Input, depth: number, close: string): Reading<string | null> {
   const items: string[] = []
   for (;;) {
@@ -72,7 +72,7 @@ export const gemma: ToolFormat = {
     const brace = yield * input.until(['{', END], (text) => { name += text })
     if (brace !== '{') return out.content(name)
     out.call(name.trim())
-    // What is broken or cut must not look like a call without arguments.
+    // Broken arguments must not look like a call without arguments.
     out.args((yield * readItems(input, 0, '}')) ?? '{')
     yield * skipPast(input, END)
   }
