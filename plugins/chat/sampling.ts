@@ -21,6 +21,8 @@ interface Row {
   ollama?: Use
   /** llama.cpp's server. */
   llama?: Use
+  /** The metadata of GGUF files, as `general.sampling.<name>`; a generation_config.json has our names. */
+  gguf?: Use
   /** An option of `svc run`. */
   cli?: Use & { value: string, help: string }
 }
@@ -33,18 +35,19 @@ export const SAMPLING = {
   temperature: {
     min: 0, max: 100, default: 0.8,
     chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {},
+    gguf: { name: 'temp' },
     cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
   },
   top_p: {
     min: 0, max: 1, default: 0.95,
-    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}
+    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}, gguf: {}
   },
   top_k: {
     min: 0, max: 2 ** 31, whole: true, default: 40,
     // -1 is vLLM's word for off.
-    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}
+    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, gguf: { min: -1 }
   },
-  min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {} },
+  min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {}, gguf: {} },
   frequency_penalty: {
     min: -2, max: 2, default: 0,
     chat: { note: OF_LAST }, ollama: {}, llama: {}
@@ -55,12 +58,13 @@ export const SAMPLING = {
   },
   repetition_penalty: {
     min: 0.01, max: 100, default: 1,
-    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
+    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' },
+    gguf: { name: 'penalty_repeat' }
   },
   // llama-server gets a number always, see llama/request.ts.
   repeat_last_n: {
     min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
-    chat: { note: COUNTED }, ollama: { note: COUNTED }
+    chat: { note: COUNTED }, ollama: { note: COUNTED }, gguf: { name: 'penalty_last_n' }
   },
   // llama-server gets a seed for each answer, see llama/request.ts.
   seed: {
@@ -76,7 +80,7 @@ export type Parameter = keyof Rows
 /** Values by those names. */
 export type Sampling = Partial<Record<Parameter, number>>
 
-type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'cli'
+type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'gguf' | 'cli'
 type NameFor<U extends User, P extends Parameter> =
   Rows[P] extends Record<U, { name: infer N extends string }> ? N
     : Rows[P] extends Record<U, object> ? P : never
@@ -121,3 +125,38 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
     return value == null ? [] : [[parameter, Math.max(SAMPLING[parameter].min, value)]]
   }))
 }
+
+/** Parameters that a model sets itself, and in words where they come from. */
+export interface ModelSampling { defaults: Sampling, from: string }
+
+/**
+ * Parameters of a GGUF model by a generation_config.json beside it, else by its metadata, which llama.cpp's
+ * server reads, too. Values outside of the ranges are left out.
+ */
+export function modelSampling (
+  metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
+): ModelSampling {
+  const sources = [['generation_config.json', (row: Listed) => config[row.parameter]],
+    ['GGUF metadata', (row: Listed) => metadata.get(`general.sampling.${row.name}`)]] as const
+  const found = parametersOf('gguf').flatMap((row) => sources.flatMap(([source, valueOf]) => {
+    const value = valueOf(row)
+    const fits = typeof value === 'number' && value >= row.min && value <= row.max &&
+      (row.whole !== true || Number.isInteger(value))
+    // Metadata has 32 bits: 0.7 is 0.699999988.
+    return fits ? [{ ...row, source, value: Number(value.toPrecision(6)) }] : []
+  }).slice(0, 1))
+  const words = sources.flatMap(([source]) => {
+    const here = found.filter((one) => one.source === source)
+    return here.length === 0
+      ? [] : [`${here.map(({ parameter, value }) => `${parameter}=${value}`).join(', ')} (${source})`]
+  })
+  return {
+    defaults: samplingOf('gguf', Object.fromEntries(found.map(({ name, value }) => [name, value]))),
+    from: words.join(', ')
+  }
+}
+
+/** Parameters with the values of llama.cpp, except those that a model sets itself. */
+export const engineSampling = (defaults: Readonly<Record<string, unknown>>): string =>
+  parametersOf('gguf').filter(({ parameter }) => defaults[parameter] === undefined)
+    .map(({ parameter, default: usual }) => `${parameter}=${usual}`).join(', ')

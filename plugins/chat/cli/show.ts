@@ -1,7 +1,9 @@
 import { modelInPath, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/service.js'
 import { whereOf } from '../../staging/service.js'
+import { engineSampling } from '../sampling.js'
 import { instancesOf } from './seen.js'
 import type { SeenInstance, SeenState } from './seen.js'
 
@@ -62,7 +64,8 @@ function show ({ out }: VerbContext, known: Known): void {
     out.line('')
     out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT'], instances.map(rowOf))
   }
-  const support = Object.entries(card.support)
+  const { sampling: _, ...others } = card.support
+  const support = Object.entries(others)
   if (support.length > 0) {
     out.line('')
     out.table(['FIELD', 'SUPPORT'], support.map(([field, what]) => [field, plain(String(what))]))
@@ -96,7 +99,7 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Languages', card.languages.join(', ')],
     ['Voices', voicesOf(card)],
     ['Companions', card.companions.map(({ modelId, role }) => `${modelId} (${role})`).join(', ')],
-    ['Defaults', Object.entries(card.defaults).map(([key, value]) => `${key}=${value}`).join(', ')],
+    ['Defaults', defaultsOf(card)],
     ['Licence', card.licence],
     ['Revision', card.revision],
     ['Card from', origin],
@@ -104,6 +107,14 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Answers', answersOf(availability)]
   ]
   return facts.filter((fact): fact is [string, string] => fact[1] !== '' && fact[1] !== false)
+}
+
+/** Values of what a request leaves out; for a model that writes also where each comes from. */
+function defaultsOf ({ engine, tasks, defaults, support }: ModelCard): string {
+  const own = Object.entries(defaults).map(([key, value]) => `${key}=${value}`).join(', ')
+  if (engine !== GGUF_ENGINE || tasks.includes('embeddings')) return own
+  const known = support['sampling'] ?? (own === '' ? '' : `${own} (its card)`)
+  return [known, `${engineSampling(defaults)} (llama.cpp)`].filter((words) => words !== '').join(', ')
 }
 
 function answersOf ({ available, message, remedy }: Availability): string {

@@ -121,3 +121,29 @@ t.test('svc show: a model that does not answer', async (t) => {
   t.match(out, /Voices +v0, .*v11 and 2 more\nCompanions +acme\/z \(vocoder\)\nDefaults +speed=1\n/)
   t.match(out, /Where +-\nAnswers +no; it is not placed; svc place acme\/chat\n\nFILE/)
 })
+
+t.test('svc show: where the parameters of a GGUF model come from', async (t) => {
+  const rest = 'min_p=0.05, repetition_penalty=1, repeat_last_n=64 (llama.cpp)'
+  const cases: [object, string][] = [
+    [{ support: { sampling: 'temperature=0.6 (generation_config.json), top_k=20 (GGUF metadata)' },
+      defaults: { temperature: 0.6, top_k: 20 } },
+    `temperature=0.6 (generation_config.json), top_k=20 (GGUF metadata), top_p=0.95, ${rest}`],
+    [{ defaults: { temperature: 0 } }, `temperature=0 (its card), top_p=0.95, top_k=40, ${rest}`],
+    [{}, `temperature=0.8, top_p=0.95, top_k=40, ${rest}`]
+  ]
+  let of: object = {}
+  const node = await nodeOf(t, {
+    'GET /models/acme/chat/card': (response) => {
+      sendJson(response, { model_id: 'acme/chat', origin: 'store', copies: [],
+        card: card({ engine: 'llama-server', ...of }) })
+    },
+    'GET /models/acme/chat/availability': (response) => { sendJson(response, available) },
+    'GET /state': (response) => { sendJson(response, state()) }
+  })
+  for (const [own, words] of cases) {
+    of = own
+    const { out } = await node.run(['show', 'acme/chat'])
+    t.match(out, `\nDefaults      ${words}\n`)
+    t.notMatch(out, /^sampling/m, 'it is said once')
+  }
+})

@@ -1,4 +1,5 @@
 /** Models in GGUF files, for llama.cpp's server. */
+import { modelSampling } from '../../chat/cards.js'
 import { hidesTools } from '../../llama-cpp/cards.js'
 import { UNCUT } from './cuts.js'
 import { isCount, type Folder } from './folder.js'
@@ -24,6 +25,11 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   for (const path of paths.slice(1)) await folder.gguf(path)
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
   const found = facts(header, paths, companions)
+  if (!found.tasks.includes('embeddings')) {
+    const config = await folder.json('generation_config.json') ?? {}
+    const { defaults, from } = modelSampling(header.metadata, config)
+    Object.assign(found, { defaults }, from === '' ? {} : { support: { ...found.support, sampling: from } })
+  }
   const [drafter] = [...companions].find(([, role]) => role === 'assistant') ?? []
   return drafter === undefined ? found : { ...found, ...drafterOf(await folder.gguf(drafter)) }
 }

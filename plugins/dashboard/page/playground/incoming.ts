@@ -22,6 +22,8 @@ const STATS = 'generation_stats '
 export class Incoming {
   content = ''
   reasoning = ''
+  /** The text of the last event. */
+  newest = ''
   toolCalls: ToolCall[] = []
   finish: string | null = null
   tokens: number | null = null
@@ -33,6 +35,7 @@ export class Incoming {
   /** Takes one event. True: something to show has come. */
   take ({ data, comment }: { data: string, comment: string | null }): boolean {
     if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
+    this.newest = ''
     if (data === '') return false
     if (data === '[DONE]') {
       this.complete = true
@@ -54,6 +57,7 @@ export class Incoming {
   #grow ({ content, reasoning_content: reasoning, tool_calls: calls }: {
     [K in keyof Delta]?: Delta[K] | undefined
   }): boolean {
+    this.newest = (reasoning ?? '') + (content ?? '')
     this.content += content ?? ''
     this.reasoning += reasoning ?? ''
     for (const { index = 0, id, function: called } of calls ?? []) {

@@ -1,0 +1,30 @@
+/** Characters that are looked at, and how many more have to come before the next look. */
+const WINDOW = 4_000
+const STEP = 200
+/** A loop has at least so many characters, and the same passage so many times. */
+const LEAST_CHARS = 800
+const LEAST_TIMES = 4
+
+/** Reads an answer piece by piece; true as soon as its end is one passage over and over. */
+export function loopFinder (): (piece: string) => boolean {
+  let tail = ''
+  let fresh = 0
+  return (piece) => {
+    tail = (tail + piece).slice(-WINDOW)
+    fresh += piece.length
+    if (fresh < STEP) return false
+    fresh = 0
+    return isLoop(tail)
+  }
+}
+
+function isLoop (text: string): boolean {
+  for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
+    const first = text.length - Math.max(LEAST_CHARS, period * LEAST_TIMES)
+    if (first < 0) return false
+    let at = text.length - 1
+    while (at >= first + period && text[at] === text[at - period]) at--
+    if (at < first + period) return true
+  }
+  return false
+}
