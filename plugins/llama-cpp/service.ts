@@ -1,4 +1,5 @@
 import { PACKAGES } from './packages.js'
+export { givenTemplate, templateFile } from './text/source.js'
 import type { ProgramDecl } from '../../kernel/index.js'
 
 /** The engine of GGUF models, as cards and settings name it. */

@@ -166,6 +166,8 @@ export interface StartOptions {
   /** Vision weights and a drafter of the model, where it has them. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
+  /** File with the chat template; undefined for that of the model. */
+  template?: string | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
   /** The GPUs of this node that share a model without donors; null where there is one device. */
@@ -178,7 +180,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
 function optional (
-  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null, split = null }: StartOptions
+  { flags, backend, sizes, embeds, mmproj, drafter, template, rpc = null, split = null }: StartOptions
 ): string[][] {
   const { contextLength, promptCacheMib } = sizes
   return [
@@ -186,6 +188,7 @@ function optional (
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],
+    ...template === undefined ? [] : [['--chat-template-file', template]],
     // Weights are often kept in another order than the file's: with the file mapped beside, they would count
     // twice.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],

@@ -3,11 +3,13 @@
  * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
  * several nodes: this server is then its driver, and runners on the others are its donors (donor.ts).
  */
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { givenTemplate, templateFile } from '../../llama-cpp/service.js'
 import { findServer } from './binary.js'
 import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
@@ -15,6 +17,9 @@ import { drafterAt } from './drafter.js'
 import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
+
+/** In the runner's own folder, which is its working folder. */
+const TEMPLATE = 'chat-template.jinja'
 
 /** A runner process has the system's clock only. A pause does not keep it alive. */
 const SYSTEM: Clock = {
@@ -65,13 +70,16 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const sizes = sizesOf(spec, embeds)
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
-      const beside = (role: string): string | undefined => {
-        const file = card.files.find((one) => one.role === role)
-        return file === undefined ? undefined : join(directory, file.path)
-      }
+      const at = (path: string | undefined): string | undefined =>
+        path === undefined ? undefined : join(directory, path)
+      const beside = (role: string): string | undefined =>
+        at(card.files.find((one) => one.role === role)?.path)
+      const given = givenTemplate(options)
+      if (given !== '') await writeFile(TEMPLATE, given)
       const drafter = beside('assistant')
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
+        template: given === '' ? at(templateFile(card.files)) : TEMPLATE,
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         own,
         split: splitOf(options),

@@ -40,6 +40,8 @@ t.test('the command line', (t) => {
     ...base, backend, flags: new Set(['--mmproj', '--model-draft', ...more]), mmproj: '/v',
     drafter: { path: '/d', way }
   }).slice(14).join(' ')
+  const templated = { ...base, flags: new Set(['--chat-template-file']), template: 'given.jinja' }
+  t.same(serverArguments(templated).slice(14), ['--chat-template-file', 'given.jinja'])
   t.equal(beside('draft-simple', 'cpu'), '--mmproj /v --model-draft /d', 'an old server')
   const newer = ['--spec-type', 'draft-simple', '--no-mmproj-offload', '--device-draft']
   t.equal(beside('draft-simple', 'cuda', ...newer), '--mmproj /v --model-draft /d --spec-type draft-simple')

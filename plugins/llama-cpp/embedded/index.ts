@@ -2,6 +2,7 @@
  * Models in GGUF files, run by llama.cpp in the runner process, where its server is not found. A node does
  * not load it: llama.cpp ends the process for some damaged files.
  */
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
@@ -12,6 +13,8 @@ import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/g
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
 } from './binding.js'
+import { givenTemplate, templateFile } from '../text/source.js'
+import { ChatTemplate } from '../text/template.js'
 import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
@@ -106,7 +109,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   }
   const now = (): number => performance.now()
   const decoder = new Decoder(context, slots, env, now)
-  const prompts = new Prompts(vocabulary, templatesOf(header),
+  const prompts = new Prompts(vocabulary, await templatesOf(header, spec),
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
@@ -126,8 +129,22 @@ async function released (context: NativeContext, model: NativeModel): Promise<vo
 const lengthOf = (value: GgufValue | undefined): number =>
   typeof value === 'object' && value !== null ? value.length : 0
 
-/** The templates of a file by name, `default` first. */
-function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
+/** The template that was given or lies beside the file, else those in it by name, `default` first. */
+async function templatesOf (
+  { metadata }: GgufHeader, { options, card: { files, modelId }, directory }: ModelSpec
+): Promise<Map<string, string>> {
+  const beside = templateFile(files)
+  const source = givenTemplate(options) ||
+    (beside === undefined ? '' : await readFile(join(directory, beside), 'utf8'))
+  if (source !== '') {
+    const templates = new Map([['default', source]])
+    try {
+      new ChatTemplate(templates, {}).render([{ role: 'user', content: 'hi' }], { addGenerationPrompt: true })
+    } catch (error) {
+      throw cannotLoad(modelId, (error as Error).message)
+    }
+    return templates
+  }
   const key = 'tokenizer.chat_template'
   const named = [...metadata].flatMap(([name, text]) => {
     if (typeof text !== 'string' || text === '') return []

@@ -1,8 +1,10 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
-import { HELLO, loadTiny, whole } from './embedded-kit.js'
+import { HELLO, load, loadTiny, tinyCard, whole } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
-import type { Whole } from './embedded-kit.js'
+import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
 /** Makes texts and objects end soon: the quote, and the brace. */
@@ -146,6 +148,28 @@ t.test('a template without tools is told of them in the system message', async (
   t.match(text, /^<\|im_start\|>system\nYou may call.*"name":"look"/s)
   t.match(text, /assistant\n<tool_call>\n\{"name": "look", "arguments": \{"a":1\}\}/)
   t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
+})
+
+t.test('templates: the given one, that beside the file, its own, ChatML', async (t) => {
+  const promptOf = async ({ chunks }: Loaded): Promise<string> => {
+    const [read] = await chunks('tokenize', { messages: HELLO })
+    return (await chunks('detokenize', { tokens: read?.tokens }))[0]!.text
+  }
+  const given = (source: string): object => ({ options: { chatTemplate: { source } } })
+  const file = tinyModel({ template: 'own: {{ messages[0].content }}' })
+  t.match(await promptOf(await loadTiny(t)), '<|im_start|>user\nhello<|im_end|>')
+  t.match(await promptOf(await loadTiny(t, { file })), 'own: hello')
+  const directory = t.testdir({ 'chat_template.jinja': 'beside: {{ messages[0].content }}' })
+  writeFileSync(join(directory, 'tiny.gguf'), file)
+  const files = [...tinyCard().files, { path: 'chat_template.jinja', role: 'template', bytes: 1 }]
+  const spec = { card: tinyCard({ files }), directory }
+  t.match(await promptOf(await load(t, spec)), 'beside: hello')
+  t.match(await promptOf(await load(t, { ...spec, ...given('given: {{ messages[0].content }}') })),
+    'given: hello')
+  for (const broken of ['{% for %}', '{{ raise_exception("no") }}', '{{']) {
+    await t.rejects(load(t, { ...spec, ...given(broken) }),
+      { reason: 'model_invalid', message: /cannot load acme\/tiny: the model's chat template/ }, broken)
+  }
 })
 
 t.test('special tokens in messages are plain text', async (t) => {

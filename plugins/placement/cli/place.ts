@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { withEngine } from '../../chat/service.js'
@@ -22,6 +24,7 @@ interface Ask {
   min_nodes: number
   /** Left out: the usual number of tokens. */
   context_length?: number
+  chat_template?: string
   excluded: string[]
 }
 
@@ -57,8 +60,10 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
-  const context = contextOf(ctx, options['ctx'])
-  return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
+  return {
+    model_id, sharding: known, ...instance, ...contextOf(ctx, options['ctx']),
+    ...templateOf(ctx, options['chatTemplate']), min_nodes: min, excluded: exclude
+  }
 }
 
 /** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
@@ -75,12 +80,21 @@ function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length
   throw ctx.fail(2, `--ctx ${String(given)}: expected a number of tokens from 2 on`)
 }
 
+function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'> {
+  if (path === undefined) return {}
+  try {
+    return { chat_template: readFileSync(resolve(ctx.io.cwd, path as string), 'utf8') }
+  } catch (error) {
+    throw ctx.fail(2, `--chat-template ${path as string}: ${(error as Error).message}`)
+  }
+}
+
 /** The one of these words that was written, in whatever case. */
 function named<T extends string> (words: readonly T[], text: string): T | undefined {
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
-function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
+function queryOf ({ model_id: model, excluded, chat_template: _, ...shape }: Ask, shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
   const told = shaped ? shape : { context_length: shape.context_length }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))

@@ -31,6 +31,7 @@ export async function place (
     instanceMeta: body.instance_meta,
     minNodes: body.min_nodes ?? 1,
     contextLength: body.context_length,
+    chatTemplate: body.chat_template,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
     origin: 'request',
@@ -42,7 +43,9 @@ export async function place (
     : `is placed on ${names} already, as it was asked for then.`
   const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const answer = answerOf(`${asked.modelId} ${what}${ignored}`, card, entered)
+  const untold = card.support['chat_template']
+  const note = untold === undefined || asked.chatTemplate !== undefined ? '' : ` Chat template: ${untold}.`
+  const answer = answerOf(`${asked.modelId} ${what}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
   const seconds = body.timeout_seconds ?? WAIT_SECONDS

@@ -24,6 +24,8 @@ export interface Ask {
   minNodes: number
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Instead of the model's own. */
+  chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
   force: boolean

@@ -63,6 +63,13 @@ function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): num
   return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
 }
 
+/** As an object: a text that begins with a slash would count as a program that the runner may read. */
+function templateOf ({ instances }: LaunchParts, { instanceId }: Assignment): Record<string, unknown> {
+  const instance = instances.get(instanceId)
+  const source = instance === undefined ? undefined : bodyOf(instance).placement?.chatTemplate
+  return source === undefined ? {} : { chatTemplate: { source } }
+}
+
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
   const instance = instances.get(instanceId)
   return instance === undefined ? null : shardOf(instance, node.nodeId)
@@ -138,7 +145,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const devices = shard === null ? 1 : devicePartsOf(shard).length
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
-    ...planned(parts, assignment, role)
+    ...planned(parts, assignment, role), ...templateOf(parts, assignment)
   }
   return {
     runnerId,

@@ -25,6 +25,8 @@ export const placement = exactly({
   systemRole: text,
   /** Tokens of context that were asked for; absent for the usual number. */
   contextLength: count,
+  /** A chat template that was given, instead of the model's own. */
+  chatTemplate: text,
   /** The instance that ends once this one serves, because its node is drained; absent for all else. */
   moves: text
 })

@@ -1,6 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import { modelSampling } from '../../chat/cards.js'
-import { hidesTools } from '../../llama-cpp/cards.js'
+import { hidesTools, templateFile } from '../../llama-cpp/cards.js'
 import { UNCUT } from './cuts.js'
 import { isCount, type Folder } from './folder.js'
 import { modelWords, type Found } from './found.js'
@@ -24,7 +24,9 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   // Each of the others is a whole file, too.
   for (const path of paths.slice(1)) await folder.gguf(path)
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  const found = facts(header, paths, companions)
+  const besides = templateFile(folder.matching(/\.jinja2?$/).map((path) => ({ path, role: 'template' })))
+  const template = besides === undefined ? undefined : await folder.text(besides)
+  const found = facts(header, paths, companions, template)
   if (!found.tasks.includes('embeddings')) {
     const config = await folder.json('generation_config.json') ?? {}
     const { defaults, from } = modelSampling(header.metadata, config)
@@ -54,14 +56,15 @@ function number (value: GgufValue | undefined): number | undefined {
 }
 
 function facts (
-  { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
+  { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>,
+  given: string | undefined
 ): Found {
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
   const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
-  const template = text(metadata.get('tokenizer.chat_template'))
+  const template = given ?? text(metadata.get('tokenizer.chat_template'))
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
@@ -70,7 +73,7 @@ function facts (
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
     // llama.cpp renders templates and finds calls: only what this template does not show counts here.
-    hidesTools: encoder || template === undefined ? null : hidesTools(template)
+    template: encoder || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')
   return {

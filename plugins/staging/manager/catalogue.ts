@@ -94,7 +94,7 @@ export class Catalogue {
 /** Characters of a text that other nodes are told. */
 const TEXT_CHARS = 200
 /** What a model does with these, every node has to know: it refuses requests by it. */
-const TOLD_SUPPORT = ['tools', 'images']
+const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 
 /**
  * A card as other nodes are told, without what may be long: thousands of files, and texts for people. It goes

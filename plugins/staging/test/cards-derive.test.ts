@@ -229,7 +229,14 @@ t.test('GGUF', async (t) => {
     const { [key]: _, ...metadata } = llama.metadata!
     return gguf({ ...llama, metadata })
   }
-  t.same((await made({ 'm.gguf': without('tokenizer.chat_template') })).tasks, ['completions'])
+  const plainFile = without('tokenizer.chat_template')
+  const untold = await made({ 'm.gguf': plainFile })
+  t.match(untold.support, { chat_template: /ChatML.*--chat-template FILE/ })
+  t.same(untold.tasks, ['chat', 'completions'])
+  const beside = await made({ 'm.gguf': plainFile, 'chat_template.jinja': '{{ tools }}' })
+  t.match(beside.support, { tools: /^given to/ })
+  t.notOk('chat_template' in beside.support)
+  t.match(rolesOf(beside), { 'chat_template.jinja': 'template' })
   const toolsOf = async (template: string): Promise<string | undefined> => (await made({
     'm.gguf': gguf({ ...llama, metadata: { ...llama.metadata, 'tokenizer.chat_template': template } })
   })).support['tools']
@@ -318,8 +325,8 @@ t.test('real models', { skip: data === undefined && 'no folder of shared models'
   const expected: Record<string, object> = {
     'piper-test-voice': { family: 'piper', tasks: ['tts'], languages: ['en-us'] },
     stories260K: {
-      tasks: ['completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64, heads: 8,
-      kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
+      tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64,
+      heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
     }
   }
   for (const [name, card] of Object.entries(expected)) t.match(await cardOf(at(name)), card, name)
