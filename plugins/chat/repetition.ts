@@ -1,4 +1,4 @@
-/** Characters that are looked at, and how many more have to come before the next look. */
+/** Characters that are compared, and how many new ones start the next comparison. */
 const WINDOW = 4_000
 const STEP = 200
 /** A loop has at least so many characters, and the same passage so many times. */

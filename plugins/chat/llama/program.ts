@@ -39,7 +39,10 @@ const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 /** What a server tells of every answer: seven lines, which would go through three processes to a file. */
 const ROUTINE = /^[\d.]+ I slot /
-const ALARMING = /\b(error|fail(ed|ure)?|warn(ing)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
+/** The first lines that say why a start failed; what follows is what came of it. */
+const CAUSES = 2
+const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
+const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
 
 /** A port of the loopback address that is free just now. */
 export async function freePort (): Promise<number> {
@@ -113,7 +116,9 @@ export class Program {
     while (!await ready()) {
       const end = await this.endOf(pauseMs)
       if (end === null) continue
-      const message = withoutPaths(`${this.parts.name} ${end}${this.lastLines}`)
+      const { causes } = this.output
+      const why = causes.length === 0 ? this.lastLines : `: ${causes.join('; ')}`
+      const message = withoutPaths(`${this.parts.name} ${end}${why}`)
       throw new EngineError('provider_error', message)
     }
   }
@@ -163,6 +168,8 @@ export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number
   private readonly kept: string[] = []
+  /** The first lines with words of a failure, without their times. */
+  readonly causes: string[] = []
   private since = -Infinity
   private logged = 0
   private leftOut = 0
@@ -175,6 +182,7 @@ export class Output {
   add (line: string): void {
     this.kept.push(line)
     if (this.kept.length > KEPT_LINES) this.kept.shift()
+    if (this.causes.length < CAUSES && CAUSE.test(line)) this.causes.push(line.replace(/^[\d.]+ [A-Z] /, ''))
     if (ALARMING.test(line)) this.alarm(line)
   }
 

@@ -214,7 +214,13 @@ export class RunnerProcess {
         break
       case 'work': this.#work.apply(message, this.mono()); break
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
-      case 'fatal': this.kill(`the engine failed (${message.stage}): ${message.message}`); break
+      case 'fatal': {
+        const failure = { message: `the engine failed (${message.stage}): ${message.message}`, wedged: false }
+        // The process may have ended before its last frame is read.
+        if (this.exited && !this.#stopping) this.#failure ??= failure
+        this.kill(failure.message)
+        break
+      }
       default: this.tasks.onMessage(frame.task, message, frame)
     }
   }
