@@ -130,7 +130,7 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 export interface ModelSampling { defaults: Sampling, from: string }
 
 /**
- * Parameters of a GGUF model: a generation_config.json beside it has them, else its metadata, which llama.cpp's
+ * Parameters of a GGUF model, in a generation_config.json beside it, else in its metadata, which llama.cpp's
  * server reads, too. Values outside of the ranges are left out.
  */
 export function modelSampling (
