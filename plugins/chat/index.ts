@@ -10,6 +10,7 @@ import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './a
 import { otherNames } from './api/made.js'
 import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
+import { rerank } from './api/rerank.js'
 import { inputTokens, responses } from './api/responses.js'
 import { deleteResponse, getResponse, inputItems } from './api/responses-kept.js'
 import { chatTask } from './api/task.js'
@@ -48,6 +49,7 @@ export default definePlugin(manifest, (ctx) => {
       tokenize: (request) => tokenize(parts, request),
       detokenize: (request) => detokenize(parts, request),
       embeddings: (request) => embeddings(parts, request),
+      rerank: (request) => rerank(parts, request),
       messages: (request) => messages(parts, request),
       countMessages: (request) => countMessages(parts, request),
       responses: (request) => responses(parts, request),

@@ -2,9 +2,8 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { damagedFiles, killedEngine, longPrompt } from '../node/gguf-kit.js'
-import { programs } from './kit.js'
+import { noPrograms as skip, programs } from './kit.js'
 
-const skip = programs === '' && 'needs a real llama.cpp: npm run test:llama'
 const server = 'llama-server'
 const env = { SVC_LLAMA_SERVER_BIN: join(programs, server) }
 

@@ -15,8 +15,7 @@ const STDIN_MAX = 16 * 1024 * 1024
 
 /**
  * `svc run`: one answer to a prompt or a pipe, else a conversation on the terminal. A model that is not here
- * is fetched, one that is not placed is placed, and one that is not ready is waited for. One without a chat
- * template goes on with the text.
+ * is fetched, one that is not placed is placed, and one that is not ready is waited for.
  */
 export function createRun (pace: Pace): Verb {
   return {
@@ -82,7 +81,6 @@ function readSettings (ctx: VerbContext, model: string, options: Record<string, 
       model, ...samplingOf('cli', Object.fromEntries(given) as object), max_tokens: most ?? USUAL_TOKENS
     },
     endsLoops: most === undefined,
-    way: { completes: false },
     system: (options['system'] as string | undefined) ?? '',
     stats: options['stats'] === true
   }

@@ -112,7 +112,7 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
 /** Values of what a request leaves out; for a model that writes also where each comes from. */
 function defaultsOf ({ engine, tasks, defaults, support }: ModelCard): string {
   const own = Object.entries(defaults).map(([key, value]) => `${key}=${value}`).join(', ')
-  if (engine !== GGUF_ENGINE || tasks.includes('embeddings')) return own
+  if (engine !== GGUF_ENGINE || !tasks.includes('completions')) return own
   const known = support['sampling'] ?? (own === '' ? '' : `${own} (its card)`)
   return [known, `${engineSampling(defaults)} (llama.cpp)`].filter((words) => words !== '').join(', ')
 }

@@ -2,16 +2,14 @@ import { patiently, visible } from '../../../kernel/cli/index.js'
 import { numberOf } from '../json.js'
 import { loopFinder } from '../repetition.js'
 import { answerOf, readDelta } from './answer.js'
-import { isAbsent, isOfAnotherTask, onlyCompletes } from './bring.js'
+import { isAbsent, isOfAnotherTask } from './bring.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../json.js'
-import type { AnswerPart, AnswerRequest, ChatMessage, ModelRequest } from './answer.js'
+import type { AnswerPart, ChatMessage, ModelRequest } from './answer.js'
 
 /** What stays the same from question to question. */
 export interface Settings {
   request: ModelRequest
-  /** Found out at the first question: a model without a chat template goes on with the text it is given. */
-  way: { completes: boolean }
   /** The system message; empty for none. */
   system: string
   /** Whether an answer is stopped that repeats itself: where no length was asked for. */
@@ -19,9 +17,6 @@ export interface Settings {
   /** Whether the speed is shown. */
   stats: boolean
 }
-
-/** Tokens of a text that no end is in sight of. */
-const COMPLETED_TOKENS = 256
 
 /** What came of a question. */
 export interface Turn { text: string, cancelled: boolean }
@@ -35,34 +30,9 @@ export async function takeTurn (
   ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
   atOnce = false
 ): Promise<Turn> {
-  const { request: { model }, way } = settings
-  try {
-    return await oneTurn(ctx, settings, conversation, signal, atOnce)
-  } catch (error) {
-    if (way.completes || !await onlyCompletes(ctx, model, error)) throw error
-    way.completes = true
-    ctx.err.line(`${model} has no chat template: it goes on with each text by itself`)
-    return await oneTurn(ctx, settings, conversation, signal, atOnce)
-  }
-}
-
-function requestOf (
-  { request, system, way, endsLoops }: Settings, conversation: readonly ChatMessage[]
-): AnswerRequest {
-  if (!way.completes) {
-    const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
-    return { ...request, messages: [...first, ...conversation] }
-  }
-  const prompt = [system, conversation.at(-1)?.content ?? ''].filter((text) => text !== '').join('\n\n')
-  const most = endsLoops ? { max_tokens: COMPLETED_TOKENS } : {}
-  return { ...request, ...most, prompt }
-}
-
-async function oneTurn (
-  ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
-  atOnce: boolean
-): Promise<Turn> {
-  const asked = requestOf(settings, conversation)
+  const { request, system } = settings
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+  const asked = { ...request, messages: [...first, ...conversation] }
   const printer = new Printer(ctx, settings)
   let cancelled = false
   let absent = false

@@ -161,8 +161,9 @@ export interface StartOptions {
   threads: number
   backend: string
   sizes: Sizes
-  /** Makes embeddings, and nothing else. */
+  /** Makes embeddings, or ranks documents, and nothing else. */
   embeds: boolean
+  ranks?: boolean
   /** Vision weights and a drafter of the model, where it has them. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
@@ -179,10 +180,10 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   : ['--host', address.host, '--port', String(address.port)]
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
-function optional (
-  { flags, backend, sizes, embeds, mmproj, drafter, template, rpc = null, split = null }: StartOptions
-): string[][] {
+function optional (options: StartOptions): string[][] {
+  const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib } = sizes
+  const length = String(contextLength)
   return [
     // Only this runner uses the server.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
@@ -205,8 +206,9 @@ function optional (
     // What each device holds was planned; the server would try a load of its own first.
     ['--fit', 'off'],
     ...rpc === null ? alone(backend, split) : [],
-    ...embeds
-      ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
+    ...options.embeds
+      ? [[options.ranks === true ? '--reranking' : '--embeddings'],
+          ['--batch-size', length], ['--ubatch-size', length]]
       : []
   ].filter(([name]) => flags.has(name as string))
 }

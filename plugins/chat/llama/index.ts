@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { readsOnly } from '../embed/ranks.js'
 import { givenTemplate, templateFile } from '../../llama-cpp/service.js'
 import { findServer } from './binary.js'
 import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
@@ -66,7 +67,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       // A build for a GPU that placement does not know of; alone only, since shares are of known devices.
       const backend = options['gpu'] === true && rpc === null ? 'gpu' : spec.backend
       const model = join(directory, modelFile(card))
-      const embeds = card.tasks.includes('embeddings')
+      const { embeds, ranks } = readsOnly(card)
       const sizes = sizesOf(spec, embeds)
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
@@ -83,7 +84,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         own,
         split: splitOf(options),
-        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
+        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, ranks, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })
       try {

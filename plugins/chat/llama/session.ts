@@ -3,6 +3,7 @@ import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
 import { vectorChunk } from '../embed/vectors.js'
+import { readRank, readsOnly, scoresChunk } from '../embed/ranks.js'
 import { overloaded, unknownTask } from '../refusals.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
@@ -65,9 +66,10 @@ export class LlamaSession implements EngineSession {
   }
 
   async warmup (): Promise<void> {
+    const { ranks } = readsOnly(this.parts.spec.card)
     const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
     const task = this.parts.embeds
-      ? { kind: 'embed', payload: { input: 'warm' } }
+      ? { kind: ranks ? 'rerank' : 'embed', payload: { input: 'warm', query: 'warm', documents: ['warm'] } }
       : { kind: 'completion', payload: text }
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
@@ -96,8 +98,10 @@ export class LlamaSession implements EngineSession {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.parts.embeds) {
-      if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
-      throw unknownTask(kind, 'embed, tokenize and detokenize')
+      const { ranks } = readsOnly(this.parts.spec.card)
+      if (ranks && kind === 'rerank') return this.rank(payload, signal)
+      if (!ranks && (kind === 'embed' || kind === 'embeddings')) return this.embed(payload, signal)
+      throw unknownTask(kind, `${ranks ? 'rerank' : 'embed'}, tokenize and detokenize`)
     }
     if (kind === 'chat') {
       const asked = { path: '/v1/chat/completions', ...chatBodies(payload, facts), Reader: ChatReader }
@@ -198,6 +202,16 @@ export class LlamaSession implements EngineSession {
     }
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
+  }
+
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { query, documents } = readRank(payload)
+    const { results, usage } =
+      await this.client.json({ path: '/v1/rerank', body: { query, documents }, signal })
+    const scores = documents.map((_, i) =>
+      numberOf(listOf(results).find(({ index }) => index === i)?.['relevance_score']) ??
+      fail('llama-server did not rank all documents'))
+    yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
   /** A broken connection as what it means: the server has ended, or failed. */

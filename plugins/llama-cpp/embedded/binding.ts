@@ -82,6 +82,7 @@ interface ContextOptions {
   flashAttention: 'auto'
   swaFullCache: boolean
   embeddings: boolean
+  ranking: boolean
 }
 
 export interface Binding {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { readsOnly } from '../../chat/embed/ranks.js'
 import { sizesOf } from '../../chat/llama/command-line.js'
 import { modelFile } from '../../chat/llama/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
@@ -20,9 +21,12 @@ import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
 import { TextSession } from './session.js'
-import { VectorSession } from './vectors.js'
+import { VectorSession, type Ranking } from './vectors.js'
 import { Vocabulary } from './vocabulary.js'
 
+const WORD_PIECE = 3
+/** Tokenizers of byte pairs that put a separator between two texts, as llama.cpp knows them. */
+const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 /** Options of a model that is spread over devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
@@ -82,12 +86,12 @@ interface Opened {
 
 async function open ({ native, release, model, header, spec, env }: Opened): Promise<EngineSession> {
   const { card, threads } = spec
-  const embeds = card.tasks.includes('embeddings')
+  const { embeds, ranks } = readsOnly(card)
   const sizes = sizesOf(spec, embeds)
   const { contextLength } = sizes
   const slots = embeds ? 1 : sizes.slots
   const context = new native.AddonContext(model, {
-    contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds,
+    contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds, ranking: ranks,
     // Attention over a whole text needs it in one batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
@@ -104,8 +108,8 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const vocabulary = new Vocabulary(model, { size, addsSpace })
   if (embeds) {
     const close = async (): Promise<void> => { await released(context, model) }
-    const { modelId } = card
-    return new VectorSession({ modelId, contextLength, release, vocabulary, context, env, close })
+    const ranking = rankingOf(header, model)
+    return new VectorSession({ card, contextLength, release, vocabulary, context, env, ranking, close })
   }
   const now = (): number => performance.now()
   const decoder = new Decoder(context, slots, env, now)
@@ -124,6 +128,18 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
 async function released (context: NativeContext, model: NativeModel): Promise<void> {
   await context.dispose()
   await model.dispose()
+}
+
+/** How a query and a document are put together. */
+function rankingOf ({ metadata }: GgufHeader, model: NativeModel): Ranking {
+  const template = metadata.get('tokenizer.chat_template.rerank')
+  const separates = metadata.get('tokenizer.ggml.add_sep_token')
+  const usual = model.getVocabularyType() === WORD_PIECE ||
+    SEPARATED.test(String(metadata.get('tokenizer.ggml.pre')))
+  return {
+    template: typeof template === 'string' ? template : null,
+    separates: typeof separates === 'boolean' ? separates : usual
+  }
 }
 
 const lengthOf = (value: GgufValue | undefined): number =>

@@ -1,5 +1,8 @@
-/** A model that makes embeddings. */
-import type { EngineChunk, EngineEnv, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
+/** A model that makes embeddings, or ranks documents. */
+import type {
+  EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
+} from '../../../kernel/api/engine.js'
+import { readRank, readsOnly, scoresChunk } from '../../chat/embed/ranks.js'
 import { readEmbed, vectorChunk } from '../../chat/embed/vectors.js'
 import { idsOf, type Fields } from '../../chat/json.js'
 import { contextExceeded, unknownTask } from '../../chat/refusals.js'
@@ -8,13 +11,17 @@ import type { NativeContext } from './binding.js'
 import { invalid } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
+/** `template`: with `{query}` and `{document}`. */
+export interface Ranking { template: string | null, separates: boolean }
+
 interface VectorParts {
-  modelId: string
+  card: ModelCard
   contextLength: number
   release: string
   vocabulary: Vocabulary
   context: NativeContext
   env: Pick<EngineEnv, 'work'>
+  ranking: Ranking
   close: () => Promise<void>
 }
 
@@ -28,15 +35,17 @@ export class VectorSession implements EngineSession {
   async warmup (): Promise<void> { await this.vector(this.idsOf('warm')) }
 
   async * run ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { vocabulary, contextLength } = this.parts
+    const { vocabulary, contextLength, card } = this.parts
+    const { ranks } = readsOnly(card)
     if (kind === 'tokenize') {
       const tokens = this.idsOf(payload['prompt'], payload['add_special_tokens'] !== false)
       yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
     } else if (kind === 'detokenize') {
       const tokens = this.idsOf(payload['tokens'])
       yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens, false) } }
-    } else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
-    else throw unknownTask(kind, 'embed, tokenize and detokenize')
+    } else if (ranks && kind === 'rerank') yield * this.rank(payload, signal)
+    else if (!ranks && (kind === 'embed' || kind === 'embeddings')) yield * this.embed(payload, signal)
+    else throw unknownTask(kind, `${ranks ? 'rerank' : 'embed'}, tokenize and detokenize`)
   }
 
   info (): Record<string, unknown> {
@@ -50,13 +59,8 @@ export class VectorSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { modelId, contextLength } = this.parts
     const { inputs, shape } = readEmbed(payload)
-    const texts = inputs.map((input) => this.idsOf(input))
-    for (const ids of texts) {
-      if (ids.length === 0) throw invalid('input is empty: there is nothing to read', 'input')
-      if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
-    }
+    const texts = inputs.map((input) => this.fitting(this.idsOf(input), 'input'))
     for (const [i, ids] of texts.entries()) {
       const vector = await this.vector(ids)
       if (signal.aborted) return
@@ -65,6 +69,32 @@ export class VectorSession implements EngineSession {
     const tokens = texts.reduce((sum, { length }) => sum + length, 0)
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
+  }
+
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { query, documents } = readRank(payload)
+    const pairs = documents.map((document) => this.fitting(this.pair(query, document), 'documents'))
+    const scores: number[] = []
+    for (const ids of pairs) {
+      if (signal.aborted) return
+      scores.push((await this.vector(ids))[0] ?? 0)
+    }
+    yield scoresChunk(this.parts.card, scores, pairs.reduce((sum, { length }) => sum + length, 0))
+  }
+
+  /** A query and a document in one, as llama.cpp's server puts them. */
+  private pair (query: string, document: string): number[] {
+    const { vocabulary, ranking: { template, separates } } = this.parts
+    return template === null
+      ? vocabulary.encodePair(query, document, separates)
+      : vocabulary.encode(template.replace('{query}', () => query).replace('{document}', () => document))
+  }
+
+  private fitting (ids: number[], path: string): number[] {
+    const { card: { modelId }, contextLength } = this.parts
+    if (ids.length === 0) throw invalid(`${path}: there is nothing to read`, path)
+    if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
+    return ids
   }
 
   private idsOf (input: unknown, special = true): number[] {

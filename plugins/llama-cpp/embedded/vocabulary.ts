@@ -83,6 +83,15 @@ export class Vocabulary {
     return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
   }
 
+  /** Tokens of two texts for one reading. */
+  encodePair (one: string, other: string, separates: boolean): number[] {
+    const { model } = this
+    const separator = separates && model.sepToken() >= 0 ? [model.sepToken()] : []
+    const end = model.shouldAppendEosToken()
+      ? [model.tokenEos() >= 0 ? model.tokenEos() : model.sepToken()] : []
+    return this.begun([...this.tokens(one), ...end, ...separator, ...this.tokens(other), ...end])
+  }
+
   private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }
 
   /** With the first token of the model, unless a template has written it. */

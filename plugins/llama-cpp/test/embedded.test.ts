@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
 import { HELLO, load, loadTiny, tinyCard, whole } from './embedded-kit.js'
-import { tinyModel } from './gguf-kit.js'
+import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
@@ -286,4 +286,31 @@ t.test('embeddings', async (t) => {
   t.same(await chunks('tokenize', { prompt: 'hi' }),
     [{ kind: 'tokens', tokens: [104, 105], count: 2, context_length: 512 }])
   t.match(await refusal('embed', { input: 'x'.repeat(600) }), { reason: 'context_length_exceeded' })
+})
+
+t.test('a model that ranks documents', async (t) => {
+  const card = { tasks: ['rerank'], family: 'qwen3' }
+  const documents = ['a cat sat', 'on a mat', 'a cat sat']
+  const scoresOf = async ({ chunks }: Loaded): Promise<number[]> =>
+    (await chunks('rerank', { query: 'where', documents }))[0]!['scores'] as number[]
+  const ranker = await loadTiny(t, { file: rankingModel(), card })
+  await ranker.session.warmup()
+  const [first, second, third] = await scoresOf(ranker)
+  t.equal(first, third, 'the same each time')
+  t.not(first, second)
+  t.ok([first!, second!].every((score) => score > 0 && score < 1), `${first} ${second}`)
+  const counted = async ({ chunks }: Loaded): Promise<unknown> =>
+    (await chunks('rerank', { query: 'where', documents: ['a cat'] }))[0]!.tokens
+  t.equal(await counted(ranker), 10)
+  const templated = rankingModel({ 'tokenizer.chat_template.rerank': 'q: {query} d: {document}' })
+  t.equal(await counted(await loadTiny(t, { file: templated, card })), 17)
+  // Of a family whose last layer has logits.
+  const logits = tinyModel({ metadata: { 'llama.pooling_type': 4 } })
+  t.ok((await scoresOf(await loadTiny(t, { file: logits, card: { tasks: ['rerank'] } })))
+    .every((score) => score > 0 && score < 1))
+  for (const [kind, payload, reason] of [
+    ['embed', { input: 'x' }, /serves rerank, tokenize and detokenize, not embed/],
+    ['rerank', { query: 'x', documents: ['y'.repeat(600)] }, /^context_length_exceeded.* has 601 tokens/],
+    ['rerank', { query: 'x', documents: [7] }, /takes a query and documents/]
+  ] as const) t.match((await ranker.refusal(kind, payload)).message, reason)
 })

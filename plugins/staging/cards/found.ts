@@ -27,7 +27,9 @@ export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>>
 
 /** Facts to put into words; `template` is that of a chat, null for none. */
 interface Facts {
-  encoder: boolean, family: string, quantization: string | null, nLayers: number, contextLength: number
+  /** The task of a model that writes nothing. */
+  encoder: 'embeddings' | 'rerank' | null
+  family: string, quantization: string | null, nLayers: number, contextLength: number
   template: { hidesTools: boolean } | null
 }
 
@@ -39,9 +41,10 @@ export function modelWords (
   { encoder, family, quantization, nLayers, contextLength, template }: Facts
 ): Pick<Found, 'description' | 'tasks' | 'support'> {
   const kept = quantization === null ? '' : `, ${quantization}`
-  const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
+  const kind = encoder === null ? 'Language' : encoder === 'rerank' ? 'Reranking' : 'Embedding'
+  const description = `${kind} model (${family}${kept}), ` +
     `${nLayers} layers, context of ${contextLength} tokens.`
-  if (encoder) return { description, tasks: ['embeddings'] }
+  if (encoder !== null) return { description, tasks: [encoder] }
   const tools = template?.hidesTools === false
     ? 'given to the chat template, which shows them to the model'
     : 'no effect: the chat template does not show them'

@@ -27,7 +27,7 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   const besides = templateFile(folder.matching(/\.jinja2?$/).map((path) => ({ path, role: 'template' })))
   const template = besides === undefined ? undefined : await folder.text(besides)
   const found = facts(header, paths, companions, template)
-  if (!found.tasks.includes('embeddings')) {
+  if (found.tasks.includes('completions')) {
     const config = await folder.json('generation_config.json') ?? {}
     const { defaults, from } = modelSampling(header.metadata, config)
     Object.assign(found, { defaults }, from === '' ? {} : { support: { ...found.support, sampling: from } })
@@ -63,7 +63,7 @@ function facts (
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
   const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
-  const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
+  const encoder = encoderOf(metadata.get(`${family}.pooling_type`))
   const template = given ?? text(metadata.get('tokenizer.chat_template'))
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
@@ -73,7 +73,7 @@ function facts (
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
     // llama.cpp renders templates and finds calls: only what this template does not show counts here.
-    template: encoder || template === undefined ? null : { hidesTools: hidesTools(template) }
+    template: encoder !== null || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')
   return {
@@ -97,10 +97,10 @@ function facts (
   }
 }
 
-/** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last. @throws CardError for a ranker */
-function isEncoder (pooling: GgufValue | undefined, path: string): boolean {
-  if (pooling === 4) throw new CardError(`${path} ranks documents: language and embedding models run here`)
-  return typeof pooling === 'number' && pooling > 0
+/** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last; 4 ranks documents. */
+function encoderOf (pooling: GgufValue | undefined): 'embeddings' | 'rerank' | null {
+  if (pooling === 4) return 'rerank'
+  return typeof pooling === 'number' && pooling > 0 ? 'embeddings' : null
 }
 
 function missing (key: string, path: string): never {

@@ -250,13 +250,13 @@ t.test('GGUF', async (t) => {
   const bare = await made({ 'm.gguf': without('general.file_type') })
   t.equal(bare.quantization, 'fp32', 'what most bytes are')
   const ranker = gguf({ ...llama, metadata: { ...llama.metadata, 'llama.pooling_type': 4 } })
+  t.match(await made({ 'm.gguf': ranker }), { tasks: ['rerank'], description: /^Reranking model \(llama/ })
   const bad: Array<[Files, RegExp]> = [
     [{ 'm-00001-of-00002.gguf': part }, /one of 2 parts, of which 1/],
     [{ ...parts, 'm-00002-of-00002.gguf': 'cut' }, /00002-of-00002.gguf is broken/],
     [{ 'm.gguf': part }, /one of 2 parts/],
     [{ 'm.gguf': without('general.architecture') }, /general.architecture/],
     [{ 'm.gguf': without('llama.block_count') }, /llama.block_count/],
-    [{ 'm.gguf': ranker }, /ranks documents/],
     [{ 'mmproj-m.gguf': gguf(llama) }, /cannot tell/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
