@@ -56,6 +56,8 @@ export interface RunnerReport {
   secondsInStatus: number
   phase: string
   restarts: number
+  /** What its engine runs on, with the version; null where it does not say. */
+  driver: string | null
   flightRecorder: FlightEntry[]
   inProgressTasks: string[]
   completedTaskCount: number

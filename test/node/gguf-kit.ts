@@ -7,7 +7,7 @@ import { DAMAGED } from '../../plugins/llama-cpp/test/damaged.js'
 import { tinyCard } from '../../plugins/llama-cpp/test/embedded-kit.js'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { ask, open, refusal } from './http.js'
-import { figure, fixture, folder, inTime, placeOn, secondsSince, startNode, until } from './kit.js'
+import { figure, fixture, folder, inTime, placeOn, secondsSince, startNode, svc, until } from './kit.js'
 import { cmdline, descendants } from './proc.js'
 import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
@@ -58,6 +58,8 @@ async function says (node: TestNode): Promise<string | undefined> {
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')
+  const { stdout } = await svc(['ps', '--home', node.home, '--url', node.url])
+  t.match(stdout, program === null ? /the llama\.cpp in svc \S/ : RegExp(`${program} \\S`))
 }
 
 const FAILED =

@@ -20,6 +20,7 @@ t.test('svc show', async (t) => {
       i1: instance('acme/chat', { n1: 'r1', n2: 'r2' }), other: instance('acme/other', { n1: 'r3' })
     },
     runners: { r1: { RunnerRunning: {} }, r2: { RunnerReady: {} } },
+    nodeSystem: { n1: { runnerMemory: { r1: { driver: 'the library v1' } } }, n2: null },
     nodeResources: {
       n1: { engines: { 'onnx-lm': { words: 'the library (cpu)' } } }, n2: { engines: { 'onnx-lm': null } }
     }
@@ -48,8 +49,8 @@ Card from     store
 Where         store@n1, staged@node2 (lost),node10
 Answers       yes
 
-INSTANCE  NODES     STATE  CONTEXT
-i1        attic,n2  ready  2048
+INSTANCE  NODES     STATE  CONTEXT  RUNS ON
+i1        attic,n2  ready  2048     the library v1
 
 FIELD   SUPPORT
 tools   calls them
@@ -63,7 +64,8 @@ model.onnx  weights  2.0 KiB
   t.strictSame(json, {
     ...answer, availability: available, drivers: ['attic: the library (cpu)'],
     instances: [{
-      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, nodes: [
+      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, driver: 'the library v1',
+      nodes: [
         { nodeId: 'n1', name: 'attic', state: 'ready' }, { nodeId: 'n2', name: 'n2', state: 'ready' }
       ]
     }]

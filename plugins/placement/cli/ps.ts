@@ -29,6 +29,8 @@ export interface PsRow {
   /** What its runners have in memory, and what was counted for them, bytes; null where nothing tells. */
   residentBytes: number | null
   estimatedBytes: number | null
+  /** What the engine of its first rank runs on, with the version. */
+  driver: string | null
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
 
@@ -53,6 +55,7 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
+    ['RUNS ON', ({ driver }) => plain(driver ?? '-'), rows.some(({ driver }) => driver !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     // A first placement has waited under an id, too: not all of them replace an instance.
@@ -78,7 +81,7 @@ function waitingRow ({ instanceId, modelId, message, intent, replaces }: Waiting
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
     drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null,
-    estimatedBytes: null, nodes: []
+    estimatedBytes: null, driver: null, nodes: []
   }
 }
 
@@ -105,6 +108,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
     }, 0),
     residentBytes: memoryOf(state, ranks, 'residentBytes'),
     estimatedBytes: memoryOf(state, ranks, 'estimatedBytes'),
+    driver: ranks.map((rank) => told(state, rank)?.driver).find((words) => words != null) ?? null,
     nodes: ranks.map(({ nodeId, runnerId }) => ({
       nodeId, name: nameOf(state, nodeId), runnerId,
       state: starting.get(nodeId) ?? runnerKind(state, runnerId)
@@ -112,11 +116,15 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   }
 }
 
+const told = ({ nodeSystem }: SeenState, { nodeId, runnerId }: Rank): RunnerMemory | undefined =>
+  nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]
+
 /** The sum over the ranks that tell it; null where none does. */
-function memoryOf (state: SeenState, ranks: readonly Rank[], key: keyof RunnerMemory): number | null {
-  const told = ranks.map(({ nodeId, runnerId }) =>
-    state.nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]?.[key] ?? null).filter((bytes) => bytes !== null)
-  return told.length === 0 ? null : told.reduce((sum, bytes) => sum + bytes, 0)
+function memoryOf (
+  state: SeenState, ranks: readonly Rank[], key: 'residentBytes' | 'estimatedBytes'
+): number | null {
+  const all = ranks.map((rank) => told(state, rank)?.[key] ?? null).filter((bytes) => bytes !== null)
+  return all.length === 0 ? null : all.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil, nodes }: PsRow): string {

@@ -4,8 +4,10 @@ import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
 
-/** Bytes of one runner; null where nothing tells. */
-export interface RunnerMemory { residentBytes: number | null, estimatedBytes: number | null }
+/** Bytes of one runner, and what its engine runs on; null where nothing tells. */
+export interface RunnerMemory {
+  residentBytes: number | null, estimatedBytes: number | null, driver?: string | null
+}
 
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates, NamedNodes {

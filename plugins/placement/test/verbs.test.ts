@@ -188,6 +188,7 @@ t.test('svc ps', async (t) => {
       runnerMemory: { [runnerA]: memory(2 * GIB, 3 * GIB), [runnerB]: memory(null, GIB) }
     }
   }
+  const driven = state.nodeSystem['id-n1']!.runnerMemory![runnerB]!
   const ran = await node.run(['ps'])
   t.equal(ran.out,
     'INSTANCE                              MODEL  NODES  STATE           MEM      COUNTED  CONTEXT\n' +
@@ -201,6 +202,10 @@ t.test('svc ps', async (t) => {
     { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
     { state: 'failed', error: 'gone' }
   ] })
+  driven.driver = 'llama-server b1'
+  t.match((await node.run(['ps'])).out,
+    /CONTEXT  RUNS ON\n.* 4096     -\n.* 4096     llama-server b1\n/)
+  delete driven.driver
   runnersAre(state, A, { RunnerIdle: { waitsFor: {
     reason: 'store_unreachable', message: 'n2 is lost', tries: 2,
     since: '2026-01-01T00:00:00.000Z', nextTryAt: '2026-01-01T00:00:04.000Z'

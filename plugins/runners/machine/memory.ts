@@ -83,8 +83,8 @@ export function memoryView (
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
-    const runners = Object.fromEntries(reports().map(({ runnerId, rssBytes, estimatedBytes }) =>
-      [runnerId, { residentBytes: rssBytes, estimatedBytes }]))
+    const runners = Object.fromEntries(reports().map(({ runnerId, rssBytes, estimatedBytes, driver }) =>
+      [runnerId, { residentBytes: rssBytes, estimatedBytes, driver }]))
     return { ...nodes, [nodeId]: { ...nodes[nodeId], runnerMemory: runners } }
   }
 }

@@ -10,6 +10,8 @@ export class RunnerRecord {
   restarts = 0
   /** Of the last process that ended; null when a signal ended it. */
   exitCode: number | null = null
+  /** What the engine says that it runs on, with its version; null where it does not say. */
+  driver: string | null = null
   completedTasks = 0
   admittedTasks = 0
   /** Time that tasks have waited for admission, ms. */

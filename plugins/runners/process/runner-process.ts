@@ -26,6 +26,14 @@ const LOG_FILE = 'runner.log'
 /** After the process has ended, its last frames and lines have this long to be read. */
 const LAST_WORDS_MS = 500
 
+const DRIVER_CHARS = 100
+
+/** What an engine says of its driver, which is foreign text. */
+function driverIn ({ driver, build }: Record<string, unknown>): string | null {
+  if (typeof driver !== 'string') return null
+  return [driver, typeof build === 'string' ? build : ''].join(' ').trim().slice(0, DRIVER_CHARS)
+}
+
 /** The only phase in which a message makes sense; those not named are always in place. */
 const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   hello: 'connecting',
@@ -199,6 +207,7 @@ export class RunnerProcess {
         break
       case 'loaded':
         log.debug({ ...this.#who, info: message.info }, 'model loaded')
+        this.#record.driver = driverIn(message.info)
         status({ RunnerLoaded: {} })
         break
       case 'warming':

@@ -87,9 +87,10 @@ t.test('each device has room for its own layers', async (t) => {
 })
 
 t.test('a node tells the memory of its runners, and what was counted for them', async (t) => {
-  const view = memoryView('n1', () => [{ runnerId: 'r1', rssBytes: 5, estimatedBytes: 6 } as RunnerReport])
+  const report = { runnerId: 'r1', rssBytes: 5, estimatedBytes: 6, driver: 'x 1' } as RunnerReport
+  const view = memoryView('n1', () => [report])
   const caller = { id: 'x' } as Caller
-  const runnerMemory = { r1: { residentBytes: 5, estimatedBytes: 6 } }
+  const runnerMemory = { r1: { residentBytes: 5, estimatedBytes: 6, driver: 'x 1' } }
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
     { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })
   t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'before the first reading')
