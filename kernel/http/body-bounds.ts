@@ -21,8 +21,10 @@ export function countParts (body: Buffer): { keys: number, excess: string | null
     else if (char === LIST || char === OBJECT) nodes++
     else if (char === COMMA) values++
   }
-  if (keys + nodes > MOST_PARTS) return { keys, excess: `has more than ${MOST_PARTS} lists, objects and keys` }
-  return { keys, excess: values > MOST_VALUES ? `has more than ${MOST_VALUES} values` : null }
+  const excess = keys + nodes > MOST_PARTS
+    ? `has more than ${MOST_PARTS} lists, objects and keys`
+    : values > MOST_VALUES ? `has more than ${MOST_VALUES} values` : null
+  return { keys, excess }
 }
 
 function endOfText (body: Buffer, from: number): number {
