@@ -46,14 +46,18 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
     ranksOf(instance).filter(counts).flatMap((rank) => claimOf(instance, rank, engines, there))
   const instances = Object.values(facts.instances)
   const kind = ({ runnerId }: Rank): string => runnerKind(facts, runnerId)
+  const unread = unreadRunners(reports)
   return {
     nodes,
     edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to, rttMs, bytesPerSecond }) =>
       ({ from: view.nodeId, to, rttMs, bytesPerSecond })))
       .filter(({ to }) => there.has(to)),
     engines,
-    reservations: instances.flatMap((one) =>
-      claimsOf(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank)))),
+    reservations: instances.flatMap((one) => [
+      ...claimsOf(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank))),
+      ...claimsOf(one, (rank) => LOADED.has(kind(rank)) && unread.has(rank.runnerId))
+        .filter(({ backend }) => backend !== 'cpu')
+    ]),
     releasing: parts.releasing.flatMap(({ instance, nodeIds }) =>
       claimsOf(instance, ({ nodeId }) => nodeIds.includes(nodeId))),
     instances: instances.map((one): InstanceMemory => {
@@ -108,7 +112,15 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** A runner in one of these has its model in memory: the readings show it. */
+/** Runners that the last reading of their node's GPUs does not show yet. */
+function unreadRunners (reports: readonly NodeReport[]): Set<string> {
+  return new Set(reports.flatMap(({ system }) => {
+    const { runnerMemory = {} } = (system ?? {}) as { runnerMemory?: Record<string, { vramCounted?: boolean }> }
+    return Object.entries(runnerMemory).flatMap(([id, { vramCounted }]) => vramCounted === false ? [id] : [])
+  }))
+}
+
+/** A runner in one of these has its model in memory: the readings show it, those of GPUs after a while. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])
