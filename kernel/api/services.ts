@@ -3,7 +3,7 @@ import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from '../cli/declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
-import type { GpuReport } from '../machine/gpu.js'
+import type { Gpu, GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { BundledModel, EngineDecl } from './engine.js'
 import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
@@ -310,6 +310,8 @@ export const StateHistoryService = defineService<StateHistory>('kernel.state-his
 export interface GpuReading {
   /** Monotonic; -Infinity before the first time. */
   readonly atMs: number
+  /** Those that programs of this node can use. */
+  readonly gpus: readonly Gpu[]
   /** Bytes; processes that are not in it have none, or the driver does not tell. */
   readonly vramByPid: ReadonlyMap<number, number>
 }

@@ -187,7 +187,7 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
 /** What is known of GPUs and sensors: `load` looks in the background, `look` at once. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
-  let last: GpuReading = { atMs: -Infinity, vramByPid: new Map() }
+  let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
   let dueAt = -Infinity
   let failures = 0
   const look = async (): Promise<GpuReport> => {
@@ -201,7 +201,7 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     // The newer of two looks counts, whichever ends first.
     if (startedAt < last.atMs) return found
     known = summarize(found.gpus, celsius, env)
-    last = { atMs: startedAt, vramByPid }
+    last = { atMs: startedAt, gpus: known.accelerators, vramByPid }
     dueAt = startedAt + LOAD_MS * 2 ** Math.min(failures, LOAD_DOUBLINGS)
     return found
   }

@@ -131,7 +131,7 @@ t.test('free memory is read anew each time, and null where nothing tells in time
   t.equal(await free.freeRam(), 3 * GIB)
   t.strictSame(free.lastGpus().vramByPid, new Map())
   t.strictSame(await free.freeVram(), [600 * 1024 ** 2, 9 * 1024 ** 2], 'of each GPU')
-  t.strictSame(free.lastGpus(),
+  t.match(free.lastGpus(),
     { atMs: clock.mono(), vramByPid: new Map([[5161, 1100 * 1024 ** 2], [5281, 130_368 * 1024 ** 2]]) })
   used = 900
   t.match(free.load().accelerators, [{ vramUsedBytes: 400 * 1024 ** 2 }, {}])

@@ -1,4 +1,4 @@
-import { needOf } from '../../../kernel/index.js'
+import { needOf, runsOn } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { runnerKind } from '../progress/progress.js'
@@ -86,6 +86,9 @@ function factsOf (
   }
 }
 
+/** With less memory than this a GPU is part of a processor, and uses the RAM. */
+const OWN_VRAM_BYTES = 2 ** 30
+
 /**
  * The GPUs of which a backend can be: all of the first one's maker. One that does not tell what is in use is
  * one without room; where that is so of all, the RAM is counted.
@@ -93,7 +96,7 @@ function factsOf (
 function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
   const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
     .map(({ vramTotalBytes: total, vramUsedBytes: used }) =>
-      total === null || used === null ? null : { total, used })
+      total === null || used === null || total < OWN_VRAM_BYTES ? null : { total, used })
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
@@ -136,7 +139,7 @@ function claimOf (
   if (node === undefined) return []
   const card = cardOf(shard)
   const { engine, contextTokenLimit } = bodyOf(instance)
-  const backend = node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu'
+  const backend = node.backends?.[engine]?.find((name) => runsOn(card, name)) ?? 'cpu'
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },

@@ -89,7 +89,7 @@ t.test('each device has room for its own layers', async (t) => {
 
 t.test('a node tells the memory of its runners, and what was counted for them', async (t) => {
   const report = { runnerId: 'r1', pid: process.pid, rssBytes: 5, estimatedBytes: 6 } as RunnerReport
-  let last: ReturnType<Machine['lastGpus']> = { atMs: 9, vramByPid: new Map() }
+  let last: ReturnType<Machine['lastGpus']> = { atMs: 9, gpus: [], vramByPid: new Map() }
   const view = memoryView('n1', { reports: () => [report], get: () => ({ loadedAt: 10 } as Member) }, () => last)
   const caller = { id: 'x' } as Caller
   const runnerMemory = {
@@ -98,7 +98,7 @@ t.test('a node tells the memory of its runners, and what was counted for them', 
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
     { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })
   t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'before the first reading')
-  last = { atMs: 10, vramByPid: new Map([[process.pid, 7], [1, 8]]) }
+  last = { atMs: 10, gpus: [], vramByPid: new Map([[process.pid, 7], [1, 8]]) }
   Object.assign(runnerMemory.r1, { vramBytes: 7, vramCounted: true })
   t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'GPUs were read since it was loaded')
 })
