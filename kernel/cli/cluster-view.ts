@@ -23,7 +23,9 @@ export interface State {
   nodeHealth: Record<string, Health>
   nodeCapabilities: Record<string, string[]>
   nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
-  nodeSystem?: Record<string, { accelerators?: Gpu[] } | null>
+  nodeSystem?: Record<string, {
+    pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
+  } | null>
   lastSeen?: Record<string, string>
   /** By install id: the nodes that run no models until an operator lets them again. */
   drainedNodes?: Record<string, { since: string }>
