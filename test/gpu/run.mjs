@@ -69,8 +69,12 @@ const asOperator = async (method, path, body) => {
   })
   return { status, answer: bytes.length === 0 ? {} : JSON.parse(bytes.toString()) }
 }
-const place = async (model, more = {}) => await asOperator('POST', '/place_instance',
-  { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
+/** The store reads new folders in the background. */
+const place = async (model, more = {}) => await until(async () => {
+  const placed = await asOperator('POST', '/place_instance',
+    { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
+  return placed.answer.error?.reason === 'model_unknown' ? null : placed
+}, 60_000)
 const stop = async (id) => await asOperator('DELETE', `/instance/${id}`)
 const own = async () => {
   const state = await node.json('/state')
@@ -103,8 +107,8 @@ await step('place', async () => {
   check('a model is placed', status === 200 && (CPU || /on cuda/.test(answer.message)), answer.message ?? answer)
   first = answer.instance_id
   check('it answers', await say(ONE) > TOKENS / 2, true)
-  const { runners } = await node.json('/v1/diagnostics/node')
-  check('its runner is confined', runners[0].hold !== 'none', runners[0].hold)
+  const { supervisorRunners: [runner] } = await node.json('/v1/diagnostics/node')
+  check('its runner is confined', runner.hold !== 'none', runner.hold)
   if (!CPU) {
     const seen = await until(async () => (await vram())[0] > 0 ? await vram() : null, 5000)
     check('its memory on the card is told', seen?.[0] > 100 * MIB, seen)
