@@ -8,7 +8,7 @@ import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { findDonor } from './binary.js'
-import { textOf } from '../json.js'
+import { textOf } from '../../runners/language/json.js'
 import { deviceName, devicesOf, splitOf, type Share } from './command-line.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
@@ -27,7 +27,7 @@ export interface DonorOptions {
 /** The arguments for a donor: the devices that placement counts on, on this machine's own address. */
 export function donorArguments ({ flags, port, threads, backend, split }: DonorOptions): string[] {
   const devices = devicesOf(split ?? { layers: 1 })
-  const names = devices.map(({ gpu }) => gpu === null ? 'CPU' : deviceName(backend, gpu))
+  const names = devices.map(({ gpu }) => gpu === null ? 'CPU' : `${backend.toUpperCase()}${gpu}`)
   return [
     '--host', LOOPBACK, '--port', String(port),
     ...[
