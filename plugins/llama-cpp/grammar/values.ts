@@ -1,0 +1,200 @@
+/** Rules of the values that a schema allows. */
+import { invalid, isObject, NotExpressible } from './errors.js'
+import { type All, EVERYTHING, type Flat, TYPES } from './flat.js'
+import { type Grammar, type Item, literal, ref, type Rule } from './gbnf.js'
+import { charRule, type Language } from './language.js'
+import { numberLanguage } from './number.js'
+import type { SchemaDocument } from './schema.js'
+
+const SPACE = '" " | "\\n" [ \\t]{0,20}'
+
+const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
+const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
+
+/** Bounded white space. */
+export const space = (grammar: Grammar): Item => ref(grammar.once('space', () => [[''], [SPACE]]))
+const blank = (grammar: Grammar): Item => ref(grammar.once('blank', () => [[''], ['" "']]))
+
+export class Values {
+  /** Pointers of keywords that the rules do not express. */
+  readonly unenforced = new Set<string>()
+  private readonly ids = new Map<unknown, number>()
+  private readonly texts = new Map<Language, Rule>()
+  private readonly key: string
+  private readonly grammar: Grammar
+  private readonly document: SchemaDocument
+  private readonly strict: boolean
+
+  constructor (grammar: Grammar, document: SchemaDocument, strict: boolean) {
+    this.grammar = grammar
+    this.document = document
+    this.strict = strict
+    this.key = this.fresh()
+  }
+
+  private fresh (): string { return `members ${this.grammar.add().id}` }
+
+  /** The rule of the values that fulfil all schemas. */
+  rule (all: All): Rule {
+    const nodes = [...new Map(all.filter(({ schema }) => schema !== true).map((node) => [node.schema, node])).values()]
+    const ids = nodes.map(({ schema }) => {
+      const id = this.ids.get(schema) ?? this.ids.size
+      this.ids.set(schema, id)
+      return id
+    })
+    return this.grammar.once(`value ${ids.length === 0 ? '' : this.key} ${ids.sort((a, b) => a - b).join()}`, () =>
+      this.document.flat(nodes).flatMap((flat) => this.alternatives(flat)))
+  }
+
+  private lose (at: string, why = 'cannot be expressed as a grammar'): void {
+    if (this.strict) throw invalid(at, why)
+    this.unenforced.add(at)
+  }
+
+  /** Calls `express`; gives undefined if what it says is not expressible. */
+  private attempt<T> (at: string, express: () => T): T | undefined {
+    try {
+      return express()
+    } catch (error) {
+      if (!(error instanceof NotExpressible)) throw error
+      this.lose(at, `cannot be expressed as a grammar: it ${error.message}`)
+      return undefined
+    }
+  }
+
+  private alternatives (flat: Flat): Item[][] {
+    const { values, hints } = flat
+    const types = flat.types ?? (hints.size > 0 && values === undefined ? hints : new Set(TYPES))
+    for (const { type, at } of flat.lost) {
+      const concerned = type === undefined || types.has(type) || (type === 'number' && types.has('integer'))
+      if (concerned) this.lose(at)
+    }
+    if (values !== undefined) {
+      return values.filter((value) => this.document.admits({ ...flat, values: undefined }, value)).map((value) => this.literal(value))
+    }
+    return [...types].flatMap((type) => {
+      switch (type) {
+        case 'object': return this.object(flat)
+        case 'array': return this.array(flat)
+        case 'string': return this.string(flat)
+        case 'boolean': return [['"true"'], ['"false"']]
+        case 'null': return [['"null"']]
+        default: return type === 'integer' && types.has('number') ? [] : this.number(flat, type === 'integer')
+      }
+    })
+  }
+
+  /** A value as a model may write it. */
+  private literal (value: unknown): Item[] {
+    const { grammar } = this
+    const list = (open: string, members: Item[][], close: string): Item[] => [`"${open}"`, space(grammar),
+      ...members.flatMap((member, i) => [...i === 0 ? [] : ['","', space(grammar)], ...member]), space(grammar), `"${close}"`]
+    if (Array.isArray(value)) return list('[', value.map((each) => this.literal(each)), ']')
+    if (!isObject(value)) return [literal(JSON.stringify(value))]
+    return list('{', Object.entries(value).map(([name, each]) =>
+      [literal(`${JSON.stringify(name)}:`), blank(grammar), ...this.literal(each)]), '}')
+  }
+
+  private number ({ number, at }: Flat, integer: boolean): Item[][] {
+    const { grammar, document: { languages } } = this
+    const bounded = number.min > -Infinity || number.max < Infinity
+    const rule = bounded ? this.attempt(`${at}/${number.min > -Infinity ? 'minimum' : 'maximum'}`, () =>
+      ref(languages.rule(grammar, numberLanguage(number, integer, languages), false))) : undefined
+    return [[rule ?? (integer ? INTEGER : NUMBER)]]
+  }
+
+  private string ({ sizes: { string: [min, max] }, texts, at }: Flat): Item[][] {
+    const { grammar, document: { languages } } = this
+    const all = texts.flatMap((text) => this.attempt(text.at, () => this.document.pattern(text.source)) ?? [])
+    const sized = languages.repeat(languages.char, min, max)
+    const rule = all.length === 0 ? undefined
+      : this.attempt(texts[0]?.at ?? at, () => this.text(min > 0 || max < Infinity ? [...all, sized] : all))
+    return [['"\\""', rule ?? ref(grammar.once(`string ${min} ${max}`, () =>
+      [[...grammar.repeat(charRule(grammar), min, max), '"\\""']]))]]
+  }
+
+  /** The rest of a string that is in all languages. */
+  private text (all: readonly Language[]): Item {
+    const { grammar, document: { languages } } = this
+    const language = languages.allOf(all)
+    const rule = this.texts.get(language) ?? languages.rule(grammar, language)
+    this.texts.set(language, rule)
+    return ref(rule)
+  }
+
+  private array ({ first, items, moreItems, sizes: { array: [min, most] } }: Flat): Item[][] {
+    const { grammar } = this
+    // Without a word about more items there are none, if that is allowed.
+    const max = moreItems || min > first.length || first.length === 0 ? most : Math.min(most, first.length)
+    const id = this.fresh()
+    const from = (i: number): Rule => grammar.once(`${id} ${i}`, () => {
+      if (i > max) return []
+      const all = first[i]
+      const end: Item[][] = i >= min ? [['']] : []
+      if (all === undefined) return this.listed(this.rule(items), i, [Math.max(0, min - i), max - i])
+      return [...end, ...i === max ? [] : [[...this.comma(i), ref(this.rule(all)), ref(from(i + 1))]]]
+    })
+    return [['"["', space(grammar), ref(from(0)), space(grammar), '"]"']]
+  }
+
+  private comma (before: number): Item[] {
+    return before > 0 ? ['","', space(this.grammar)] : []
+  }
+
+  /** `min` to `max` more members after so many of them. */
+  private listed (member: Rule, before: number, [min, max]: readonly [number, number]): Item[][] {
+    const { grammar } = this
+    const next = grammar.once(`next ${member.id}`, () => [[...this.comma(1), ref(member)]])
+    if (before > 0) return [[...grammar.repeat(next, min, max)]]
+    return [...min === 0 ? [['']] : [],
+      ...max === 0 ? [] : [[ref(member), ...grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]
+  }
+
+  private object (flat: Flat): Item[][] {
+    const { grammar, document } = this
+    const { at, properties, required, sizes: { object: [min, most] } } = flat
+    const names = new Set([...properties.keys(), ...required])
+    const members = [...names].map((name) => ({
+      needed: required.has(name),
+      items: [literal(`${JSON.stringify(name)}:`), blank(grammar), ref(this.rule(document.property(flat, name)))]
+    }))
+    const others = this.others(flat, [...names])
+    const max = others.length === 0 && most >= members.length ? Infinity : most
+    const [id, other] = [this.fresh(), grammar.add(others)]
+    const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
+    const from = (i: number, count: number): Rule => grammar.once(`${id} ${i} ${count}`, () => {
+      let [at_, so] = [i, count]
+      const items: Item[] = []
+      for (; members[at_]?.needed === true; at_++, so = next(so)) {
+        items.push(...this.comma(so), ...(members[at_] as typeof members[0]).items)
+      }
+      if (so > max) return []
+      if (at_ > i) return [[...items, ref(from(at_, so))]]
+      const member = members[i]
+      if (member !== undefined) {
+        return [[...this.comma(count), ...member.items, ref(from(i + 1, next(count)))], [ref(from(i + 1, count))]]
+      }
+      const left = Math.max(0, min - count)
+      // Names of others may be equal, so that two of them are only one property.
+      if (left > 1 && others.length > 0) this.lose(`${at}/minProperties`)
+      return this.listed(other, count, [left, max - count])
+    })
+    return [['"{"', space(grammar), ref(from(0, 0)), space(grammar), '"}"']]
+  }
+
+  /** Properties besides those with these names. */
+  private others (flat: Flat, names: readonly string[]): Item[][] {
+    const { grammar, document, document: { languages } } = this
+    const declared = languages.anyOf(names.map((name) => languages.text(name)))
+    const member = (all: Language[], schemas: All, at: string): Item[] => ['"\\""',
+      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"', blank(grammar),
+      ref(this.rule(schemas))]
+    const patterns = [...flat.patterns].map(([source, schemas]) => ({ language: document.pattern(source), schemas }))
+    const none = patterns.map(({ language }) => languages.not(language))
+    const matching = patterns.map(({ language, schemas }, i) =>
+      member([language, ...none.filter((_, k) => k !== i)], schemas, schemas[0]?.at ?? flat.at))
+    // Without a word about more properties there are none, if that is allowed.
+    const more = flat.more || flat.properties.size + none.length === 0 || flat.sizes.object[0] > names.length
+    return more ? [...matching, member(none, flat.others, `${flat.at}/additionalProperties`)] : matching
+  }
+}
