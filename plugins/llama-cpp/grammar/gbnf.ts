@@ -58,20 +58,14 @@ export class Grammar {
   /** A rule, `min` to `max` times. */
   repeat (rule: Rule, min: number, max: number): Item[] {
     if (max < min) return [ref(this.add())]
-    if (min > MAX_REPEAT) {
-      const [blocks, rest] = [Math.floor(min / MAX_REPEAT), min % MAX_REPEAT]
-      return [...this.repeat(this.block(rule), blocks, blocks), ...this.repeat(rule, rest, max - min + rest)]
-    }
     if (max === 0) return []
-    if (max === Infinity || max < 2 * MAX_REPEAT) return [ref(rule, min, max)]
-    const blocks = Math.floor((max - min) / MAX_REPEAT) - 1
-    const rest = max - min - blocks * MAX_REPEAT
-    return [...this.repeat(rule, min, min), ...this.repeat(this.block(rule), 0, blocks),
-      ...this.repeat(rule, 0, rest)]
-  }
-
-  private block (rule: Rule): Rule {
-    return this.once(`block ${rule.id}`, () => [[ref(rule, MAX_REPEAT)]])
+    if (min <= MAX_REPEAT && (max === Infinity || max < 2 * MAX_REPEAT)) return [ref(rule, min, max)]
+    const block = this.once(`block ${rule.id}`, () => [[ref(rule, MAX_REPEAT)]])
+    const [blocks, rest] = [Math.floor(min / MAX_REPEAT), min % MAX_REPEAT]
+    if (min > MAX_REPEAT) return [...this.repeat(block, blocks, blocks), ...this.repeat(rule, rest, max - min + rest)]
+    const more = Math.floor((max - min) / MAX_REPEAT) - 1
+    return [...this.repeat(rule, min, min), ...this.repeat(block, 0, more),
+      ...this.repeat(rule, 0, max - min - more * MAX_REPEAT)]
   }
 
   /** Makes the pending rules; undefined if `root` matches nothing. */
@@ -79,7 +73,7 @@ export class Grammar {
     for (const make of this.pending) make()
     const live = this.productive()
     if (!live.has(root)) return undefined
-    const lines: string[] = []
+    const lines = [`root ::= r${root.id}\n`]
     let length = 0
     const seen = new Set([root])
     for (const rule of seen) {
@@ -87,10 +81,11 @@ export class Grammar {
         if (typeof item === 'string') return [item]
         if (!live.has(item.rule)) return item.min === 0 ? [] : [undefined]
         seen.add(item.rule)
-        return [this.nameOf(item.rule, root) + quantifier(item.min, item.max)]
+        const { rule: { id }, min, max } = item
+        return [`r${id}${min === 1 && max === 1 ? '' : `{${min},${max === Infinity ? '' : max}}`}`]
       })).filter((items) => !items.includes(undefined))
       const texts = new Set(alternatives.map((items) => items.join(' ').trim() || '""'))
-      const line = `${this.nameOf(rule, root)} ::= ${[...texts].join(' | ')}\n`
+      const line = `r${rule.id} ::= ${[...texts].join(' | ')}\n`
       length += line.length
       if (length > MAX_TEXT) throw invalid('', `needs a grammar of more than ${MAX_TEXT} characters`)
       lines.push(line)
@@ -101,24 +96,20 @@ export class Grammar {
   /** Rules that match at least one text. */
   private productive (): Set<Rule> {
     const live = new Set<Rule>()
-    for (let before = -1; before < live.size;) {
-      before = live.size
-      for (let i = this.rules.length - 1; i >= 0; i--) {
-        const rule = this.rules[i] as Rule
-        if (!live.has(rule) && rule.alternatives.some((items) => items.every((item) =>
-          typeof item === 'string' || item.min === 0 || live.has(item.rule)))) live.add(rule)
+    const users = new Map<Rule, Rule[]>()
+    const isLive = (items: Item[]): boolean =>
+      items.every((item) => typeof item === 'string' || item.min === 0 || live.has(item.rule))
+    for (const rule of this.rules) {
+      for (const item of rule.alternatives.flat()) {
+        if (typeof item !== 'string') users.set(item.rule, [...users.get(item.rule) ?? [], rule])
       }
+    }
+    const queue = [...this.rules]
+    for (const rule of queue) {
+      if (live.has(rule) || !rule.alternatives.some(isLive)) continue
+      live.add(rule)
+      for (const user of users.get(rule) ?? []) queue.push(user)
     }
     return live
   }
-
-  private nameOf (rule: Rule, root: Rule): string {
-    return rule === root ? 'root' : `r${rule.id.toString(36)}`
-  }
-}
-
-function quantifier (min: number, max: number): string {
-  if (min === 1 && max === 1) return ''
-  if (max === Infinity) return min === 0 ? '*' : min === 1 ? '+' : `{${min},}`
-  return min === 0 && max === 1 ? '?' : min === max ? `{${min}}` : `{${min},${max}}`
 }

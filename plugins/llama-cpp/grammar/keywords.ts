@@ -1,5 +1,5 @@
 /** The keywords of one schema, without references and combinations. */
-import { escaped, invalid, isObject, NotExpressible } from './errors.js'
+import { escaped, invalid, isObject } from './errors.js'
 import { type All, canonical, EVERYTHING, type Flat, type Type, TYPES } from './flat.js'
 import { formatPattern } from './formats.js'
 
@@ -73,27 +73,17 @@ export function own (schema: Schema, at: string, hasName: (pattern: string, name
     first: (prefixItems as unknown[]).map((each, i) => [{ schema: each, at: `${at}/prefixItems/${i}` }]),
     items: items === undefined ? [] : [{ schema: items, at: `${at}/items` }],
     moreItems: items !== undefined,
-    ...propertiesOf(schema, at, hasName, lost),
+    ...propertiesOf(schema, at, hasName),
     lost
   }
 }
 
 function propertiesOf (
-  schema: Schema, at: string, hasName: (pattern: string, name: string) => boolean, lost: { at: string }[]
+  schema: Schema, at: string, hasName: (pattern: string, name: string) => boolean
 ): Pick<Flat, 'properties' | 'patterns' | 'others' | 'more' | 'required'> {
-  const [declared, patterned] = ['properties', 'patternProperties'].map((word) =>
+  const [declared, patterns] = ['properties', 'patternProperties'].map((word) =>
     Object.entries(schema[word] ?? {}).map(([name, each]): [string, All] =>
       [name, [{ schema: each, at: `${at}/${word}/${escaped(name)}` }]])) as [[string, All][], [string, All][]]
-  const patterns = patterned.filter(([source]) => {
-    try {
-      hasName(source, '')
-      return true
-    } catch (error) {
-      if (!(error instanceof NotExpressible)) throw error
-      lost.push({ at: `${at}/patternProperties/${escaped(source)}` })
-      return false
-    }
-  })
   const { required = [], additionalProperties: others } = schema
   return {
     properties: new Map(declared.map(([name, all]) =>

@@ -21,7 +21,7 @@ const CONTROLS: Readonly<Record<string, string>> = { t: '\t', n: '\n', v: '\v', 
 export function patternLanguage (source: string, of: Languages): Language {
   of.begin()
   const [begin, end] = [BEGIN, END].map((code) => of.chars([[code, code]])) as [Language, Language]
-  const inner = new Parser(source, of, begin, end).whole()
+  const inner = new Parser(source, of).whole()
   const before = of.anyOf([of.empty, of.join([begin, of.all])])
   const behind = of.anyOf([of.empty, of.join([of.all, end])])
   return ended(of.after(of.join([before, inner, behind]), BEGIN), of)
@@ -45,14 +45,10 @@ class Parser {
   private depth = 0
   private readonly source: string
   private readonly of: Languages
-  private readonly begin: Language
-  private readonly end: Language
 
-  constructor (source: string, of: Languages, begin: Language, end: Language) {
+  constructor (source: string, of: Languages) {
     this.source = source
     this.of = of
-    this.begin = begin
-    this.end = end
   }
 
   whole (): Language {
@@ -73,8 +69,8 @@ class Parser {
   }
 
   private term (): Language {
-    if (this.take(/\^/y) !== null) return this.begin
-    if (this.take(/\$/y) !== null) return this.end
+    if (this.take(/\^/y) !== null) return this.of.chars([[BEGIN, BEGIN]])
+    if (this.take(/\$/y) !== null) return this.of.chars([[END, END]])
     const atom = this.atom()
     // Greedy or lazy, the same texts match.
     const [sign, least, comma, most] = this.take(/(?:[*+?]|\{(\d{1,9})(,(\d{0,9}))?\})\??/y) ?? []

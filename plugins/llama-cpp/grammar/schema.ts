@@ -1,5 +1,5 @@
 /** Resolves references and combinations of a schema. */
-import { type Budget, escaped, invalid, isObject, NotExpressible } from './errors.js'
+import { type Budget, escaped, invalid, isObject } from './errors.js'
 import { type All, canonical, EVERYTHING, type Flat, isType, merge, type Node, TYPES } from './flat.js'
 import { own } from './keywords.js'
 import { type Language, Languages } from './language.js'
@@ -138,7 +138,7 @@ export class SchemaDocument {
         (number.belowMax ? value < number.max : value <= number.max)
     }
     if (typeof value === 'string') {
-      return within('string', [...value].length) && flat.texts.every(({ source }) => this.hasText(source, value))
+      return within('string', [...value].length) && flat.texts.every(({ source }) => this.hasName(source, value))
     }
     if (Array.isArray(value)) {
       return within('array', value.length) && value.every((each, i) => all(flat.first[i] ?? flat.items, each))
@@ -146,15 +146,6 @@ export class SchemaDocument {
     return !isObject(value) || (within('object', Object.keys(value).length) &&
       [...flat.required].every((name) => Object.hasOwn(value, name)) &&
       Object.entries(value).every(([name, each]) => all(this.property(flat, name), each)))
-  }
-
-  private hasText (source: string, text: string): boolean {
-    try {
-      return this.hasName(source, text)
-    } catch (error) {
-      if (error instanceof NotExpressible) return true
-      throw error
-    }
   }
 
   /** Whether no value fulfils a schema; false if that is not seen. */

@@ -92,10 +92,10 @@ class Body {
     const hex = this.take(/\\(?:x([0-9A-F]{2})|u([0-9A-F]{4})|U([0-9A-F]{8}))/y)
     if (hex !== undefined) return parseInt(hex[1] ?? hex[2] ?? hex[3]!, 16)
     const escape = this.take(/\\([trn"\\[\]])/y)
-    if (escape !== undefined) return ({ t: 9, r: 13, n: 10 })[escape[1]!] ?? escape[1]!.charCodeAt(0)
+    if (escape !== undefined) return ['\t', '\r', '\n']['trn'.indexOf(escape[1]!)]?.charCodeAt(0) ?? escape[1]!.charCodeAt(0)
     const plain = this.take(/[^\\]/yu)
     if (plain === undefined) throw new Error(`an unknown escape: ${this.text.slice(this.at)}`)
-    return plain[0].codePointAt(0)!
+    return plain[0]!.codePointAt(0)!
   }
 
   private take (expression: RegExp): string[] | undefined {

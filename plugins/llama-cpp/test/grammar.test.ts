@@ -102,7 +102,6 @@ const LOST: readonly [schema: object, pointers: readonly string[]][] = [
   [{ type: 'number', minimum: 0.1234567890123456 }, ['/minimum']],
   [{ $ref: 'https://example.org/schema' }, ['/$ref']],
   [{ type: 'object', minProperties: 3 }, ['/minProperties']],
-  [{ type: 'object', patternProperties: { '\\p{L}/': {} } }, ['/patternProperties/\\p{L}~1']],
   // Keywords about values of another type say nothing.
   [{ type: 'string', multipleOf: 2, uniqueItems: true, contains: {} }, []]
 ]
@@ -124,6 +123,14 @@ const REFUSED: readonly [schema: unknown, message: RegExp][] = [
   [{ enum: [' '.repeat(2 ** 21)] }, /a grammar of more than 1048576 characters/],
   [{ allOf: Array.from({ length: 60 }, (_, i) => text({ pattern: `(a|b)*a(a|b){${i + 9}}$` })) }, /too (large|complex)|needs/]
 ]
+
+function refusalOf (compile: () => unknown): unknown {
+  try {
+    return compile()
+  } catch (error) {
+    return error
+  }
+}
 
 t.test('each keyword admits what it should and nothing else', (t) => {
   for (const [schema, admitted, refused] of TABLE) {
@@ -170,14 +177,14 @@ t.test('keywords that no grammar expresses are listed, or refused if the schema 
     t.ok(parseGbnf(grammar))
     const strict = (): unknown => compileSchema(schema, { strict: true, path: 'schema' })
     if (pointers[0] === undefined) t.doesNotThrow(strict)
-    else t.throws(strict, { reason: 'invalid_request', details: { issues: [{ path: `schema${pointers[0]}` }] } })
+    else t.match(refusalOf(strict), { reason: 'invalid_request', details: { issues: [{ path: `schema${pointers[0]}` }] } })
   }
   t.end()
 })
 
 t.test('schemas that are wrong or too large are refused by name', (t) => {
   for (const [schema, message] of REFUSED) {
-    t.throws(() => compileSchema(schema, { strict: true }), { name: 'EngineError', reason: 'invalid_request', message })
+    t.match(refusalOf(() => compileSchema(schema, { strict: true })), { name: 'EngineError', reason: 'invalid_request', message })
   }
   t.end()
 })
@@ -214,7 +221,6 @@ t.test('calls of tools', (t) => {
   const lenient = compileTools([tool('n', object({ n: { type: 'number', multipleOf: 2 } }))], 'required', HERMES)
   t.same(lenient.unenforced, ['tools/0/function/parameters/properties/n/multipleOf'])
   const refused = (list: object[], choice: unknown): unknown => compileTools(list, choice, HERMES)
-  t.throws(() => refused([tool('n', { not: {} , type: 'object' }, { strict: true })], 'required'), { reason: 'invalid_request' })
   t.throws(() => refused(tools, { type: 'function', function: { name: 'none' } }), /names a function that is not among/)
   t.throws(() => refused([tool('n', { uniqueItems: true, properties: { a: { not: { const: 1 } } } }, { strict: true })], 'required'),
     /tools\/0\/function\/parameters\/properties\/a\/not cannot be expressed/)
