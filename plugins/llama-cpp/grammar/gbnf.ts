@@ -9,6 +9,9 @@ export interface Rule { readonly id: number, alternatives: Item[][] }
 
 /** llama.cpp refuses 2,000 repetitions and more, and an exponent of them in groups. */
 const MAX_REPEAT = 1000
+/** Bounded white space, as items. */
+export const [SPACE, BLANK] = ['space', 'blank']
+const WHITE = `${SPACE} ::= "" | " " | "\\n" [ \\t]{0,20}\n${BLANK} ::= "" | " "\n`
 const MAX_RULES = 50_000
 const MAX_TEXT = 1024 * 1024
 
@@ -30,6 +33,8 @@ export const charClass = (ranges: readonly (readonly [number, number])[]): strin
 /** A GBNF literal. */
 export const literal = (text: string): string =>
   `"${Array.from(text, (c) => /[\p{C}"\\]/u.test(c) ? inClass(c.codePointAt(0) as number) : c).join('')}"`
+
+const isOptional = (item: Item): item is string => typeof item === 'string' || item.min === 0
 
 export class Grammar {
   private readonly rules: Rule[] = []
@@ -62,7 +67,9 @@ export class Grammar {
     if (min <= MAX_REPEAT && (max === Infinity || max < 2 * MAX_REPEAT)) return [ref(rule, min, max)]
     const block = this.once(`block ${rule.id}`, () => [[ref(rule, MAX_REPEAT)]])
     const [blocks, rest] = [Math.floor(min / MAX_REPEAT), min % MAX_REPEAT]
-    if (min > MAX_REPEAT) return [...this.repeat(block, blocks, blocks), ...this.repeat(rule, rest, max - min + rest)]
+    if (min > MAX_REPEAT) {
+      return [...this.repeat(block, blocks, blocks), ...this.repeat(rule, rest, max - min + rest)]
+    }
     const more = Math.floor((max - min) / MAX_REPEAT) - 1
     return [...this.repeat(rule, min, min), ...this.repeat(block, 0, more),
       ...this.repeat(rule, 0, max - min - more * MAX_REPEAT)]
@@ -73,18 +80,18 @@ export class Grammar {
     for (const make of this.pending) make()
     const live = this.productive()
     if (!live.has(root)) return undefined
-    const lines = [`root ::= r${root.id}\n`]
+    const isLive = (items: Item[]): boolean => items.every((item) => isOptional(item) || live.has(item.rule))
+    const lines = [`root ::= r${root.id}\n${WHITE}`]
     let length = 0
     const seen = new Set([root])
     for (const rule of seen) {
-      const alternatives = rule.alternatives.map((items) => items.flatMap((item) => {
-        if (typeof item === 'string') return [item]
-        if (!live.has(item.rule)) return item.min === 0 ? [] : [undefined]
+      const texts = new Set(rule.alternatives.filter(isLive).map((items) => items.map((item) => {
+        if (typeof item === 'string') return item
+        if (!live.has(item.rule)) return ''
         seen.add(item.rule)
         const { rule: { id }, min, max } = item
-        return [`r${id}${min === 1 && max === 1 ? '' : `{${min},${max === Infinity ? '' : max}}`}`]
-      })).filter((items) => !items.includes(undefined))
-      const texts = new Set(alternatives.map((items) => items.join(' ').trim() || '""'))
+        return `r${id}${min === 1 && max === 1 ? '' : `{${min},${max === Infinity ? '' : max}}`}`
+      }).join(' ').trim() || '""'))
       const line = `r${rule.id} ::= ${[...texts].join(' | ')}\n`
       length += line.length
       if (length > MAX_TEXT) throw invalid('', `needs a grammar of more than ${MAX_TEXT} characters`)
@@ -97,8 +104,7 @@ export class Grammar {
   private productive (): Set<Rule> {
     const live = new Set<Rule>()
     const users = new Map<Rule, Rule[]>()
-    const isLive = (items: Item[]): boolean =>
-      items.every((item) => typeof item === 'string' || item.min === 0 || live.has(item.rule))
+    const isLive = (items: Item[]): boolean => items.every((item) => isOptional(item) || live.has(item.rule))
     for (const rule of this.rules) {
       for (const item of rule.alternatives.flat()) {
         if (typeof item !== 'string') users.set(item.rule, [...users.get(item.rule) ?? [], rule])

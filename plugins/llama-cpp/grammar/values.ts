@@ -1,19 +1,13 @@
 /** Rules of the values that a schema allows. */
-import { invalid, isObject, NotExpressible } from './errors.js'
+import { invalid, NotExpressible } from './errors.js'
 import { type All, EVERYTHING, type Flat, TYPES } from './flat.js'
-import { type Grammar, type Item, literal, ref, type Rule } from './gbnf.js'
+import { BLANK, type Grammar, type Item, literal, ref, type Rule, SPACE } from './gbnf.js'
 import { charRule, type Language } from './language.js'
 import { numberLanguage } from './number.js'
 import type { SchemaDocument } from './schema.js'
 
-const SPACE = '" " | "\\n" [ \\t]{0,20}'
-
 const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
 const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
-
-/** Bounded white space. */
-export const space = (grammar: Grammar): Item => ref(grammar.once('space', () => [[''], [SPACE]]))
-const blank = (grammar: Grammar): Item => ref(grammar.once('blank', () => [[''], ['" "']]))
 
 export class Values {
   /** Pointers of keywords that the rules do not express. */
@@ -36,14 +30,15 @@ export class Values {
 
   /** The rule of the values that fulfil all schemas. */
   rule (all: All): Rule {
-    const nodes = [...new Map(all.filter(({ schema }) => schema !== true).map((node) => [node.schema, node])).values()]
-    const ids = nodes.map(({ schema }) => {
+    const nodes = new Map(all.filter(({ schema }) => schema !== true).map((node) => [node.schema, node]))
+    const ids = [...nodes.keys()].map((schema) => {
       const id = this.ids.get(schema) ?? this.ids.size
       this.ids.set(schema, id)
       return id
-    })
-    return this.grammar.once(`value ${ids.length === 0 ? '' : this.key} ${ids.sort((a, b) => a - b).join()}`, () =>
-      this.document.flat(nodes).flatMap((flat) => this.alternatives(flat)))
+    }).sort((a, b) => a - b)
+    return this.grammar.once(`value ${ids.length === 0 ? '' : this.key} ${ids.join()}`, () =>
+      this.attempt(all[0]?.at ?? '', () => this.document.flat([...nodes.values()])
+        .flatMap((flat) => this.alternatives(flat))) ?? this.alternatives(EVERYTHING))
   }
 
   private lose (at: string, why = 'cannot be expressed as a grammar'): void {
@@ -70,7 +65,8 @@ export class Values {
       if (concerned) this.lose(at)
     }
     if (values !== undefined) {
-      return values.filter((value) => this.document.admits({ ...flat, values: undefined }, value)).map((value) => this.literal(value))
+      return values.filter((value) => this.document.admits({ ...flat, values: undefined }, value))
+        .map((value) => this.literal(value))
     }
     return [...types].flatMap((type) => {
       switch (type) {
@@ -86,13 +82,11 @@ export class Values {
 
   /** A value as a model may write it. */
   private literal (value: unknown): Item[] {
-    const { grammar } = this
-    const list = (open: string, members: Item[][], close: string): Item[] => [`"${open}"`, space(grammar),
-      ...members.flatMap((member, i) => [...i === 0 ? [] : ['","', space(grammar)], ...member]), space(grammar), `"${close}"`]
-    if (Array.isArray(value)) return list('[', value.map((each) => this.literal(each)), ']')
-    if (!isObject(value)) return [literal(JSON.stringify(value))]
-    return list('{', Object.entries(value).map(([name, each]) =>
-      [literal(`${JSON.stringify(name)}:`), blank(grammar), ...this.literal(each)]), '}')
+    if (typeof value !== 'object' || value === null) return [literal(JSON.stringify(value))]
+    const members = Array.isArray(value) ? value.map((each) => this.literal(each))
+      : Object.entries(value).map(([name, each]) => [literal(`${JSON.stringify(name)}:`), BLANK, ...this.literal(each)])
+    const [open, close] = Array.isArray(value) ? ['"["', '"]"'] : ['"{"', '"}"']
+    return [open, SPACE, ...members.flatMap((member, i) => [...this.comma(i), ...member]), SPACE, close]
   }
 
   private number ({ number, at }: Flat, integer: boolean): Item[][] {
@@ -134,11 +128,11 @@ export class Values {
       if (all === undefined) return this.listed(this.rule(items), i, [Math.max(0, min - i), max - i])
       return [...end, ...i === max ? [] : [[...this.comma(i), ref(this.rule(all)), ref(from(i + 1))]]]
     })
-    return [['"["', space(grammar), ref(from(0)), space(grammar), '"]"']]
+    return [['"["', SPACE, ref(from(0)), SPACE, '"]"']]
   }
 
   private comma (before: number): Item[] {
-    return before > 0 ? ['","', space(this.grammar)] : []
+    return before > 0 ? ['","', SPACE] : []
   }
 
   /** `min` to `max` more members after so many of them. */
@@ -156,30 +150,25 @@ export class Values {
     const names = new Set([...properties.keys(), ...required])
     const members = [...names].map((name) => ({
       needed: required.has(name),
-      items: [literal(`${JSON.stringify(name)}:`), blank(grammar), ref(this.rule(document.property(flat, name)))]
+      items: [literal(`${JSON.stringify(name)}:`), BLANK, ref(this.rule(document.property(flat, name)))]
     }))
     const others = this.others(flat, [...names])
     const max = others.length === 0 && most >= members.length ? Infinity : most
     const [id, other] = [this.fresh(), grammar.add(others)]
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
     const from = (i: number, count: number): Rule => grammar.once(`${id} ${i} ${count}`, () => {
-      let [at_, so] = [i, count]
-      const items: Item[] = []
-      for (; members[at_]?.needed === true; at_++, so = next(so)) {
-        items.push(...this.comma(so), ...(members[at_] as typeof members[0]).items)
-      }
-      if (so > max) return []
-      if (at_ > i) return [[...items, ref(from(at_, so))]]
+      if (count > max) return []
       const member = members[i]
       if (member !== undefined) {
-        return [[...this.comma(count), ...member.items, ref(from(i + 1, next(count)))], [ref(from(i + 1, count))]]
+        const present = [...this.comma(count), ...member.items, ref(from(i + 1, next(count)))]
+        return member.needed ? [present] : [present, [ref(from(i + 1, count))]]
       }
       const left = Math.max(0, min - count)
       // Names of others may be equal, so that two of them are only one property.
       if (left > 1 && others.length > 0) this.lose(`${at}/minProperties`)
       return this.listed(other, count, [left, max - count])
     })
-    return [['"{"', space(grammar), ref(from(0, 0)), space(grammar), '"}"']]
+    return [['"{"', SPACE, ref(from(0, 0)), SPACE, '"}"']]
   }
 
   /** Properties besides those with these names. */
@@ -187,12 +176,12 @@ export class Values {
     const { grammar, document, document: { languages } } = this
     const declared = languages.anyOf(names.map((name) => languages.text(name)))
     const member = (all: Language[], schemas: All, at: string): Item[] => ['"\\""',
-      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"', blank(grammar),
+      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"', BLANK,
       ref(this.rule(schemas))]
-    const patterns = [...flat.patterns].map(([source, schemas]) => ({ language: document.pattern(source), schemas }))
-    const none = patterns.map(({ language }) => languages.not(language))
-    const matching = patterns.map(({ language, schemas }, i) =>
-      member([language, ...none.filter((_, k) => k !== i)], schemas, schemas[0]?.at ?? flat.at))
+    const patterns = [...flat.patterns.keys()].map((source) => document.pattern(source))
+    const none = patterns.map((language) => languages.not(language))
+    const matching = [...flat.patterns.values()].map((schemas, i) => member(
+      [patterns[i] as Language, ...none.filter((_, k) => k !== i)], schemas, schemas[0]?.at ?? flat.at))
     // Without a word about more properties there are none, if that is allowed.
     const more = flat.more || flat.properties.size + none.length === 0 || flat.sizes.object[0] > names.length
     return more ? [...matching, member(none, flat.others, `${flat.at}/additionalProperties`)] : matching
