@@ -50,7 +50,8 @@ export function merge (a: Flat, b: Flat, property: (flat: Flat, name: string) =>
     [Math.max(a.sizes[type][0], b.sizes[type][0]), Math.min(a.sizes[type][1], b.sizes[type][1])]
   const known = new Set(b.values?.map(canonical))
   // A name that matches a pattern of one side only is another property of the other side.
-  const patterns = new Map([...a.patterns].map(([key, all]) => [key, [...all, ...b.patterns.get(key) ?? b.others]]))
+  const patterns = new Map([...a.patterns].map(([key, all]) =>
+    [key, [...all, ...b.patterns.get(key) ?? b.others]]))
   for (const [key, all] of b.patterns) if (!patterns.has(key)) patterns.set(key, [...all, ...a.others])
   return {
     at: a.at,
@@ -93,5 +94,6 @@ export function isType (value: unknown, type: Type): boolean {
 export function canonical (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
   if (!isObject(value)) return JSON.stringify(value)
-  return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`
+  const members = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`)
+  return `{${members.join()}}`
 }

@@ -42,12 +42,13 @@ export const HERMES: ToolCallFormat = {
 const MAX_CALLS = 16
 
 /**
- * The grammar of an answer that calls tools of a chat request. `choice` is its `tool_choice`: one that names a
- * function, or any other for calls of any of them, one if not `parallel`. Parameters of a function with
+ * The grammar of an answer that calls tools of a chat request. `choice` is its `tool_choice`: one that names
+ * a function, or any other for calls of any of them, one if not `parallel`. Parameters of a function with
  * `strict: true` must be expressible.
  */
 export function compileTools (
-  tools: readonly unknown[], choice: unknown, format: ToolCallFormat, { parallel = true }: { parallel?: boolean } = {}
+  tools: readonly unknown[], choice: unknown, format: ToolCallFormat,
+  { parallel = true }: { parallel?: boolean } = {}
 ): Compiled {
   const [grammar, budget] = [new Grammar(), new Budget()]
   const wanted = isObject(choice) && isObject(choice['function']) ? choice['function']['name'] : undefined

@@ -7,26 +7,28 @@ type Schema = Readonly<Record<string, unknown>>
 
 const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
 const isCount = (value: unknown): boolean => Number.isInteger(value) && value as number >= 0
-const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === 'string')
+const isText = (value: unknown): boolean => typeof value === 'string'
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText)
+const any = (): boolean => true
 const isTypes = (value: unknown): boolean => [value].flat().every((each) => TYPES.includes(each as Type))
 /** Keywords with the type of value that they are about, and the form of their own value. */
-const FORMS: readonly [words: readonly string[], type: Type | undefined, fits: (value: unknown) => boolean, form: string][] = [
+const FORMS: readonly [readonly string[], Type | undefined, (value: unknown) => boolean, form: string][] = [
   [['type'], undefined, isTypes, `one or several of ${TYPES.join(', ')}`],
   [['enum'], undefined, Array.isArray, 'a list'],
   [['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'], 'number', isNumber, 'a number'],
   [['multipleOf'], 'number', (value) => isNumber(value) && value > 0, 'a number above 0'],
   [['minLength', 'maxLength'], 'string', isCount, 'a whole number from 0'],
-  [['pattern', 'format'], 'string', (value) => typeof value === 'string', 'a text'],
+  [['pattern', 'format'], 'string', isText, 'a text'],
   [['minItems', 'maxItems'], 'array', isCount, 'a whole number from 0'],
   [['prefixItems'], 'array', Array.isArray, 'a list of schemas'],
-  [['items', 'uniqueItems', 'contains'], 'array', () => true, ''],
+  [['items', 'uniqueItems', 'contains'], 'array', any, ''],
   [['minProperties', 'maxProperties'], 'object', isCount, 'a whole number from 0'],
   [['properties', 'patternProperties'], 'object', isObject, 'an object of schemas'],
   [['required'], 'object', isTexts, 'a list of texts'],
-  [['additionalProperties'], 'object', () => true, '']
+  [['additionalProperties'], 'object', any, '']
 ]
 /** Keywords that no grammar expresses, and values of them that say nothing. */
-const LOST: readonly [word: string, type: Type | undefined, isVoid: (value: unknown, schema: Schema) => boolean][] = [
+const LOST: readonly [string, Type | undefined, isVoid: (value: unknown, schema: Schema) => boolean][] = [
   ['multipleOf', 'number', (value, { type }) => value === 1 && type === 'integer'],
   ['uniqueItems', 'array', (value, { maxItems = 2 }) => value === false || maxItems as number <= 1],
   ['contains', 'array', (_, { minContains, maxContains }) => minContains === 0 && maxContains === undefined],
@@ -62,14 +64,16 @@ export function own (schema: Schema, at: string, hasName: (pattern: string, name
   return {
     ...EVERYTHING,
     at,
-    types: type === undefined ? undefined : new Set([type, nullable === true ? 'null' : type].flat() as Type[]),
+    types: type === undefined ? undefined
+      : new Set([type, nullable === true ? 'null' : type].flat() as Type[]),
     hints,
     values: !('const' in schema) ? list as unknown[] | undefined
       : (list as unknown[] | undefined ?? [value]).filter((each) => canonical(each) === canonical(value)),
     number: { min: Math.max(min, above), aboveMin: above > -Infinity && above >= min,
       max: Math.min(max, below), belowMax: below < Infinity && below <= max },
     sizes: { string: size('Length'), array: size('Items'), object: size('Properties') },
-    texts: texts.flatMap(([word, source]) => typeof source === 'string' ? [{ source, at: `${at}/${word}` }] : []),
+    texts: texts.flatMap(([word, source]) =>
+      typeof source === 'string' ? [{ source, at: `${at}/${word}` }] : []),
     first: (prefixItems as unknown[]).map((each, i) => [{ schema: each, at: `${at}/prefixItems/${i}` }]),
     items: items === undefined ? [] : [{ schema: items, at: `${at}/items` }],
     moreItems: items !== undefined,

@@ -1,4 +1,4 @@
-/** Sets of texts as expressions whose derivatives are the states of an automaton (Brzozowski), and their rules. */
+/** Sets of texts as expressions. Their derivatives (Brzozowski) are the states of an automaton. */
 import { type Budget, NotExpressible } from './errors.js'
 import { charClass, type Grammar, type Item, literal, ref, type Rule } from './gbnf.js'
 
@@ -21,6 +21,10 @@ const MAX_STEPS = 400_000
 const LAST = 0x10ffff
 /** Stand for the borders of a text, so that anchors are characters. */
 export const [BEGIN, END] = [-1, LAST + 1]
+
+/** The characters of a text as ranges. */
+export const single = (text: string): Ranges =>
+  Array.from(text, (c) => [c.codePointAt(0) as number, c.codePointAt(0) as number])
 
 /** The characters outside of these ranges; halves of surrogate pairs are none. */
 export function outside (ranges: Ranges): Ranges {
@@ -78,10 +82,12 @@ export class Languages {
   chars (set: Ranges): Language { return set.length === 0 ? this.none : this.make('chars', [], false, set) }
 
   text (text: string): Language {
-    return this.join(Array.from(text, (c) => this.chars([[c.codePointAt(0) as number, c.codePointAt(0) as number]])))
+    return this.join(Array.from(text, (c) => this.chars(single(c))))
   }
 
-  join (parts: readonly Language[]): Language { return parts.reduceRight((rest, part) => this.then(part, rest), this.empty) }
+  join (parts: readonly Language[]): Language {
+    return parts.reduceRight((rest, part) => this.then(part, rest), this.empty)
+  }
 
   private then (first: Language, rest: Language): Language {
     if (first === this.none || rest === this.empty) return first
@@ -111,7 +117,8 @@ export class Languages {
 
   not (part: Language): Language {
     if (part.kind === 'not') return part.parts[0] as Language
-    return part === this.none ? this.all : part === this.all ? this.none : this.make('not', [part], !part.empty)
+    if (part === this.none) return this.all
+    return part === this.all ? this.none : this.make('not', [part], !part.empty)
   }
 
   repeat (part: Language, min: number, max: number): Language {
@@ -137,8 +144,12 @@ export class Languages {
       case 'any of': return this.anyOf(parts.map((part) => this.after(part, code)))
       case 'all of': return this.allOf(parts.map((part) => this.after(part, code)))
       case 'not': return this.not(this.after(first, code))
-      case 'repeat': return this.then(this.after(first, code), this.repeat(first, Math.max(0, min - 1), max - 1))
-      case 'join': return this.anyOf([this.then(this.after(first, code), rest), ...first.empty ? [this.after(rest, code)] : []])
+      case 'repeat':
+        return this.then(this.after(first, code), this.repeat(first, Math.max(0, min - 1), max - 1))
+      case 'join': {
+        const then = this.then(this.after(first, code), rest)
+        return first.empty ? this.anyOf([then, this.after(rest, code)]) : then
+      }
     }
   }
 
@@ -189,8 +200,8 @@ export class Languages {
   }
 
   /**
-   * The rule of the texts of a language, as the rest of a JSON string or as they are. Rules of states begin with
-   * a character, so only one of them is open at any place of a text.
+   * The rule of the texts of a language, as the rest of a JSON string or as they are. Rules of states begin
+   * with a character, so only one of them is open at any place of a text.
    */
   rule (grammar: Grammar, language: Language, quoted = true): Rule {
     const end = quoted ? '"\\""' : ''
@@ -222,12 +233,16 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
 
 /** GBNF alternatives for one of these characters in a JSON string. */
 function written (set: Ranges): string[] {
-  const plain = set.flatMap(([low, high]) => PLAIN.map(([from, to]) => [Math.max(low, from), Math.min(high, to)] as const))
+  const plain = set.flatMap(([low, high]) =>
+    PLAIN.map(([from, to]) => [Math.max(low, from), Math.min(high, to)] as const))
     .filter(([low, high]) => low <= high)
-  const special = [...SHORT.keys(), ...Array(32).keys()].filter((c) => set.some(([low, high]) => low <= c && c <= high))
-  const short = special.map((c) => SHORT.get(c)).filter((c) => c !== undefined)
-  if (plain.length + short.length === 0) return special.map((c) => literal(`\\u${c.toString(16).padStart(4, '0')}`))
+  const special = [...new Set([...SHORT.keys(), ...Array(32).keys()])]
+    .filter((c) => set.some(([low, high]) => low <= c && c <= high))
+  const short = special.flatMap((c) => single(SHORT.get(c) ?? ''))
+  if (plain.length + short.length === 0) {
+    return special.map((c) => literal(`\\u${c.toString(16).padStart(4, '0')}`))
+  }
   // Other control characters are left out.
   return [...plain.length === 0 ? [] : [charClass(plain)],
-    ...short.length === 0 ? [] : [`"\\\\" ${charClass([...new Set(short)].map((c) => [c.charCodeAt(0), c.charCodeAt(0)]))}`]]
+    ...short.length === 0 ? [] : [`"\\\\" ${charClass(short)}`]]
 }

@@ -17,7 +17,8 @@ export function numberLanguage (bounds: Bounds, integer: boolean, of: Languages)
     const [least, most] = [digitsOf(low), high < 10 ** DIGITS ? digitsOf(high) : undefined]
     const places = DIGITS - Math.max(least[0].length, most?.[0].length ?? 1)
     const form = `(?:0|[1-9]\\d{0,14})${integer || places === 0 ? '' : `(?:\\.\\d{1,${places}})?`}`
-    const sources = [form, bounding(least, above, 1), ...most === undefined ? [] : [bounding(most, below, -1)]]
+    const sources = [form, bounding(least, above, 1), ...most ===
+      undefined ? [] : [bounding(most, below, -1)]]
     return of.allOf(sources.map((source) => patternLanguage(`^(?:${source})$`, of)))
   }
   const positive = max < 0 ? of.none : within(Math.max(min, 0), min >= 0 && aboveMin, max, belowMax)
@@ -45,14 +46,16 @@ function bounding ([whole, fraction]: Digits, excluded: boolean, side: 1 | -1): 
   const [digits, length] = [whole + fraction, whole.length]
   const start = (count: number): string =>
     count <= length ? digits.slice(0, count) : `${whole}\\.${digits.slice(length, count)}`
-  const ways = side === 1 ? [`[1-9]\\d{${length},}(?:\\.\\d*)?`, `${start(digits.length)}${fraction === '' ? '\\.' : ''}0*[1-9]\\d*`]
+  const longer = `${start(digits.length)}${fraction === '' ? '\\.' : ''}0*[1-9]\\d*`
+  const ways = side === 1 ? [`[1-9]\\d{${length},}(?:\\.\\d*)?`, longer]
     : [...length > 1 ? [`(?:0|[1-9]\\d{0,${length - 2}})(?:\\.\\d*)?`] : [],
-      ...Array.from(fraction, (_, i) => start(length + i))]
+        ...Array.from(fraction, (_, i) => start(length + i))]
   for (let i = 0; i < digits.length; i++) {
     const digit = Number(digits[i])
     const [from, to] = side === 1 ? [digit + 1, 9] : [i === 0 && length > 1 ? 1 : 0, digit - 1]
     const point = i === length ? '\\.' : ''
-    if (from <= to) ways.push(`${start(i)}${point}[${from}-${to}]${i < length ? `\\d{${length - i - 1}}(?:\\.\\d*)?` : '\\d*'}`)
+    const rest = i < length ? `\\d{${length - i - 1}}(?:\\.\\d*)?` : '\\d*'
+    if (from <= to) ways.push(`${start(i)}${point}[${from}-${to}]${rest}`)
   }
   return [...ways, ...excluded ? [] : [start(digits.length)]].join('|')
 }

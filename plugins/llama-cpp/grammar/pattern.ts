@@ -1,22 +1,21 @@
 /** Regular expressions of ECMA-262 (flag u) as languages. */
 import { NotExpressible } from './errors.js'
-import { BEGIN, END, type Language, type Languages, outside, type Ranges } from './language.js'
+import { BEGIN, END, type Language, type Languages, outside, type Ranges, single } from './language.js'
 
 const MAX_REPEAT = 4000
 const MAX_DEPTH = 64
-const setOf = (text: string): [number, number][] =>
-  Array.from(text, (c) => [c.codePointAt(0) as number, c.codePointAt(0) as number])
 const DIGIT: Ranges = [[0x30, 0x39]]
 const WORD: Ranges = [...DIGIT, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]]
-const SPACE: Ranges = [[0x2000, 0x200a], ...setOf('\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff')]
+const SPACE: Ranges = [[0x2000, 0x200a],
+  ...single('\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff')]
 const CLASSES: Readonly<Record<string, Ranges>> = {
   d: DIGIT, D: outside(DIGIT), w: WORD, W: outside(WORD), s: SPACE, S: outside(SPACE)
 }
 const CONTROLS: Readonly<Record<string, string>> = { t: '\t', n: '\n', v: '\v', f: '\f', r: '\r', 0: '\0' }
 
 /**
- * The texts in which a pattern matches somewhere. Throws NotExpressible for look-around, back references, word
- * borders and Unicode properties.
+ * The texts in which a pattern matches somewhere. Throws NotExpressible for look-around, back references,
+ * word borders and Unicode properties.
  */
 export function patternLanguage (source: string, of: Languages): Language {
   of.begin()
@@ -73,12 +72,12 @@ class Parser {
     if (this.take(/\$/y) !== null) return this.of.chars([[END, END]])
     const atom = this.atom()
     // Greedy or lazy, the same texts match.
-    const [sign, least, comma, most] = this.take(/(?:[*+?]|\{(\d{1,9})(,(\d{0,9}))?\})\??/y) ?? []
+    const mark = this.take(/([*+?])\??/y)?.[1]
+    if (mark !== undefined) return this.of.repeat(atom, mark === '+' ? 1 : 0, mark === '?' ? 1 : Infinity)
+    const [sign, least, comma, most] = this.take(/\{(\d{1,9})(,(\d{0,9}))?\}\??/y) ?? []
     if (sign === undefined) return atom
-    const min = Number(least ?? (sign.startsWith('+') ? 1 : 0))
-    const max = comma === undefined ? (least === undefined && !sign.startsWith('?') ? Infinity : Number(least ?? 1))
-      : most === '' ? Infinity : Number(most)
-    if (max < min || min > MAX_REPEAT || (max > MAX_REPEAT && max < Infinity)) this.fail(`the repetition "${sign}"`)
+    const [min, max] = [Number(least), comma === ',' ? Infinity : Number(most ?? least)]
+    if (max < min || min > MAX_REPEAT || (max > MAX_REPEAT && max < Infinity)) this.fail(`"${sign}"`)
     return this.of.repeat(atom, min, max)
   }
 
@@ -87,7 +86,7 @@ class Parser {
       const inner = this.either()
       return this.take(/\)/y) === null ? this.fail('a group without ")"') : inner
     }
-    if (this.take(/\./y) !== null) return this.of.chars(outside(setOf('\n\r\u2028\u2029')))
+    if (this.take(/\./y) !== null) return this.of.chars(outside(single('\n\r\u2028\u2029')))
     const negated = this.take(/\[(\^?)/y)?.[1]
     const set: Ranges = negated === undefined ? this.char(/[^\\()*+?{}]/yu) : this.ranges()
     return this.of.chars(negated === '^' ? outside(set) : outside(outside(set)))
@@ -112,21 +111,18 @@ class Parser {
 
   /** One character, or the characters of an escape. */
   private char (plain: RegExp): Ranges {
-    const hex = this.take(/\\(?:x([0-9a-f]{2})|u\{([0-9a-f]{1,6})\}|u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4}))/iy)
-    if (hex !== null) {
-      const [, two, braced, high, low, four] = hex
-      const code = high !== undefined && low !== undefined
-        ? String.fromCharCode(parseInt(high, 16), parseInt(low, 16)).codePointAt(0) as number
-        : parseInt(two ?? braced ?? four ?? '', 16)
-      return [[code, code]]
-    }
+    const pair = this.take(/\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})/iy)?.slice(1)
+    if (pair !== undefined) return single(String.fromCharCode(...pair.map((unit) => parseInt(unit, 16))))
+    const hex = this.take(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\})/iy)
+    const code = parseInt(hex?.[1] ?? hex?.[2] ?? hex?.[3] ?? '', 16)
+    if (hex !== null) return [[code, code]]
     const control = this.take(/\\c([a-z])/iy)?.[1]
-    if (control !== undefined) return setOf(String.fromCharCode(control.charCodeAt(0) % 32))
+    if (control !== undefined) return single(String.fromCharCode(control.charCodeAt(0) % 32))
     const text = this.take(plain)?.[0]
-    if (text !== undefined) return setOf(text)
+    if (text !== undefined) return single(text)
     const escaped = this.take(/\\([dDwWsStnvfr]|0(?!\d)|[^0-9A-Za-z])/yu)?.[1]
     if (escaped === undefined) return this.fail(`"${this.source.slice(this.at, this.at + 2)}"`)
-    return CLASSES[escaped] ?? setOf(CONTROLS[escaped] ?? escaped)
+    return CLASSES[escaped] ?? single(CONTROLS[escaped] ?? escaped)
   }
 
   private take (expression: RegExp): RegExpExecArray | null {

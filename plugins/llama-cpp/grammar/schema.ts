@@ -45,8 +45,8 @@ export class SchemaDocument {
     return path.reduce<Node | undefined>((node, part) => {
       const key = decoded(part).replaceAll('~1', '/').replaceAll('~0', '~')
       const parent = node?.schema
-      if (node === undefined || typeof parent !== 'object' || parent === null || !Object.hasOwn(parent, key)) return undefined
-      return { schema: (parent as Record<string, unknown>)[key], at: `${node.at}/${escaped(key)}` }
+      if (typeof parent !== 'object' || parent === null || !Object.hasOwn(parent, key)) return undefined
+      return { schema: (parent as Record<string, unknown>)[key], at: `${node?.at}/${escaped(key)}` }
     }, this.root)
   }
 
@@ -84,7 +84,8 @@ export class SchemaDocument {
     for (const word of ['allOf', 'anyOf', 'oneOf']) {
       const list = schema[word]
       if (list === undefined) continue
-      if (!Array.isArray(list) || list.length === 0) throw invalid(`${at}/${word}`, 'is not a list of schemas')
+      if (!Array.isArray(list) || list.length === 0) throw invalid(`${at}/${word}`,
+        'is not a list of schemas')
       const parts = list.map((each, i) => this.flatOne({ schema: each, at: `${at}/${word}/${i}` }))
       if (word === 'allOf') flats = parts.reduce((before, part) => this.product(before, part), flats)
       else flats = this.product(flats, parts.flat())
@@ -129,8 +130,10 @@ export class SchemaDocument {
   admits (flat: Flat, value: unknown): boolean {
     this.budget.spend(50)
     const { types, values, sizes, number } = flat
-    const within = (type: keyof Flat['sizes'], size: number): boolean => size >= sizes[type][0] && size <= sizes[type][1]
-    const all = (schemas: All, each: unknown): boolean => this.flat(schemas).some((one) => this.admits(one, each))
+    const within = (type: keyof Flat['sizes'], size: number): boolean =>
+      size >= sizes[type][0] && size <= sizes[type][1]
+    const all = (schemas: All, each: unknown): boolean =>
+      this.flat(schemas).some((one) => this.admits(one, each))
     if (types !== undefined && ![...types].some((type) => isType(value, type))) return false
     if (values !== undefined && !values.some((other) => canonical(value) === canonical(other))) return false
     if (typeof value === 'number') {
@@ -138,7 +141,8 @@ export class SchemaDocument {
         (number.belowMax ? value < number.max : value <= number.max)
     }
     if (typeof value === 'string') {
-      return within('string', [...value].length) && flat.texts.every(({ source }) => this.hasName(source, value))
+      return within('string', [...value].length) &&
+        flat.texts.every(({ source }) => this.hasName(source, value))
     }
     if (Array.isArray(value)) {
       return within('array', value.length) && value.every((each, i) => all(flat.first[i] ?? flat.items, each))
@@ -152,14 +156,16 @@ export class SchemaDocument {
   private isEmpty (flat: Flat, depth: number): boolean {
     const { types = new Set(TYPES), values, number, sizes } = flat
     this.budget.spend(100)
-    if (values !== undefined) return !values.some((value) => this.admits({ ...flat, values: undefined }, value))
+    if (values !== undefined) return !values.some((value) =>
+      this.admits({ ...flat, values: undefined }, value))
     return [...types].every((type) => {
       if (type === 'null' || type === 'boolean') return false
       if (type === 'number' || type === 'integer') {
         return number.min > number.max || (number.min === number.max && (number.aboveMin || number.belowMax))
       }
-      return sizes[type][0] > sizes[type][1] || (type === 'object' && depth < APART_DEPTH && [...flat.required].some((name) =>
-        this.flat(this.property(flat, name)).every((each) => this.isEmpty(each, depth + 1))))
+      return sizes[type][0] > sizes[type][1] || (type === 'object' && depth < APART_DEPTH &&
+        [...flat.required].some((name) =>
+          this.flat(this.property(flat, name)).every((each) => this.isEmpty(each, depth + 1))))
     })
   }
 }

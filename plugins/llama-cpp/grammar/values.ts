@@ -84,7 +84,8 @@ export class Values {
   private literal (value: unknown): Item[] {
     if (typeof value !== 'object' || value === null) return [literal(JSON.stringify(value))]
     const members = Array.isArray(value) ? value.map((each) => this.literal(each))
-      : Object.entries(value).map(([name, each]) => [literal(`${JSON.stringify(name)}:`), BLANK, ...this.literal(each)])
+      : Object.entries(value).map(([name, each]) =>
+          [literal(`${JSON.stringify(name)}:`), BLANK, ...this.literal(each)])
     const [open, close] = Array.isArray(value) ? ['"["', '"]"'] : ['"{"', '"}"']
     return [open, SPACE, ...members.flatMap((member, i) => [...this.comma(i), ...member]), SPACE, close]
   }
@@ -176,7 +177,8 @@ export class Values {
     const { grammar, document, document: { languages } } = this
     const declared = languages.anyOf(names.map((name) => languages.text(name)))
     const member = (all: Language[], schemas: All, at: string): Item[] => ['"\\""',
-      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"', BLANK,
+      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"',
+      BLANK,
       ref(this.rule(schemas))]
     const patterns = [...flat.patterns.keys()].map((source) => document.pattern(source))
     const none = patterns.map((language) => languages.not(language))

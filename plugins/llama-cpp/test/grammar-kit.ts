@@ -73,7 +73,8 @@ class Body {
     const min = mark === undefined ? Number(least) : mark === '+' ? 1 : 0
     const max = mark === undefined ? (comma === '' ? min : most === '' ? Infinity : Number(most))
       : mark === '?' ? 1 : Infinity
-    if (Math.max(min, max < Infinity ? max : 0) >= 2000) throw new Error('llama.cpp refuses 2,000 repetitions')
+    if (Math.max(min, max < Infinity ? max : 0) >=
+      2000) throw new Error('llama.cpp refuses 2,000 repetitions')
     for (let i = 0; i < min; i++) out.push(...part)
     if (max === Infinity) {
       const id = this.rules.push([]) - 1
@@ -92,7 +93,8 @@ class Body {
     const hex = this.take(/\\(?:x([0-9A-F]{2})|u([0-9A-F]{4})|U([0-9A-F]{8}))/y)
     if (hex !== undefined) return parseInt(hex[1] ?? hex[2] ?? hex[3]!, 16)
     const escape = this.take(/\\([trn"\\[\]])/y)
-    if (escape !== undefined) return ['\t', '\r', '\n']['trn'.indexOf(escape[1]!)]?.charCodeAt(0) ?? escape[1]!.charCodeAt(0)
+    if (escape !== undefined) return ['\t', '\r', '\n']['trn'.indexOf(escape[1]!)]?.charCodeAt(0) ??
+      escape[1]!.charCodeAt(0)
     const plain = this.take(/[^\\]/yu)
     if (plain === undefined) throw new Error(`an unknown escape: ${this.text.slice(this.at)}`)
     return plain[0]!.codePointAt(0)!
@@ -129,7 +131,8 @@ export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean
       seen.add(stack?.key ?? '')
       const symbol = stack?.symbols[stack.at]
       if (stack === null || symbol === undefined || 'set' in symbol) out.set(stack?.key ?? '', stack)
-      else for (const one of gbnf.rules[symbol.rule] ?? []) stacks.push(push(one, 0, push(stack.symbols, stack.at + 1, stack.below)))
+      else for (const one of gbnf.rules[symbol.rule] ??
+        []) stacks.push(push(one, 0, push(stack.symbols, stack.at + 1, stack.below)))
     }
     return [...out.values()]
   }

@@ -38,28 +38,36 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [text({ pattern: '^[^"\\\\\\s]\\.\\u0041\\x42\\cJ$' }), ['x.AB\n'], ['".AB\n', ' .AB\n', 'xxAB\n']],
   [text({ pattern: '^\\w+$', minLength: 3, maxLength: 5 }), ['abc', 'abcde'], ['ab', 'abcdef', 'a-b']],
   [text({ pattern: '^.{2}$' }), ['ab', '😀x'], ['a', 'abc', 'a\n']],
-  [text({ format: 'date' }), ['2024-02-29', '2023-12-31', '2000-02-29'], ['2023-02-29', '2023-13-01', '2023-04-31']],
-  [text({ format: 'date-time' }), ['2024-05-06T07:08:09Z', '2024-05-06T07:08:09.5+02:00'], ['2024-05-06 07:08:09']],
+  [text({ format: 'date' }), ['2024-02-29', '2023-12-31', '2000-02-29'],
+    ['2023-02-29', '2023-13-01', '2023-04-31']],
+  [text({ format: 'date-time' }), ['2024-05-06T07:08:09Z', '2024-05-06T07:08:09.5+02:00'],
+    ['2024-05-06 07:08:09']],
   [text({ format: 'time' }), ['23:59:59Z'], ['24:00:00Z', '23:59:59']],
   [text({ format: 'duration' }), ['P1Y2M3D', 'PT1H2M', 'P3W'], ['P', 'P1Y2D', 'PT', '1D']],
   [text({ format: 'uuid' }), ['123e4567-e89b-12d3-a456-426614174000'], ['123e4567e89b12d3a456426614174000']],
   [text({ format: 'ipv4' }), ['127.0.0.1', '255.255.255.255'], ['256.1.1.1', '1.2.3', '01.1.1.1']],
-  [text({ format: 'ipv6' }), ['::1', '::', 'fe80::1:2', '1:2:3:4:5:6:7:8'], [':1', '1::2::3', '1:2:3:4:5:6:7:8:9']],
+  [text({ format: 'ipv6' }), ['::1', '::', 'fe80::1:2', '1:2:3:4:5:6:7:8'],
+    [':1', '1::2::3', '1:2:3:4:5:6:7:8:9']],
   [text({ format: 'email' }), ['ada.l@example.org'], ['ada', '@x.org', 'a@b@c.org']],
   [text({ format: 'email', maxLength: 12 }), ['a@b.org'], ['ada.lovelace@example.org']],
   [text({ format: 'hostname' }), ['example.org', 'a-b.c'], ['-a.b', 'a..b', 'a_b']],
   [text({ format: 'uri' }), ['https://example.org/a?b=c#d', 'urn:isbn:1'], ['example.org', 'http://']],
   [text({ format: 'of-our-own' }), ['x'], [1]],
   [{ type: 'array', items: { type: 'integer' } }, [[], [1], [1, 2, 3]], [['a'], {}]],
-  [{ type: 'array', items: { type: 'null' }, minItems: 2, maxItems: 3 }, [[null, null], [null, null, null]], [[null], []]],
-  [{ type: 'array', prefixItems: [{ type: 'integer' }, text({})], items: false }, [[1, 'a'], [1], []], [['a'], [1, 'a', 1]]],
+  [{ type: 'array', items: { type: 'null' }, minItems: 2, maxItems: 3 }, [[null, null], [null, null, null]],
+    [[null], []]],
+  [{ type: 'array', prefixItems: [{ type: 'integer' }, text({})], items: false }, [[1, 'a'], [1], []],
+    [['a'], [1, 'a', 1]]],
   [{ type: 'array', prefixItems: [{ type: 'integer' }], items: text({}) }, [[1, 'a', 'b']], [[1, 2]]],
   [{ type: 'array', items: false }, [[]], [[1]]],
   [{ type: 'object' }, [{}, { a: { b: [1] } }], [[], 1]],
-  [object({ a: text({}), b: { type: 'integer' } }), [{ a: '', b: 1 }], [{ a: '' }, { a: '', b: 1, c: 1 }, {}]],
+  [object({ a: text({}), b: { type: 'integer' } }), [{ a: '', b: 1 }],
+    [{ a: '' }, { a: '', b: 1, c: 1 }, {}]],
   [item, [{ a: 1 }, { a: 1, b: 'x' }], [{ b: 'x' }, { a: 'x' }]],
-  [{ type: 'object', properties: { a: {}, b: {}, c: {} } }, [{}, { b: 1 }, { a: 1, c: [] }, { c: 1 }], [{ d: 1 }]],
-  [{ ...item, additionalProperties: { type: 'null' } }, [{ a: 1, c: null, ab: null }], [{ a: 1, c: 1 }, { a: 1, b: null }]],
+  [{ type: 'object', properties: { a: {}, b: {}, c: {} } }, [{}, { b: 1 }, { a: 1, c: [] }, { c: 1 }],
+    [{ d: 1 }]],
+  [{ ...item, additionalProperties: { type: 'null' } }, [{ a: 1, c: null, ab: null }],
+    [{ a: 1, c: 1 }, { a: 1, b: null }]],
   [{ type: 'object', required: ['x'] }, [{ x: 1 }, { x: 1, y: 2 }], [{}, { y: 1 }]],
   [{ type: 'object', properties: { a: {}, b: {}, c: {} }, minProperties: 1, maxProperties: 2 },
     [{ a: 1 }, { b: 1, c: 1 }], [{}, { a: 1, b: 1, c: 1 }]],
@@ -70,17 +78,21 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [{ anyOf: [{ type: 'integer' }, item] }, [1, { a: 1 }], ['x', {}]],
   [{ type: 'object', properties: { a: {}, b: {} }, anyOf: [{ required: ['a'] }, { required: ['b'] }] },
     [{ a: 1 }, { b: 1 }, { a: 1, b: 1 }], [{}]],
-  [{ allOf: [item, { properties: { c: text({}) }, required: ['c'] }] }, [{ a: 1, c: '' }], [{ a: 1 }, { c: '' }]],
+  [{ allOf: [item, { properties: { c: text({}) }, required: ['c'] }] }, [{ a: 1, c: '' }],
+    [{ a: 1 }, { c: '' }]],
   [{ allOf: [{ type: 'integer', minimum: 3 }, { maximum: 5 }, { type: 'number' }] }, [3, 5], [2, 6]],
-  [{ allOf: [{ properties: { a: {} }, additionalProperties: false }, { properties: { a: {}, b: {} } }] }, [{}, { a: 1 }], [{ b: 1 }]],
+  [{ allOf: [{ properties: { a: {} }, additionalProperties: false }, { properties: { a: {}, b: {} } }] },
+    [{}, { a: 1 }], [{ b: 1 }]],
   [{ oneOf: [shape('cat', { lives: { type: 'integer' } }), shape('dog', { name: text({}) })] },
     [{ kind: 'cat', lives: 9 }, { kind: 'dog', name: 'Rex' }], [{ kind: 'cat', name: 'Rex' }]],
-  [{ oneOf: [{ type: 'integer', maximum: 3 }, { type: 'integer', minimum: 4 }, { type: 'null' }] }, [1, 9, null], ['x']],
+  [{ oneOf: [{ type: 'integer', maximum: 3 }, { type: 'integer', minimum: 4 }, { type: 'null' }] },
+    [1, 9, null], ['x']],
   [{ $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/b~1c' }, 'b/c': { type: 'null' } } }, [null], [1]],
   [object({ v: { type: 'integer' }, next: { anyOf: [{ $ref: '#' }, { type: 'null' }] } }),
     [{ v: 1, next: null }, { v: 1, next: { v: 2, next: null } }], [{ v: 1, next: 1 }]],
   [{ type: 'array', items: { $ref: '#' } }, [[], [[], [[]]]], [[1]]],
-  [{ type: 'object', properties: { a: { $ref: '#' } }, additionalProperties: false }, [{}, { a: { a: {} } }], [{ a: 1 }]],
+  [{ type: 'object', properties: { a: { $ref: '#' } }, additionalProperties: false }, [{}, { a: { a: {} } }],
+    [{ a: 1 }]],
   [{ properties: { a: false, b: true } }, [{}, { b: 1 }], [{ a: 1 }]]
 ]
 
@@ -117,11 +129,14 @@ const REFUSED: readonly [schema: unknown, message: RegExp][] = [
   [object({ a: { $ref: '#' } }), /allows no value/],
   [{ $ref: '#' }, /refers to itself/],
   [{ anyOf: [{ type: 'null' }, { allOf: [{ $ref: '#' }] }] }, /refers to itself/],
-  [Array.from({ length: 300 }).reduce<object>((inner) => ({ items: inner }), {}), /nested more than 200 levels/],
+  [Array.from({ length: 300 }).reduce<object>((inner) => ({ items: inner }), {}),
+    /nested more than 200 levels/],
   [{ enum: Array.from({ length: 60_000 }, () => []) }, /more than 50000 objects/],
-  [{ allOf: Array.from({ length: 40 }, () => ({ anyOf: [{ minLength: 1 }, { minLength: 2 }] })) }, /more than 1000 alt/],
+  [{ allOf: Array.from({ length: 40 }, () => ({ anyOf: [{ minLength: 1 }, { minLength: 2 }] })) },
+    /more than 1000 alt/],
   [{ enum: [' '.repeat(2 ** 21)] }, /a grammar of more than 1048576 characters/],
-  [{ allOf: Array.from({ length: 60 }, (_, i) => text({ pattern: `(a|b)*a(a|b){${i + 9}}$` })) }, /too (large|complex)|needs/]
+  [{ allOf: Array.from({ length: 60 }, (_, i) => text({ pattern: `(a|b)*a(a|b){${i + 9}}$` })) },
+    /too (large|complex)|needs/]
 ]
 
 function refusalOf (compile: () => unknown): unknown {
@@ -139,9 +154,11 @@ t.test('each keyword admits what it should and nothing else', (t) => {
     const name = JSON.stringify(schema).slice(0, 100)
     t.same(unenforced, [], name)
     for (const value of admitted) {
-      for (const indent of [0, 2]) t.ok(admits(gbnf, JSON.stringify(value, null, indent)), `${name}: ${JSON.stringify(value)}`)
+      for (const indent of [0, 2]) t.ok(admits(gbnf, JSON.stringify(value, null, indent)),
+        `${name}: ${JSON.stringify(value)}`)
     }
-    for (const value of refused) t.notOk(admits(gbnf, JSON.stringify(value)), `${name}: not ${JSON.stringify(value)}`)
+    for (const value of refused) t.notOk(admits(gbnf, JSON.stringify(value)),
+      `${name}: not ${JSON.stringify(value)}`)
   }
   t.end()
 })
@@ -162,8 +179,10 @@ t.test('what a grammar makes is valid JSON that the schema allows', (t) => {
 
 t.test('texts that are no JSON, and more white space than is useful', (t) => {
   const gbnf = parseGbnf(compileSchema({}, { strict: true }).grammar)
-  const admitted = ['{"a": 1}', '{\n  "a": [\n    1,\n    2\n  ]\n}', '"\\u00e9\\ud83d\\ude00\\/"', '1e-5', '-0.5E+10']
-  const refused = ['{a: 1}', '{"a" 1}', '[1,]', '{,}', '01', '1.', '.5', '+1', 'NaN', "'a'", '"\n"', '"\\x"', '"\\ud800"',
+  const admitted = ['{"a": 1}', '{\n  "a": [\n    1,\n    2\n  ]\n}', '"\\u00e9\\ud83d\\ude00\\/"', '1e-5',
+    '-0.5E+10']
+  const refused = ['{a: 1}', '{"a" 1}', '[1,]', '{,}', '01', '1.', '.5', '+1', 'NaN', "'a'", '"\n"', '"\\x"',
+    '"\\ud800"',
     '"\\udc00"', '1 2', '', ' 1', '[  ]   ', '[   1]', `[\n${' '.repeat(30)}1]`]
   for (const text of admitted) t.ok(admits(gbnf, text), text)
   for (const text of refused) t.notOk(admits(gbnf, text), text)
@@ -177,23 +196,27 @@ t.test('keywords that no grammar expresses are listed, or refused if the schema 
     t.ok(parseGbnf(grammar))
     const strict = (): unknown => compileSchema(schema, { strict: true, path: 'schema' })
     if (pointers[0] === undefined) t.doesNotThrow(strict)
-    else t.match(refusalOf(strict), { reason: 'invalid_request', details: { issues: [{ path: `schema${pointers[0]}` }] } })
+    else t.match(refusalOf(strict),
+      { reason: 'invalid_request', details: { issues: [{ path: `schema${pointers[0]}` }] } })
   }
   t.end()
 })
 
 t.test('schemas that are wrong or too large are refused by name', (t) => {
   for (const [schema, message] of REFUSED) {
-    t.match(refusalOf(() => compileSchema(schema, { strict: true })), { name: 'EngineError', reason: 'invalid_request', message })
+    t.match(refusalOf(() => compileSchema(schema, { strict: true })),
+      { name: 'EngineError', reason: 'invalid_request', message })
   }
   t.end()
 })
 
 t.test('few stacks are open at once, however many properties and patterns there are', (t) => {
   const many = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`p${i}`, text({ pattern: `x${i}` })]))
-  const gbnf = parseGbnf(compileSchema({ ...object(many), additionalProperties: {} }, { strict: true }).grammar)
+  const gbnf = parseGbnf(compileSchema({ ...object(many), additionalProperties: {} },
+    { strict: true }).grammar)
   const most = { stacks: 0 }
-  t.ok(admits(gbnf, JSON.stringify(Object.fromEntries(Object.keys(many).map((name) => [name, name.replace('p', 'x')]))), most))
+  t.ok(admits(gbnf, JSON.stringify(Object.fromEntries(Object.keys(many).map((name) =>
+    [name, name.replace('p', 'x')]))), most))
   t.ok(most.stacks < 12, `${most.stacks}`)
   t.end()
 })
@@ -201,7 +224,8 @@ t.test('few stacks are open at once, however many properties and patterns there 
 t.test('calls of tools', (t) => {
   const tool = (name: string, parameters?: object, more: object = {}): object =>
     ({ type: 'function', function: { name, parameters, ...more } })
-  const tools = [tool('now'), tool('add', object({ a: { type: 'integer' } })), tool('odd', { type: 'number', multipleOf: 2 })]
+  const tools = [tool('now'), tool('add', object({ a: { type: 'integer' } })),
+    tool('odd', { type: 'number', multipleOf: 2 })]
   const call = (name: string, given: string): string =>
     `<tool_call>\n{"name": "${name}", "arguments": ${given}}\n</tool_call>`
   const any = parseGbnf(compileTools(tools.slice(0, 2), 'required', HERMES).grammar)
@@ -217,13 +241,17 @@ t.test('calls of tools', (t) => {
   t.notOk(admits(one, now))
   t.notOk(admits(single, `${add}\n${now}`))
   const mistral = { begin: '[TOOL_CALLS]', call: '{{name}}[ARGS]{{arguments}}', separator: '[TOOL_CALLS]' }
-  t.ok(admits(parseGbnf(compileTools(tools.slice(0, 2), 'required', mistral).grammar), '[TOOL_CALLS]add[ARGS]{"a": 5}'))
-  const lenient = compileTools([tool('n', object({ n: { type: 'number', multipleOf: 2 } }))], 'required', HERMES)
+  t.ok(admits(parseGbnf(compileTools(tools.slice(0, 2), 'required', mistral).grammar),
+    '[TOOL_CALLS]add[ARGS]{"a": 5}'))
+  const lenient = compileTools([tool('n', object({ n: { type: 'number', multipleOf: 2 } }))], 'required',
+    HERMES)
   t.same(lenient.unenforced, ['tools/0/function/parameters/properties/n/multipleOf'])
   const refused = (list: object[], choice: unknown): unknown => compileTools(list, choice, HERMES)
-  t.throws(() => refused(tools, { type: 'function', function: { name: 'none' } }), /names a function that is not among/)
-  t.throws(() => refused([tool('n', { uniqueItems: true, properties: { a: { not: { const: 1 } } } }, { strict: true })], 'required'),
-    /tools\/0\/function\/parameters\/properties\/a\/not cannot be expressed/)
+  t.throws(() => refused(tools, { type: 'function', function: { name: 'none' } }),
+    /names a function that is not among/)
+  t.throws(() => refused([tool('n', { uniqueItems: true, properties: { a: { not: { const: 1 } } } },
+    { strict: true })], 'required'),
+  /tools\/0\/function\/parameters\/properties\/a\/not cannot be expressed/)
   t.throws(() => refused([{}], 'required'), /tools\/0\/function\/name is not a text/)
   t.end()
 })
