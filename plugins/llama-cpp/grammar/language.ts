@@ -110,8 +110,9 @@ export class Languages {
   }
 
   private flat (kind: Language['kind'], parts: readonly Language[], neutral: Language): Language[] {
-    const flat = new Set(parts.flatMap((part) => part.kind === kind ? part.parts : [part]))
-    flat.delete(neutral)
+    const some = parts.filter((part) => part !== neutral)
+    if (some.length < 2) return some
+    const flat = new Set(some.flatMap((part) => part.kind === kind ? part.parts : [part]))
     return [...flat].sort((a, b) => a.id - b.id)
   }
 
@@ -233,6 +234,8 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
 
 /** GBNF alternatives for one of these characters in a JSON string. */
 function written (set: Ranges): string[] {
+  const isPlain = set.every(([low, high]) => PLAIN.some(([from, to]) => from <= low && high <= to))
+  if (isPlain) return [charClass(set)]
   const plain = set.flatMap(([low, high]) =>
     PLAIN.map(([from, to]) => [Math.max(low, from), Math.min(high, to)] as const))
     .filter(([low, high]) => low <= high)
