@@ -11,11 +11,11 @@ export interface Compiled {
   unenforced: string[]
 }
 
-/** How `strict` a schema is taken; `path` is where it stands in the request, for messages. */
+/** `path`: the place of the schema in the request, for messages. */
 export interface SchemaOptions { strict: boolean, path?: string }
 
 /**
- * The grammar of the JSON texts that a schema allows. If nothing is unenforced, all that it admits is valid.
+ * The grammar of the JSON texts that a schema allows. All that it admits is valid if `unenforced` is empty.
  * Throws `invalid_request` for a schema that is wrong, too large or allows no value, and, if `strict`, for a
  * keyword that cannot be expressed.
  */
@@ -29,8 +29,8 @@ export function compileSchema (schema: unknown, { strict, path = '' }: SchemaOpt
 }
 
 /**
- * How a model writes calls. `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` stand around all
- * calls, `separator` between them. White space in these texts is optional, and any other may stand there.
+ * How a model writes calls. `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` enclose all
+ * calls, `separator` is between them. White space in these texts is optional and may be any other.
  */
 export interface ToolCallFormat { call: string, begin?: string, separator?: string, end?: string }
 

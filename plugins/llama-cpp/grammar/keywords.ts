@@ -11,7 +11,7 @@ const isText = (value: unknown): boolean => typeof value === 'string'
 const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText)
 const any = (): boolean => true
 const isTypes = (value: unknown): boolean => [value].flat().every((each) => TYPES.includes(each as Type))
-/** Keywords with the type of value that they are about, and the form of their own value. */
+/** Keywords, the type of value that they concern, and how their value must be. */
 const FORMS: readonly [readonly string[], Type | undefined, (value: unknown) => boolean, form: string][] = [
   [['type'], undefined, isTypes, `one or several of ${TYPES.join(', ')}`],
   [['enum'], undefined, Array.isArray, 'a list'],

@@ -57,7 +57,7 @@ export class Languages {
     this.all = this.repeat(this.char, 0, Infinity)
   }
 
-  /** Begins an expression, which may take so many steps. */
+  /** Starts the count of the steps of an expression. */
   begin (): void { this.left = MAX_STEPS }
 
   private spend (steps: number): void {
@@ -128,7 +128,7 @@ export class Languages {
     return this.make('repeat', [part], min === 0 || part.empty, [], part.empty ? 0 : min, max)
   }
 
-  /** What may follow the character `code`. */
+  /** The rests of texts that begin with the character `code`. */
   after (language: Language, code: number): Language {
     const key = language.id * 0x200000 + code
     const after = this.derived.get(key) ?? this.derive(language, code)
@@ -223,7 +223,7 @@ export class Languages {
   }
 }
 
-/** What JSON strings hold as it is. */
+/** Characters that need no escape in a JSON string. */
 const PLAIN: Ranges = [[0x20, 0x21], [0x23, 0x5b], [0x5d, 0xd7ff], [0xe000, LAST]]
 const SHORT = new Map([[8, 'b'], [9, 't'], [10, 'n'], [12, 'f'], [13, 'r'], [34, '"'], [92, '\\']])
 
@@ -245,7 +245,7 @@ function written (set: Ranges): string[] {
   if (plain.length + short.length === 0) {
     return special.map((c) => literal(`\\u${c.toString(16).padStart(4, '0')}`))
   }
-  // Other control characters are left out.
+  // A set with other characters does not need its control characters.
   return [...plain.length === 0 ? [] : [charClass(plain)],
     ...short.length === 0 ? [] : [`"\\\\" ${charClass(short)}`]]
 }

@@ -8,7 +8,7 @@ import { patternLanguage } from './pattern.js'
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
 const MAX_DEPTH = 200
-/** Levels of objects in which alternatives are told apart by a property. */
+/** Levels of objects in which a property may distinguish alternatives. */
 const APART_DEPTH = 4
 
 export class SchemaDocument {
@@ -108,7 +108,7 @@ export class SchemaDocument {
     })).filter(({ types, values }) => types?.size !== 0 && values?.length !== 0)
   }
 
-  /** What the value of a property must fulfil. */
+  /** The schemas of a property. */
   readonly property = ({ properties, patterns, others }: Flat, name: string): All => {
     const declared = properties.get(name)
     if (declared !== undefined) return declared

@@ -9,6 +9,8 @@ import type { SchemaDocument } from './schema.js'
 const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
 const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
 
+const MAX_TREE = 100
+
 export class Values {
   /** Pointers of keywords that the rules do not express. */
   readonly unenforced = new Set<string>()
@@ -65,8 +67,11 @@ export class Values {
       if (concerned) this.lose(at)
     }
     if (values !== undefined) {
-      return values.filter((value) => this.document.admits({ ...flat, values: undefined }, value))
-        .map((value) => this.literal(value))
+      const fitting = values.filter((value) => this.document.admits({ ...flat, values: undefined }, value))
+      const texts = new Set(fitting.filter((value) => typeof value === 'string'))
+      const others = fitting.filter((value) => typeof value !== 'string').map((value) => this.literal(value))
+      if (texts.size === 0) return others
+      return [['"\\""', ref(this.grammar.add(this.tree([...texts].map((text) => [...text]))))], ...others]
     }
     return [...types].flatMap((type) => {
       switch (type) {
@@ -78,6 +83,18 @@ export class Values {
         default: return type === 'integer' && types.has('number') ? [] : this.number(flat, type === 'integer')
       }
     })
+  }
+
+  /** Texts as a tree of their characters: an alternative for each would cost time with every token. */
+  private tree (texts: readonly (readonly string[])[], depth = 0): Item[][] {
+    const groups = new Map<string, string[][]>()
+    for (const [first = '', ...rest] of texts) {
+      groups.set(first, [...groups.get(first) ?? [], rest])
+    }
+    const whole = (text: readonly string[]): Item[] => [literal(JSON.stringify(text.join('')).slice(1))]
+    if (depth > MAX_TREE) return texts.map(whole)
+    return [...groups].map(([first, rests]) => rests.length === 1 ? whole([first, ...rests.flat()])
+      : [literal(JSON.stringify(first).slice(1, -1)), ref(this.grammar.add(this.tree(rests, depth + 1)))])
   }
 
   /** A value as a model may write it. */

@@ -27,6 +27,7 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [{ type: 'number', minimum: -2.5, maximum: -0.25 }, [-2.5, -1, -0.25, -0.3], [-2.51, -0.24, 0, 1]],
   [{ type: 'number', minimum: 1e-7 }, [1e-7.toFixed(7), 1, 20.5].map(Number).slice(1), [0, -1]],
   [{ enum: ['a', 'b"\n', 1, null, { x: [1] }] }, ['a', 'b"\n', 1, null, { x: [1] }], ['c', 2, {}]],
+  [{ enum: ['ab', 'abc', 'ab', 'b', 'ac"'] }, ['ab', 'abc', 'b', 'ac"'], ['a', 'ac', '']],
   [{ enum: ['a', 1, 'abc'], type: 'string', minLength: 2 }, ['abc'], ['a', 1]],
   [{ const: { a: 1 }, type: 'object' }, [{ a: 1 }], [{}, { a: 2 }]],
   [text({ minLength: 2, maxLength: 4 }), ['ab', 'abcd', '😀é', 'a"'], ['a', 'abcde', '']],
