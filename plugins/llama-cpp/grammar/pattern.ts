@@ -14,8 +14,8 @@ const CLASSES: Readonly<Record<string, Ranges>> = {
 const CONTROLS: Readonly<Record<string, string>> = { t: '\t', n: '\n', v: '\v', f: '\f', r: '\r', 0: '\0' }
 
 /**
- * The texts in which a pattern matches somewhere. Throws NotExpressible for assertions other than `^` and `$`,
- * back references and Unicode properties.
+ * The texts in which a pattern matches somewhere. Throws NotExpressible for assertions other than `^` and
+ * `$`, back references and Unicode properties.
  */
 export function patternLanguage (source: string, of: Languages): Language {
   of.begin()

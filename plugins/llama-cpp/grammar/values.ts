@@ -89,7 +89,9 @@ export class Values {
   private tree (texts: readonly (readonly string[])[], depth = 0): Item[][] {
     const groups = new Map<string, string[][]>()
     for (const [first = '', ...rest] of texts) {
-      groups.set(first, [...groups.get(first) ?? [], rest])
+      const group = groups.get(first) ?? []
+      group.push(rest)
+      groups.set(first, group)
     }
     const whole = (text: readonly string[]): Item[] => [literal(JSON.stringify(text.join('')).slice(1))]
     if (depth > MAX_TREE) return texts.map(whole)
