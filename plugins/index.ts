@@ -7,6 +7,7 @@ import dashboard from './dashboard/index.js'
 import devices from './devices/index.js'
 import diagnostics from './diagnostics/index.js'
 import eventLog from './event-log/index.js'
+import llamaCpp from './llama-cpp/index.js'
 import logs from './logs/index.js'
 import mcp from './mcp/index.js'
 import placement from './placement/index.js'
@@ -19,6 +20,6 @@ import type { Plugin } from '../kernel/index.js'
 
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
-  access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, chat, staging, tracing,
-  diagnostics, eventLog, logs, steward, dashboard, mcp
+  access, audit, approvals, devices, relay, runners, placement, capabilitiesTts, llamaCpp, chat, staging,
+  tracing, diagnostics, eventLog, logs, steward, dashboard, mcp
 ]

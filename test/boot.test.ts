@@ -170,7 +170,7 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
 
 t.test('a disabled plugin takes down what requires it; its routes say how to bring it back', async (t) => {
   const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
-  const down = ['placement', 'capabilities-tts', 'chat'].map((name) =>
+  const down = ['placement', 'capabilities-tts', 'llama-cpp', 'chat'].map((name) =>
     `plugin "${name}" is off because it requires "runners", which is disabled; ` +
     '`svc plugin enable runners` brings it back')
   t.same(node.warnings, down)

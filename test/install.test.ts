@@ -18,6 +18,19 @@ t.test('an install runs the scripts of sqlite3 only, and knows no setting that n
   t.end()
 })
 
+t.test('llama.cpp comes in one exact version for the CPU of each platform, and no build for a GPU', (t) => {
+  interface Lock { packages: Record<string, { version?: string }> }
+  const { packages } = JSON.parse(read('package-lock.json')) as Lock
+  const { optionalDependencies } = JSON.parse(read('package.json')) as
+    { optionalDependencies: Record<string, string> }
+  const platforms = ['linux-arm64', 'linux-x64', 'mac-arm64-metal', 'mac-x64']
+  const found = Object.keys(packages).filter((path) => /node-llama-cpp/.test(path))
+  t.same(found, platforms.map((name) => `node_modules/@node-llama-cpp/${name}`))
+  const [version] = new Set(found.map((path) => packages[path]!.version))
+  for (const name of platforms) t.equal(optionalDependencies[`@node-llama-cpp/${name}`], version)
+  t.end()
+})
+
 // light-my-request is named in package.json for this alone: its later versions bring a cookie that asks for
 // Node 22, and an override would not reach those who install svc as a package.
 t.test('nothing that svc installs asks for a newer Node than svc does', (t) => {

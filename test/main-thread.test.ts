@@ -11,7 +11,7 @@ const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/
 const ELSEWHERE = [
   'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts',
   'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts',
-  'plugins/chat/cli/engine.ts'
+  'plugins/llama-cpp/embedded/index.ts', 'plugins/chat/cli/engine.ts'
 ]
 /** Declarations of tool formats use these; schemas reach them through the rest of the folder only. */
 const HARMLESS = ['automaton', 'budget', 'machine', 'regex', 'rules']

@@ -27,6 +27,7 @@ export const slow = [
   'plugins/chat/test/text-tools.test.ts',
   'plugins/devices/test/growth.test.ts',
   'plugins/event-log/test/store-kill.test.ts',
+  'plugins/llama-cpp/test/embedded-runner.test.ts',
   'plugins/placement/test/cluster.test.ts',
   'plugins/placement/test/keeper-properties.test.ts',
   'plugins/relay/test/hostile.test.ts',

@@ -175,9 +175,10 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
   })
 }))
 
-/** How the replica's entries make a state, and how devices speak, is written once. */
-const SHARED = ['state/entries', 'signing/pair', 'signing/protocol', 'signing/signer', 'signing/web']
-  .map((name) => `kernel/${name}.ts`)
+/** Shared with the kernel: entries of the replica, frames of calls, the protocol of devices. */
+const SHARED = [
+  'calls/frame-parser', 'state/entries', 'signing/pair', 'signing/protocol', 'signing/signer', 'signing/web'
+].map((name) => `kernel/${name}.ts`)
 check('imports of the page', pageSources.flatMap((path) => imports(path).filter((from) => {
   if (from.startsWith('.')) return !inBrowser(target(path, from)) && !SHARED.includes(target(path, from))
   return !(packageOf(from) in { ...dependencies, ...packed.devDependencies })

@@ -12,6 +12,8 @@ export interface Arrival {
   readonly method: string
   /** Path and query as the client sent them. */
   readonly target: string
+  /** Pattern of the route that will answer, however the client spelled its path. */
+  readonly route?: string | undefined
   /** Others could read the request: it came from another machine without TLS. */
   readonly inClear: boolean
   /** The socket; its ports identify the process at the other end. */

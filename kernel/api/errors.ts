@@ -136,6 +136,16 @@ export function kernelError (
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 
+/** `node_not_found` for what a caller called a node; a name that several have is answered with their ids. */
+export function noSuchNode (
+  ref: string, nodes: readonly { name: string, nodeId: string }[] = [], more = 'is known',
+  details?: Record<string, unknown>
+): SvcError {
+  const twins = nodes.filter(({ name }) => name === ref).map(({ nodeId }) => nodeId)
+  return kernelError('node_not_found', twins.length < 2 ? `No node "${ref.slice(0, 128)}" ${more}.`
+    : `${twins.length} nodes have the name "${ref}": give the id of one, ${twins.join(' or ')}.`, details)
+}
+
 /** Errors of a disk that refuses writes. */
 const DISK_FAULTS: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full', EDQUOT: 'the quota is used up', EROFS: 'the file system is read-only',

@@ -5,6 +5,11 @@ export type JsonSchema = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** The value of a JSON text; undefined for any other text. */
+export function parseJson (text: string): unknown {
+  try { return JSON.parse(text) } catch { return undefined }
+}
+
 type Required<S> = S extends { required: readonly (infer K)[] } ? K : never
 type Props<S> = S extends { properties: infer P } ? P : never
 type Flat<T> = { [K in keyof T]: T[K] }

@@ -103,7 +103,6 @@ export interface Channel<T> {
 /** The other nodes, for plugins. */
 export interface Cluster {
   readonly self: { readonly installId: string, readonly nodeId: string }
-  /** The install id of the master, or null. */
   readonly masterInstallId: string | null
   /** This node first, then every other member, live or not. */
   nodes (): readonly NodeView[]
@@ -180,7 +179,7 @@ export interface ServeOptions {
   payload?: unknown
   /** Writes a frame; null for nothing. Without it only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
-  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk>
+  handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
 }
 
 /** Capability calls for plugins that serve them under another route too. */

@@ -1,20 +1,22 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isHardState } from '../cluster/election/hard-state.js'
 
 const FILES = [
   'node.json', 'node.key', 'node.crt', 'state/members.json', 'state/promise.json', 'state/control.json'
 ] as const
 
 /**
- * A file that a home has lost and that no start may make anew, and the remedy; null when it has all.
+ * A file that a home has lost and that no start may make anew, or votes that cannot be read, and the remedy;
+ * null when it has all.
  * `joining`: the node joins a cluster now, so it needs no list of members.
  */
 export function lostFile (home: string, joining = false): { message: string, remedy: string } | null {
   const paths = FILES.map((file) => join(home, file))
-  const [node = '', , certificate = '', members = '', vote = '', control = ''] = paths
-  const lost = (path: string, trace: string, why: string, remedy: string) => ({
-    message: `${path} is missing, ${trace} is there: this node ${why}.`,
+  const [node = '', , certificate = '', members = '', vote = ''] = paths
+  const lost = (path: string, trace: string, why: string, remedy: string, how = 'missing') => ({
+    message: `${path} is ${how}, ${trace} is there: this node ${why}.`,
     remedy: `${remedy} Or join as a new node: \`rm -f ${paths.join(' ')}\`, then \`svc up --join TOKEN\` ` +
       'with a token of `svc join-token` on a member.'
   })
@@ -29,9 +31,19 @@ export function lostFile (home: string, joining = false): { message: string, rem
     return lost(members, certificate, 'would be a second cluster', `${backup}.`)
   }
   const count = orElse(0, () => (JSON.parse(readFileSync(members, 'utf8')) as { members: [] }).members.length)
-  if (existsSync(vote) || !existsSync(control) || count < 2) return null
-  return lost(vote, control, 'could vote a second time in one term',
-    `A backup has only old votes. On another node run \`svc members remove ${id}\`.`)
+  const problem = voteProblem(vote)
+  if (problem === null || count < 2) return null
+  return lost(vote, members, 'could vote a second time in one term',
+    `A backup has only old votes. On another node run \`svc members remove ${id}\`.`, problem)
+}
+
+/** Null also for votes of a later format, and for those that this user may not read. */
+function voteProblem (path: string): 'missing' | 'damaged' | null {
+  if (!existsSync(path)) return 'missing'
+  const text = orElse(null, () => readFileSync(path, 'utf8'))
+  if (text === null) return null
+  const stored = orElse<{ format?: unknown } | null>(null, () => JSON.parse(text) as { format?: unknown })
+  return isHardState(stored) || Number(stored?.format) > 1 ? null : 'damaged'
 }
 
 function orElse<T> (fallback: T, read: () => T): T {

@@ -14,7 +14,7 @@ export const ENTRIES = [
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/engine/prompts-thread',
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
   'plugins/chat/text/grammar/unenforced', 'plugins/chat/engine/index', 'plugins/chat/llama/index',
-  'plugins/capabilities-tts/engine/index'
+  'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
 /** With native parts, found by its path, or (LGPL, MPL) to be replaced by whoever wants another one. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',

@@ -20,6 +20,8 @@ export interface CallOutcome {
   seconds: number
   /** The task that its handler named; null when it named none. */
   taskId: string | null
+  /** Another node was to serve it, and may have begun. */
+  passedOn: boolean
   /** How long it waited for a place; null when it got none. */
   queuedSeconds: number | null
 }

@@ -10,7 +10,6 @@ import type { FrameMedia } from './frames.js'
 import type { ChunkBuffer } from './chunk-buffer.js'
 import type { Check } from './schema-check.js'
 
-/** A chunk that has been checked. */
 export interface CheckedChunk { payload: unknown, media: FrameMedia | null, bytes: Uint8Array | null }
 
 export interface DriveOptions {
@@ -169,6 +168,8 @@ function checkValue (
 ): number {
   const issues = check?.(value) ?? null
   if (issues !== null) throw invalidResult(issues, part, call, options)
+  // Text that is written as it is: no second serialisation of each token, only to measure it.
+  if (typeof value === 'string') return value.length
   try {
     const text = JSON.stringify(value) as string | undefined
     if (text !== undefined) return text.length

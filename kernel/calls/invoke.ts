@@ -287,6 +287,7 @@ export class Invoker {
       kind,
       reason,
       taskId,
+      passedOn: call.capability.remote !== undefined && error?.details['begun'] !== false,
       seconds: (this.#options.clock.mono() - call.startedMs) / 1000,
       queuedSeconds: call.queuedMs === null ? null : call.queuedMs / 1000
     }

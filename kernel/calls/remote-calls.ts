@@ -1,11 +1,12 @@
 import { kernelError, SvcError } from '../api/errors.js'
+import { parseJson } from '../api/schema.js'
 import { Admission } from './admission.js'
 import { readCost } from './cost.js'
 import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames.js'
 import { clientStreams } from './registry.js'
 import { RETRY_HEADER } from './origin.js'
 import {
-  askNode, errorFrom, fieldOf, lost, nodeName, parsed, RemoteRequest, unreachable
+  askNode, errorFrom, fieldOf, lost, nodeName, RemoteRequest, unreachable
 } from './remote-request.js'
 import { traceHeaders } from '../observe/tracer.js'
 import type { Clock } from '../api/clock.js'
@@ -92,7 +93,7 @@ export class RemoteCalls {
       const question = this.#question(node, 'application/json', request, input, call, hop)
       const { text, headers } = await askNode(question, { cluster, clock, node })
       passHeaders(headers, call)
-      const answer = parsed(text)
+      const answer = parseJson(text)
       if (fieldOf(answer, 'ok') !== true) throw unreachable(node, 'answered with something that is no result')
       return fieldOf(answer, 'result') ?? null
     } finally {

@@ -1,5 +1,5 @@
 import { kernelError, SvcError } from '../api/errors.js'
-import { isObject } from '../api/schema.js'
+import { isObject, parseJson } from '../api/schema.js'
 import type { Clock } from '../api/clock.js'
 import type { ErrorBody } from '../http/error-body.js'
 import type { Cluster, MemberRequest, MemberResponse, NodeView } from '../api/services.js'
@@ -130,7 +130,7 @@ export function errorFrom (value: unknown, retryAfter?: string): SvcError | null
 
 /** The error that an answer with another status than 200 stands for. */
 function refusalOf (node: NodeView, { status, headers }: MemberResponse, text: string): SvcError {
-  return errorFrom(fieldOf(parsed(text), 'error'), headers['retry-after']) ??
+  return errorFrom(fieldOf(parseJson(text), 'error'), headers['retry-after']) ??
     kernelError('unreachable', `${sentence(node)} answered with status ${status} and no reason.`,
       { node_id: node.nodeId, status })
 }
@@ -145,16 +145,6 @@ export function lost (node: NodeView, what: string): SvcError {
   return kernelError('instance_lost', `${sentence(node)} ${what}.`, { node_id: node.nodeId })
 }
 
-/** The value that a text stands for; undefined when it is no JSON. */
-export function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-/** A field of what may be an object. */
 export const fieldOf = (value: unknown, key: string): unknown => isObject(value) ? value[key] : undefined
 
 const sentence = (node: NodeView): string => nodeName(node).replace('node', 'Node')

@@ -1,8 +1,8 @@
-import { kernelError, SvcError } from '../api/errors.js'
+import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { raceAbort } from '../api/clock.js'
 import { RemoteCalls } from './remote-calls.js'
-import { isObject } from '../api/schema.js'
-import { askNode, fieldOf, parsed, unreachable } from './remote-request.js'
+import { isObject, parseJson } from '../api/schema.js'
+import { askNode, fieldOf, unreachable } from './remote-request.js'
 import { chooseVersion } from './registry.js'
 import type { Clock } from '../api/clock.js'
 import type { Caller, NodeInfo } from '../api/plugin.js'
@@ -73,8 +73,8 @@ export class Remote {
     const found = cluster?.resolve(ref)
     if (found?.self === true) return null
     if (found === undefined || viaMember) {
-      throw kernelError('node_not_found',
-        `No node "${ref.slice(0, 128)}" is known here; this node is ${nodeId}.`, { param, node_id: nodeId })
+      throw noSuchNode(ref, cluster?.nodes(), `is known here; this node is ${nodeId}`,
+        { param, node_id: nodeId })
     }
     if (!found.live) throw unreachable(found, 'is a member, but cannot be reached at the moment')
     return found
@@ -141,9 +141,9 @@ export class Remote {
     const { text, headers } = await askNode(
       { method: 'GET', path: '/v1/capabilities', caller, signal, timeoutMs: ANSWER_MS },
       { cluster: cluster!, clock, node })
-    const listing = parsed(text)
+    const listing = parseJson(text)
     if (!isListing(listing)) throw unreachable(node, 'answered with something that is no listing')
-    const mediaTypes = parsed(headers[MEDIA_TYPES_HEADER] ?? '{}')
+    const mediaTypes = parseJson(headers[MEDIA_TYPES_HEADER] ?? '{}')
     return { listing, mediaTypes: isObject(mediaTypes) ? mediaTypes : {} }
   }
 }

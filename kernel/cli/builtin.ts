@@ -283,7 +283,6 @@ export function topNames (verbs: readonly KnownVerb[]): string[] {
   return [...new Set(verbs.map((verb) => verb.name.split(' ')[0]!))]
 }
 
-/** The verbs of a group. */
 export function inGroup (verbs: readonly KnownVerb[], group: string): KnownVerb[] {
   return verbs.filter((verb) => verb.name.startsWith(`${group} `))
 }

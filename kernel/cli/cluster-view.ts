@@ -1,7 +1,9 @@
+import { delay, systemClock } from '../api/clock.js'
 import type { Client } from './client.js'
 import { CliError } from './errors.js'
 import { plain } from './output.js'
-import type { VerbContext } from './verb.js'
+import { isVerbError } from './verb.js'
+import type { VerbContext, VerbError } from './verb.js'
 
 export interface Reason { code: string, severity?: string, message: string, remediation: string }
 export interface Health { level: 'ok' | 'warn' | 'error', reasons: Reason[] }
@@ -141,8 +143,9 @@ function neverSeen (member: MemberRow): NodeRow {
 export interface Warning { node: string | null, code: string, message: string, remedy: string }
 
 /** What to do about a member that is not there. */
-export function startOrRemove (installId: string): string {
-  return `Start it with \`svc up\`; if it is gone for good: \`svc members remove ${installId}\`.`
+export function startOrRemove (installId: string, name: string | null = null): string {
+  const dev = /^node\d+$/.test(name ?? '') ? `, or \`svc dev start ${name}\` for a node of \`svc dev\`` : ''
+  return `Start it with \`svc up\`${dev}; if it is gone for good: \`svc members remove ${installId}\`.`
 }
 
 /** Reports of other nodes may show a link for this long after a crash, seconds. */
@@ -163,6 +166,19 @@ export function splitOf ({ topology, localNodeId }: State, nodes: readonly NodeR
     }
   }
   return null
+}
+
+/** Longer than the default of `cluster.election_timeout_ms`. */
+const SPLIT_MS = 3500
+
+/** The state; where it shows a split, as it is after a while: new members may not be linked yet. */
+export async function settledState<T extends State | VerbError> (
+  read: () => Promise<T>, signal?: AbortSignal
+): Promise<T> {
+  const state = await read()
+  if (isVerbError(state) || splitOf(state, joinNodes(state, null)) === null) return state
+  await delay(systemClock, SPLIT_MS, signal)
+  return await read()
 }
 
 /** What is wrong in the cluster as a whole. */
@@ -192,7 +208,7 @@ export function clusterWarnings (state: State, nodes: readonly NodeRow[]): Warni
   for (const { name, installId, lostForSeconds } of lost) {
     const since = lostForSeconds === null ? 'not seen in this session' : `lost for ${lostForSeconds} s`
     found.push({ node: name, code: 'node_lost', message: `The node gives no sign of life: ${since}.`,
-      remedy: startOrRemove(installId ?? 'ID') })
+      remedy: startOrRemove(installId ?? 'ID', name) })
   }
   return found
 }

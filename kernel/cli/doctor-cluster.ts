@@ -52,8 +52,8 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
     const since = lost === null ? 'not seen in this session' : `lost for ${showSpan(lost)}`
     const tried = list.dials.filter(({ installId, address }) =>
       installId === member.installId || (installId === null && member.addresses.includes(address)))
-    return fail(name, [since, ...tried.map(describeDial)].join('; '), startOrRemove(member.installId),
-      { code: 'node_lost', ...told })
+    return fail(name, [since, ...tried.map(describeDial)].join('; '),
+      startOrRemove(member.installId, member.name), { code: 'node_lost', ...told })
   })
   return [...members, ...strangers(list)]
 }
@@ -62,8 +62,8 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
 export function checkLost (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${showSpan(node.lostForSeconds)}`
-    return fail(`member ${node.name ?? node.nodeId ?? ''}`, since, startOrRemove(node.installId ?? 'ID'),
-      { code: 'node_lost', ...nodeTold(node) })
+    return fail(`member ${node.name ?? node.nodeId ?? ''}`, since,
+      startOrRemove(node.installId ?? 'ID', node.name), { code: 'node_lost', ...nodeTold(node) })
   })
 }
 

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
 /** What each exit status of `svc` means; `svc help exit-codes` prints it. */
@@ -108,8 +109,10 @@ export function apiFailure (
     return new CliError(exitCodeFor(status), words, { status })
   }
   const id = headers[COMMAND_HEADER]
-  // A node that is only busy or starting says all there is to say itself.
-  const odd = status >= 500 && status !== 503 && typeof id === 'string' && COMMAND_ID.test(id)
+  // A node that is only busy or starting says all there is to say itself, and a call that never began leaves
+  // no trace.
+  const odd = status >= 500 && status !== 503 && api.details?.['begun'] !== false &&
+    typeof id === 'string' && COMMAND_ID.test(id)
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
     { api, status, commandId: odd ? id : undefined })
 }
@@ -143,11 +146,7 @@ export function failureWithin (error: Record<string, unknown>): CliError {
 
 /** Reads the error object out of a body that is the node's error body; undefined for anything else. */
 export function readApiError (text: string): ApiError | undefined {
-  try {
-    return asApiError((JSON.parse(text) as { error?: unknown }).error)
-  } catch {
-    return undefined
-  }
+  return asApiError((parseJson(text) as { error?: unknown } | null | undefined)?.error)
 }
 
 /** The value as an error object, when it has the parts of one. */

@@ -1,3 +1,4 @@
+import { parseJson } from '../api/schema.js'
 import { apiFailure, asApiError } from './errors.js'
 import { plain } from './output.js'
 import type { CheckContext } from './check.js'
@@ -53,17 +54,9 @@ export interface Tool<A = Record<string, unknown>> {
 
 /** The answer of a GET as `look` gives it. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
-  const value = parsed(text)
+  const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T
   return apiFailure(status, asApiError((value as { error?: unknown } | null)?.error), text)
-}
-
-function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }
 
 /** A fact that is about nothing by name, has no evidence and no remedy unless `more` says so. */

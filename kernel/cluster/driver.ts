@@ -1,5 +1,6 @@
-import { readVersioned, writeVersioned } from '../boot/home.js'
+import { HomeError, readVersioned, writeVersioned } from '../boot/home.js'
 import { Election } from './election/core.js'
+import { isHardState } from './election/hard-state.js'
 import { DEFAULT_TIMING, TICK } from './election/timing.js'
 import type { Clock } from '../api/clock.js'
 import type { ElectionOptions, Status } from './election/core.js'
@@ -188,6 +189,7 @@ export class ElectionDriver {
 export function readHardState (path: string | null): HardStateRecord | null {
   const stored = path === null ? undefined : readVersioned<HardStateRecord>(path, 1)
   if (stored === undefined) return null
+  if (!isHardState(stored)) throw new HomeError(`${path} holds no votes; move it away`)
   const { term, votedFor, boot } = stored
   return { term, votedFor, boot }
 }

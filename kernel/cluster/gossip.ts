@@ -4,37 +4,27 @@ import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
 import type { Of } from './wire.js'
 
+const COUNTS = [
+  'maxQueueDepth', 'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished',
+  'publishFailures', 'noPeerPublishes', 'bytesPublished'
+] as const
+type Counts = Record<typeof COUNTS[number], number>
+
 /**
- * The pressure of gossip since the start of this node, the answer of
- * `GET /v1/diagnostics/telemetry`. At any time
+ * The pressure of gossip since the start of this node, the answer of `GET /v1/diagnostics/telemetry`.
+ * Readings coalesce with a newer one of their key, and drop from a full queue or for their size. At any time
  * `readingsOffered = readingsCoalesced + readingsDropped + readingsPublished + pendingReadings`.
  */
-export interface GossipCounters {
-  /** False with SVC_TELEMETRY_DISABLE=1: nothing is sampled or published, and every count stays 0. */
-  enabled: boolean
-  /** What carries the readings. */
-  transport: string
-  /** Most readings that may wait, one for each key. */
-  admissionCapacity: number
-  /** Readings that wait to be published. */
-  pendingReadings: number
-  /** Length of the queue now; there is one queue, so it equals `pendingReadings`. */
-  queueDepth: number
-  /** The longest the queue ever was. */
-  maxQueueDepth: number
-  readingsOffered: number
-  /** Readings replaced by a newer one of the same key while they waited. */
-  readingsCoalesced: number
-  /** Readings that gave way to others in a full queue, or were too large to be sent. */
-  readingsDropped: number
-  readingsPublished: number
-  /** Publishes that threw; their readings wait for the next one. */
-  publishFailures: number
-  /** Publishes that reached nobody; their readings wait for the next one. */
-  noPeerPublishes: number
-  /** Bytes handed to all peers together. */
-  bytesPublished: number
-  /** Seconds since a publish reached a peer; null when none did yet. */
+export interface GossipCounters extends Readonly<Counts> {
+  /** False with SVC_TELEMETRY_DISABLE=1: every count stays 0. */
+  readonly enabled: boolean
+  readonly transport: 'websocket'
+  /** Most keys that may wait. */
+  readonly admissionCapacity: number
+  /** Keys that wait; there is one queue, so both are the same. */
+  readonly pendingReadings: number
+  readonly queueDepth: number
+  /** Since a publish reached a peer; null before the first. */
   lastSuccessfulPublishAgeSeconds: number | null
 }
 
@@ -46,8 +36,6 @@ const MAX_READINGS = 64
 const BODY_BYTES = 512 * 1024
 /** Most keys kept of one peer; the one not heard of longest goes first. */
 const PEER_KEYS = 256
-/** Most topics that are warned of, so that no peer fills the memory with them. */
-const MAX_TOPICS = 1000
 const PERIOD_MS = 2000
 
 export const bodySchema = record({
@@ -107,10 +95,7 @@ export class Gossip {
   /** Keys that callers offer: their readings replace those of the sample, which lack what plugins add. */
   readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
-  readonly #counts = {
-    maxQueueDepth: 0, readingsOffered: 0, readingsCoalesced: 0, readingsDropped: 0, readingsPublished: 0,
-    publishFailures: 0, noPeerPublishes: 0, bytesPublished: 0
-  }
+  readonly #counts = Object.fromEntries(COUNTS.map((name) => [name, 0])) as Counts
 
   #lastSuccessMs: number | null = null
   #sampling = false
@@ -249,7 +234,7 @@ export class Gossip {
   }
 
   #warnOnce (topic: string, fields: Record<string, unknown>, message: string): void {
-    if (this.#warned.has(topic) || this.#warned.size >= MAX_TOPICS) return
+    if (this.#warned.has(topic)) return
     this.#warned.add(topic)
     this.#options.log.warn(fields, message)
   }

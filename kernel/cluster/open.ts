@@ -2,8 +2,9 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join as joinPath } from 'node:path'
 import { BootError, kernelError } from '../api/errors.js'
-import { tryWrite } from '../boot/home.js'
+import { tryWrite, writeVersioned } from '../boot/home.js'
 import { ClusterCore } from './cluster.js'
+import { NO_VOTE } from './election/hard-state.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
 import { addressesOf, EVERYWHERE, isOutside, mayOpen, readAddress } from './identity/addresses.js'
@@ -275,9 +276,9 @@ export class NodeLinks {
     }
     const membership = await join({ ...asks, ticket: readJoinToken(to, clock.now()) })
     // What this home decided alone, and whom it voted for, means nothing in its new cluster.
-    for (const file of ['control.json', 'promise.json']) {
-      rmSync(joinPath(node.home, 'state', file), { force: true })
-    }
+    rmSync(joinPath(node.home, 'state', 'control.json'), { force: true })
+    // A list of several members without votes is a home that has lost them.
+    writeVersioned(joinPath(node.home, 'state', 'promise.json'), 1, NO_VOTE)
     this.members.replace(membership)
     return true
   }

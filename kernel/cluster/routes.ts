@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Reply } from '../api/plugin.js'
-import { kernelError } from '../api/errors.js'
+import { kernelError, noSuchNode } from '../api/errors.js'
 import { probeBody } from './links/bandwidth.js'
 import { isOutside } from './identity/addresses.js'
 import { admitterOf } from './identity/admission.js'
@@ -144,7 +144,7 @@ export function clusterHandlers (parts: ClusterRouteParts): Handlers {
     removeMember: async (request) => {
       const { id } = request.params as { id: string }
       const member = cluster.directory.resolve(id)
-      if (member === undefined) throw kernelError('node_not_found', `No member "${id}" is known.`)
+      if (member === undefined) throw noSuchNode(id, cluster.directory.nodes())
       const { installId } = member
       await cluster.membership.remove(installId)
       return { installId, removed: true, admitted: cluster.service.admittedBy(installId) }

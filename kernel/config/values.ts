@@ -103,7 +103,8 @@ function isHost (text: string): boolean {
 
 function isHostPort (text: string): boolean {
   const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text)
-  return match !== null && isHost(match[1] ?? match[2]!) && Number(match[3]) > 0 && Number(match[3]) <= 65535
+  return match !== null && isHost(match[1] ?? match[2]!) && Number(match[3]) > 0 &&
+    isSendUrl(`http://${text}`)
 }
 
 function isHttpUrl (text: string): boolean {
@@ -140,7 +141,11 @@ function isModule (text: string): boolean {
 /** The values of `format` a configuration schema may use, each with what it asks for in words. */
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
-  'host-port': { test: isHostPort, expected: 'an address with a port, like attic.lan:52416' },
+  'host-port': {
+    test: isHostPort,
+    expected: 'an address with a port, like attic.lan:52416, and neither link-local nor a metadata service ' +
+      'of a cloud'
+  },
   origin: { test: isOrigin, expected: 'an origin like https://host:port or app://name, without a path' },
   cidr: { test: isCidr, expected: 'an IP address or a range like 10.0.0.0/8' },
   'http-url': {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
 import type { IncomingHttpHeaders } from 'node:http'
 import { raceAbort } from '../api/clock.js'
 import type { FastifyRequest, InjectOptions } from 'fastify'
@@ -82,6 +83,8 @@ function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => vo
   signal.throwIfAborted()
   const own = new AbortController()
   const follow = (): void => { own.abort(signal.reason) }
+  // One question to each of many nodes at once is no leak.
+  setMaxListeners(0, signal)
   signal.addEventListener('abort', follow, { once: true })
   return { signal: own.signal, letGo: () => { signal.removeEventListener('abort', follow) } }
 }

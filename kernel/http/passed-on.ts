@@ -1,5 +1,5 @@
 import { kernelError } from '../api/errors.js'
-import { isObject } from '../api/schema.js'
+import { isObject, parseJson } from '../api/schema.js'
 import type { Caller } from '../api/plugin.js'
 
 /** Carries who asked, with a request that one node passes on to another. Read from members' sockets only. */
@@ -27,12 +27,8 @@ export function readCaller (header: string | string[] | undefined): Caller {
 }
 
 function parse (header: string | string[] | undefined): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(typeof header === 'string' ? header : '')
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
+  const value = parseJson(typeof header === 'string' ? header : '')
+  return isObject(value) ? value : {}
 }
 
 /** Which member is at the other end of a socket of the members' listener. */

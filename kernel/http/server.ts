@@ -243,7 +243,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
       (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : inClear(socket))
     const { caller, bodySha256 } = options.authenticate({
       remoteAddress: remoteOf(request), authorization, indirect, method: request.method,
-      target: targetOf(request), inClear: clear, device, connection: socket
+      target: targetOf(request), route: request.routeOptions.url, inClear: clear, device, connection: socket
     })
     if (bodySha256 !== undefined) expectBody(request, bodySha256)
     ;(request as WithEntry)[ENTERED] = caller.id !== 'local' && caller.id !== 'anonymous'

@@ -12,7 +12,7 @@ export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }
 ): StreamWriter {
   raw.writeHead(head.status ?? 200, {
-    'content-type': head.contentType, 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'content-type': head.contentType, 'cache-control': 'no-store', 'x-accel-buffering': 'no',
     ...encodedHeaders(head.headers ?? {})
   })
   raw.flushHeaders()

@@ -1,6 +1,6 @@
 import os from 'node:os'
 import type { Readable } from 'node:stream'
-import { kernelError, SvcError } from '../api/errors.js'
+import { kernelError, noSuchNode, SvcError } from '../api/errors.js'
 import { openApi } from '../plugins/openapi.js'
 import { requireAuthority } from './access.js'
 import { collectBody } from './body.js'
@@ -187,7 +187,6 @@ const FOLLOW_PAUSE_MS = 100
 
 type Handlers = { [K in keyof typeof systemRoutes]: (request: RouteRequest) => unknown }
 
-/** Handlers of the system routes. */
 export function systemHandlers (kernel: SystemParts): Handlers {
   const { nodeId, installId, version } = kernel.options.node
   let document: { of: unknown, text: Buffer } | undefined
@@ -306,7 +305,7 @@ async function restartOther (
   cluster: ClusterCore, id: string, { caller, signal }: RouteRequest
 ): Promise<unknown> {
   const other = cluster.directory.resolve(id)
-  if (other === undefined) throw kernelError('node_not_found', `No node "${id}" is known.`)
+  if (other === undefined) throw noSuchNode(id, cluster.directory.nodes())
   const answer = await cluster.service.request(other.installId, {
     method: 'POST', path: '/admin/restart', caller, signal
   })

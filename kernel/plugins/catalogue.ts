@@ -1,7 +1,6 @@
 import { kernelManifest } from './kernel-manifest.js'
 import type { ErrorDecl, Manifest, RouteDecl } from '../api/plugin.js'
 
-/** A route with its owner. */
 export interface OwnedRoute { owner: string, name: string, decl: RouteDecl }
 
 /** Every declared route of a set of plugins. */

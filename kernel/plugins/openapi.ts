@@ -137,7 +137,9 @@ function operation (
 
 function requestBody ({ body }: RouteDecl): { requestBody?: object } {
   if (body === undefined) return {}
-  return { requestBody: { required: true, content: { 'application/json': { schema: bounded(body) } } } }
+  // A route whose body may be null takes a request without one.
+  const required = ![body['type']].flat().includes('null')
+  return { requestBody: { required, content: { 'application/json': { schema: bounded(body) } } } }
 }
 
 function parameters (decl: RouteDecl): { parameters?: object[] } {

@@ -6,17 +6,12 @@ export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
 
 /** Which plugins are on and off now. Each list is replaced whole, so that a reader sees one moment. */
 export class Present {
-  #on: readonly Plugin[]
-  #off: readonly OffPlugin[]
-  #manifests: readonly Manifest[]
-  #errors: ReadonlyMap<string, ErrorDecl>
+  #on: readonly Plugin[] = []
+  #off: readonly OffPlugin[] = []
+  #manifests: readonly Manifest[] = []
+  #errors: ReadonlyMap<string, ErrorDecl> = new Map()
 
-  constructor (on: readonly Plugin[], off: readonly OffPlugin[]) {
-    this.#on = on
-    this.#off = off
-    this.#manifests = on.map(({ manifest }) => manifest)
-    this.#errors = errorDecls(this.#manifests)
-  }
+  constructor (on: readonly Plugin[], off: readonly OffPlugin[]) { this.change(on, off) }
 
   get on (): readonly Plugin[] { return this.#on }
   get off (): readonly OffPlugin[] { return this.#off }
@@ -31,10 +26,6 @@ export class Present {
     this.#on = on
     this.#off = off
     this.#manifests = on.map(({ manifest }) => manifest)
-    this.#errors = errorDecls(this.#manifests)
+    this.#errors = new Map(errorsOf(this.#manifests).map(({ reason, decl }) => [reason, decl]))
   }
-}
-
-function errorDecls (manifests: readonly Manifest[]): Map<string, ErrorDecl> {
-  return new Map(errorsOf(manifests).map(({ reason, decl }) => [reason, decl]))
 }

@@ -21,7 +21,6 @@ export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'author
 interface Effect {
   /** Whether the plugin now runs, or does not, as was asked. */
   in_effect: boolean
-  /** Why not. */
   why: string | null
 }
 

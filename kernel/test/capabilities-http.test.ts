@@ -118,7 +118,7 @@ t.test('over a real connection', async (t) => {
     const body = await bodyOf(rig, 'talk', { n: 3 })
     const framed = await post(url, '/v1/capabilities/stream', body)
     t.match(Object.fromEntries(framed.headers),
-      { 'content-type': 'application/vnd.svc.frames', 'cache-control': 'no-cache',
+      { 'content-type': 'application/vnd.svc.frames', 'cache-control': 'no-store',
         'x-accel-buffering': 'no' })
     const kinds = []
     for await (const { header, media } of decodeFrames(framed.body!)) kinds.push([header.kind,

@@ -40,6 +40,8 @@ export interface Pair {
   /** Sockets that the other node's members' listener has accepted so far. */
   sockets: Set<Socket>
   live: Map<string, boolean>
+  /** Names of this node, the other, and the one that does not answer. */
+  names: string[]
   /** Set to answer for the other node. */
   stand: { is: Stand | null }
 }
@@ -58,7 +60,8 @@ export async function pair (
   const stand: Pair['stand'] = { is: null }
   const agent = new http.Agent({ keepAlive: true })
   t.teardown(() => { agent.destroy() })
-  const clusterOf = (self: typeof NODE): Cluster => fakeCluster(self, live, async (to, request) => {
+  const names = ['alpha', 'beta', 'gamma']
+  const clusterOf = (self: typeof NODE): Cluster => fakeCluster(self, names, live, async (to, request) => {
     passed.push({ to, method: request.method, path: request.path,
       body: (request.body ?? {}) as Record<string, unknown> })
     const answer = await pass(agent, ports.get(to), request)
@@ -69,13 +72,13 @@ export async function pair (
   const there = bench({ node: OTHER, cluster: clusterOf(OTHER), ...options.there })
   ports.set(NODE.installId, await serve(t, here, OTHER.installId, new Set(), { is: null }))
   ports.set(OTHER.installId, await serve(t, there, NODE.installId, sockets, stand))
-  return { here, there, passed, answered, sockets, live, stand }
+  return { here, there, passed, answered, sockets, live, names, stand }
 }
 
 function fakeCluster (
-  self: typeof NODE, live: ReadonlyMap<string, boolean>, request: Cluster['request']
+  self: typeof NODE, names: readonly string[], live: ReadonlyMap<string, boolean>,
+  request: Cluster['request']
 ): Cluster {
-  const names = ['alpha', 'beta', 'gamma']
   const nodes = (): NodeView[] => [NODE, OTHER, GONE].map((node, at) => ({
     ...node, name: names[at]!, self: node.nodeId === self.nodeId, live: live.get(node.installId) === true,
     master: at === 0, apiUrl: at === 1 ? 'http://192.0.2.2:8080' : null
@@ -84,8 +87,11 @@ function fakeCluster (
     self,
     masterInstallId: NODE.installId,
     nodes,
-    resolve: (ref) => nodes().find((n) => ref === 'local' ? n.self
-      : [n.nodeId, n.installId, n.name].includes(ref)),
+    resolve: (ref) => {
+      const found = nodes().filter((n) => ref === 'local' ? n.self
+        : [n.nodeId, n.installId, n.name].includes(ref))
+      return found.length === 1 ? found[0] : undefined
+    },
     channel: () => { throw new Error('not used here') },
     onPeers: () => () => {},
     lives: () => {},

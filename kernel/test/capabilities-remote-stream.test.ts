@@ -145,6 +145,7 @@ t.test('a connection that breaks', async (t) => {
     t.match({ ...error, status: error.code },
       { ...fields, retryable: true, details: { node_id: 'node-2' } }, what)
     t.equal(sent, fields.reason === 'instance_lost', what)
+    t.match(nodes.here.outcomes.at(-1), { taskId: null, passedOn: true }, what)
     t.equal(nodes.here.capabilities.invoker.calls.size, 0)
   }
   const before = { status: 502, reason: 'unreachable' }

@@ -27,6 +27,10 @@ t.test('the listing of another node', async (t) => {
     t.match(await refusal(request), { status, reason, message: words })
   }
   await check('nobody', 404, 'node_not_found', /nobody/)
+  nodes.names.splice(1, 2, 'twin', 'twin')
+  await check('twin', 404, 'node_not_found',
+    new RegExp(`2 nodes have the name "twin": give the id of one, ${OTHER.nodeId} or ${GONE.nodeId}\\.`))
+  nodes.names.splice(1, 2, 'beta', 'gamma')
   await check(GONE.nodeId, 502, 'unreachable', /gamma \(node-3\) is a member/)
   nodes.stand.is = (_request, response) => { response.end('[]') }
   await check(OTHER.nodeId, 502, 'unreachable', /no listing/)
@@ -149,7 +153,15 @@ t.test('the other node decides', async (t) => {
   await check('call', at(unary, { target_node: 'nobody' }),
     { status: 404, reason: 'node_not_found', param: 'target_node' })
   await check('call', at(unary, { target_node: 'gamma' }), { status: 502, reason: 'unreachable' })
-  t.ok(nodes.here.outcomes.every((o) => o.kind === 'failed'))
+  t.ok(nodes.here.outcomes.every((o) => o.kind === 'failed' && o.passedOn))
+  t.ok(nodes.there.outcomes.every((o) => !o.passedOn))
+  nodes.stand.is = (_request, response) => {
+    response.writeHead(502)
+      .end('{"error":{"reason":"unreachable","message":"x","code":502,"details":{"begun":false}}}')
+  }
+  await check('call', at(unary), { status: 502, reason: 'unreachable' })
+  t.equal(nodes.here.outcomes.at(-1)!.passedOn, false, 'nobody began with it')
+  nodes.stand.is = null
 
   const { opened, open } = gate()
   const held = probe(nodes.there, 'unary', async () => { await opened; return sum() }, { id: 'held' })

@@ -61,9 +61,15 @@ function memberList (more: object = {}): object {
   }
 }
 
-async function node (t: Test, more: { state?: object, members?: object | number } = {}): Promise<string> {
+/** The second GET /state and those after it answer with `later`. */
+async function node (
+  t: Test, more: { state?: object, later?: object | undefined, members?: object | number } = {}
+): Promise<string> {
+  let looks = 0
   const { url } = await standIn(t, {
-    'GET /state': (response) => { sendJson(response, threeNodes(more.state)) },
+    'GET /state': (response) => {
+      sendJson(response, threeNodes(looks++ === 0 ? more.state : more.later ?? more.state))
+    },
     'GET /readyz': (response) => { sendJson(response, { ready: true, checks: [] }) },
     'GET /healthz': (response) => { sendJson(response, { ok: true }) },
     'GET /config': (response) => {
@@ -170,7 +176,7 @@ t.test('status: two live nodes that disagree are a split; a removal hides what f
   const two = { nodes: ['n1', 'n2'], connections: { n2: links('n1', 'n3') } }
   const seen = (seconds: string): string => `2026-01-01T00:0${seconds}Z`
   const back = { lastSeen: { n1: seen('2:00'), n2: seen('1:59'), n3: seen('2:00') } }
-  const rows: [what: string, state: object, codes: string[], split?: RegExp][] = [
+  const rows: [what: string, state: object, codes: string[], split?: RegExp | undefined, later?: object][] = [
     ['a node that crashed', { cluster: { partition: true } }, ['node_lost']],
     ['what others said just before', { topology: two, lastSeen: { ...back.lastSeen, n3: seen('1:57') } },
       ['node_lost']],
@@ -178,17 +184,20 @@ t.test('status: two live nodes that disagree are a split; a removal hides what f
       /attic misses barn, which cellar reaches/],
     ['two that do not meet', { topology: live, ...back }, ['partition'],
       /cellar and barn do not reach each other/],
+    ['two that had just joined', { topology: live, ...back }, [], undefined,
+      { topology: { ...live, connections: {} }, ...back }],
     ['one of two has not said it yet',
       { topology: { ...live, connections: { n1: links('n2', 'n3') } }, ...back }, []],
     ['removed', { nodeHealth: health('node_removed'), cluster: { quorum: 'lost', partition: true } },
       ['node_removed']]
   ]
-  for (const [what, state, codes, split] of rows) {
-    const url = await node(t, { members: 403, state: { nodeHealth: {}, ...state } })
+  await Promise.all(rows.map(async ([what, state, codes, split, then]) => {
+    const later = then === undefined ? undefined : { nodeHealth: {}, ...then }
+    const url = await node(t, { members: 403, state: { nodeHealth: {}, ...state }, later })
     const { warnings } = JSON.parse((await cli(['status', '--json', '--url', url])).out)
     t.same(warnings.map(({ code }: { code: string }) => code), codes, what)
     if (split !== undefined) t.match(warnings[0].message, split)
-  }
+  }))
 })
 
 t.test('members: the list, and removal by id, name or the beginning of an id', async (t) => {

@@ -84,6 +84,12 @@ t.test('a cluster is judged by what a node answers, with a code for each finding
   t.strictSame(checks.filter(({ result }) => result !== 'ok').map(({ code }) => code),
     ['not_ready', 'no_quorum', 'no_quorum', 'members_hidden', 'node_lost', 'mine_odd'])
   t.match(checks.find(({ code }) => code === 'node_lost'), { name: 'member barn', message: 'lost for 1m',
-    about: ['barn'], evidence: [{ kind: 'node', nodeId: 'n2', name: 'barn' }] })
+    about: ['barn'], evidence: [{ kind: 'node', nodeId: 'n2', name: 'barn' }],
+    remedy: /^Start it with `svc up`; if/ })
+  const nodeIdentities = { n1: identity('node1'), n2: identity('node2') }
+  const dev = { ...state, nodeIdentities } as unknown as State
+  const { checks: ofDev } = await clusterChecks({ state: dev, look, manifests, version: null })
+  t.match(ofDev.find(({ code }) => code === 'node_lost')?.remedy,
+    /`svc up`, or `svc dev start node2` for a node/)
   t.match(unknown, [/\/cluster\/members is not shown/, /\/mine/])
 })

@@ -98,11 +98,13 @@ t.test('an error of a command names what explains it', async (t) => {
     'GET /state': (response, { headers }) => {
       const [status, commandId] = String(headers.authorization).replace('Bearer ', '').split('_')
       response.setHeader('x-svc-command-id', commandId!)
-      sendError(response, Number(status), 'instance_lost')
+      sendError(response, Number(status), 'instance_lost',
+        status === '502' ? { begun: false } : {})
     }
   })
   const rows: [string, boolean][] = [
-    [`500_${id}`, true], [`504_${id}`, true], [`503_${id}`, false], [`404_${id}`, false],
+    [`500_${id}`, true], [`504_${id}`, true], [`503_${id}`, false],
+    [`502_${id}`, false], [`404_${id}`, false],
     ['500_$(reboot)', false]
   ]
   const verbs = { why: { summary: 'x', explainsCommands: true, load: async () => ({ default: null }) } }

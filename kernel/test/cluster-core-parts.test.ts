@@ -187,8 +187,10 @@ t.test('a promise is kept on the disk', (t) => {
   t.strictSame(readHardState(path), record)
   t.equal(writeHardState(join(home, 'nowhere', 'promise.json'), record), false, 'a disk that refuses')
   t.strictSame([readHardState(null), writeHardState(null, record)], [null, true], 'in memory only')
-  writeFileSync(path, '{')
-  t.throws(() => readHardState(path), { name: 'HomeError' })
+  for (const text of ['{', '{"format":1}', '{"format":1,"term":-1,"votedFor":null,"boot":0}']) {
+    writeFileSync(path, text)
+    t.throws(() => readHardState(path), { name: 'HomeError', message: /move it away/ }, text)
+  }
   mkdirSync(join(home, 'folder'))
   t.equal(writeHardState(join(home, 'folder'), record), false)
   t.end()

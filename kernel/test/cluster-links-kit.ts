@@ -99,7 +99,8 @@ export function unite (
     clusterId: randomUUID(),
     removed: [],
     members: nodes.map(({ id, key, address, addresses }) => ({
-      installId: id, fingerprint: key.fingerprint, name: id, joinedAt: new Date(0).toISOString(),
+      installId: id, fingerprint: key.fingerprint, name: `node-${id.slice(0, 8)}`,
+      joinedAt: new Date(0).toISOString(),
       addresses: addresses ?? (address === undefined || address === '' ? [] : [address])
     }))
   }

@@ -148,6 +148,10 @@ t.test('variables in the file stay variables, set or not', (t) => {
   set({ 'plugins.probe.size': 9 })
   t.equal(readFileSync(path, 'utf8'), `${text}plugins:\n  probe:\n    size: 9\n`)
   set({ name: '${env.NODE_NAME}' })
+  for (const peer of ['169.254.169.254:80', '[fe80::1]:52416', 'metadata.google.internal:80']) {
+    t.throws(() => { set({ 'cluster.peers': [peer] }) },
+      { reason: 'invalid_request', status: 400, message: /cluster\.peers\[0\].*neither link-local/ }, peer)
+  }
   t.throws(() => { set({ 'api.port': 'x' }) }, { reason: 'invalid_request', message: /api\.port/ },
     'what a variable overrides is checked too')
   t.end()

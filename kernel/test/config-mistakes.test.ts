@@ -90,6 +90,13 @@ t.test('each kind of mistake', async (t) => {
     '[::ffff:169.254.169.254]', '100.100.100.200', 'metadata.google.internal', 'METADATA.google.internal.']) {
     check(`logging: { ingest_url: "http://${host}/x" }`, ['1:12 logging.ingest_url: expected an http or ' +
       'https address without a password in it, and no metadata service of a cloud, found a hidden value'])
+    for (const key of ['peers', 'advertise']) {
+      const given = JSON.stringify(`${host}:80`)
+      const at = key === 'peers' ? '1:20 cluster.peers[0]' : '1:12 cluster.advertise'
+      const value = key === 'peers' ? `[${given}]` : given
+      check(`cluster: { ${key}: ${value} }`, [`${at}: expected an address with a port, ` +
+        'like attic.lan:52416, and neither link-local nor a metadata service of a cloud, found ' + given])
+    }
   }
   // Keys
   check('runners: { threads: 2 }', ['1:1 runners: unknown key [plugins.runners]'])

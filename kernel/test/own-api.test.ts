@@ -34,10 +34,16 @@ t.test('what a node asks of itself leaves nothing on the signal of who asked', a
     for await (const part of bytes) t.equal(String(part), 'a drop')
   }
   t.equal(left(), 0)
-  const hanging = own.ask({ path: '/hang', caller, signal })
-  t.equal(left(), 1)
+  const warnings: string[] = []
+  const note = (warning: Error): void => { warnings.push(warning.message) }
+  process.on('warning', note)
+  t.teardown(() => { process.off('warning', note) })
+  const hanging = Array.from({ length: 12 }, async () => await own.ask({ path: '/hang', caller, signal }))
+  t.equal(left(), 12)
   over.abort(new Error('gone'))
-  await t.rejects(hanging, /gone/)
+  for (const one of hanging) await t.rejects(one, /gone/)
+  await new Promise(setImmediate)
+  t.strictSame(warnings, [], 'one question to each of many nodes is no leak')
   await t.rejects(own.ask({ path: '/drip', caller, signal }), /gone/)
   await t.rejects(own.open({ path: '/drip', caller, signal }), /gone/)
 })

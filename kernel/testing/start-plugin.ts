@@ -89,7 +89,6 @@ export interface Rig {
   conflicts (): HealthReason[]
   /** A service the plugin provides. */
   service<T> (ref: ServiceRef<T>): T
-  /** What was logged. */
   logged: { level: string, fields: Record<string, unknown>, message: string }[]
   clock: ManualClock
   home: string

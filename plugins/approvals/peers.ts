@@ -8,7 +8,6 @@ export interface ShownBudget {
 }
 /** What waits at a node, and its budgets. */
 export interface Listed { readonly approvals: ShownApproval[], readonly budgets: ShownBudget[] }
-/** What was decided, and on what. */
 export interface Decided { readonly decision: Decision['decision'], readonly approval: ShownApproval }
 
 /** A node that did not say what was asked for. */

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { definePlugin, kernelError, MemberFault } from '../../kernel/index.js'
+import { definePlugin, kernelError, MemberFault, noSuchNode } from '../../kernel/index.js'
 import { Chain, ChainFault } from './chain/chain.js'
 import { newestEntries } from './chain/entries.js'
 import { own as ownWords } from './chain/record.js'
@@ -109,7 +109,7 @@ function auditOf (chain: Chain, clock: Clock): Audit {
 function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
   if (ref === undefined) return cluster.nodes()
   const node = cluster.resolve(ref)
-  if (node === undefined) throw kernelError('node_not_found', `No node "${ref}" is known.`)
+  if (node === undefined) throw noSuchNode(ref, cluster.nodes())
   return [node]
 }
 

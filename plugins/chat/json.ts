@@ -3,7 +3,6 @@
 /** A JSON object. */
 export type Fields = Readonly<Record<string, unknown>>
 
-/** Whether the value is a JSON object. */
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 

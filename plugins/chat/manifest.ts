@@ -26,7 +26,7 @@ export const manifest = {
     context_length_exceeded: {
       status: 400,
       retryable: false,
-      message: 'context_length_exceeded: the prompt leaves no room for an answer.',
+      message: 'context_length_exceeded: the prompt is over the maximum context length of the model.',
       remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
         'context_length.'
     },

@@ -1,7 +1,7 @@
 /**
  * The parameters that say how tokens are chosen. Adding one is a row here and its use in text/sampler.ts:
  * the schemas and readers of all APIs, the defaults of model files, the bodies for llama-server, and the
- * options of `svc run` follow from the rows.
+ * options of `svc run` follow from the rows. Only what the client has set is sent to an engine.
  */
 
 /** How an API, or another program, differs from the row: in name, note, or in the values it may be given. */
@@ -13,7 +13,7 @@ interface Row {
   min: number
   max: number
   whole?: true
-  /** The value where neither the request nor the model says one. */
+  /** What engine onnx-lm takes if neither the request nor the model has a value. */
   default: number | null
   /** What the tables of the APIs say of it. */
   note?: string
@@ -66,11 +66,11 @@ export const SAMPLING = {
     field: 'repeatLastN', min: -1, max: 2 ** 31 - 1, whole: true, default: null,
     chat: {
       note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
-        'Absent: repetition_penalty counts all, the others the answer'
+        'Absent: as many as the engine usually does, 64 for models of llama-server'
     },
     ollama: {
       note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
-        'Absent: 64'
+        'Absent: as many as the engine usually does, 64 for models of llama-server'
     }
   },
   // llama-server gets a seed for each answer, see llama/request.ts.

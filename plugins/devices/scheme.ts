@@ -118,7 +118,7 @@ export class DeviceScheme implements CallerScheme {
       throw kernelError('overloaded', `A device may sign ${MOST_NONCES} requests within a minute; ` +
         'more go with a bearer: POST /v1/devices/session.', { retryAfterSeconds: 10 })
     }
-    if (arrival.inClear && target.split('?')[0] === SESSION_PATH) {
+    if (arrival.inClear && arrival.route === SESSION_PATH) {
       throw this.#options.error('bearer_in_clear', undefined, {})
     }
     used(device)

@@ -80,7 +80,6 @@ export type TimelineEntry = { nodeId: string | null, node: string | null } & (Mo
  */
 interface ShownClock { clockAheadMs: number | null, clockUncertaintyMs: number | null }
 
-/** A node in the timeline. */
 export interface TimelineNode extends ShownClock {
   nodeId: string
   name: string

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { ClusterService, definePlugin, kernelError, LogRingService, logLevels } from '../../kernel/index.js'
+import { ClusterService, definePlugin, LogRingService, logLevels, noSuchNode } from '../../kernel/index.js'
 import type { Cluster, Context, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
 import { followCluster } from './cluster-follow.js'
@@ -103,7 +103,7 @@ function shipperFor (
 function nodesFor (cluster: Cluster, ref: string | undefined): () => readonly NodeView[] {
   if (ref === undefined) return () => cluster.nodes()
   const node = cluster.resolve(ref)
-  if (node === undefined) throw kernelError('node_not_found', `No node "${ref}" is known.`)
+  if (node === undefined) throw noSuchNode(ref, cluster.nodes())
   // Its id changes when it starts anew.
   return () => cluster.nodes().filter(({ installId }) => installId === node.installId)
 }

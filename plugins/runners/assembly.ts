@@ -126,10 +126,10 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): Losses {
     tell: (failure) => { ctx.emit('TaskFailed', failure) }
   })
   // The node that took the call may have died before its task was in gossip.
-  ctx.effect('lost calls', traffic.onCall(({ kind, reason, taskId, commandId, capability }) => {
-    if (kind !== 'failed' || taskId === null || !LOSSES.includes(reason)) return
+  ctx.effect('lost calls', traffic.onCall(({ kind, reason, taskId, passedOn, commandId, capability }) => {
+    if (kind !== 'failed' || (taskId === null && !passedOn) || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
-    losses.report({ taskId, commandId, errorType: 'instance_lost', errorMessage })
+    losses.report({ taskId: taskId ?? commandId, commandId, errorType: 'instance_lost', errorMessage })
   }))
   return losses
 }
@@ -242,6 +242,7 @@ function detect (ctx: RunnersContext, { files, uid, lacks }: MachineParts): Dete
     declared: ctx.config.backends,
     options: ctx.config.engine_options,
     home,
+    uid,
     unheld: () => !ctx.config.confine ? 'plugins.runners.confine is off'
       : lacks?.(runnersFolder(home), clock.mono()) ?? null,
     engines: ctx.deps.bundle.engines().map(({ name, decl: { backends, external, program } }) =>

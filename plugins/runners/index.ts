@@ -5,7 +5,7 @@ import { assemble } from './assembly.js'
 import type { Assembly, MachineParts, RunnersContext } from './assembly.js'
 import { donorHandler } from './donors/donor.js'
 import { commandHandlers } from './instances/commands.js'
-import { createAnnouncer } from './instances/document.js'
+import { createAnnouncer, placedCard } from './instances/document.js'
 import type { Announcer } from './instances/document.js'
 import { runnersFolder } from './instances/launch.js'
 import { nodeResources } from './machine/detection.js'
@@ -49,6 +49,8 @@ export function createRunners (machine: MachineParts): Plugin {
     if (models !== undefined) {
       ctx.effect('judgement of models', models.judge(judgeBy(routing.chains)))
       ctx.effect('virtual models', models.virtual(() => routing.virtualCards()))
+      ctx.effect('placed models', models.placed(() =>
+        assembly.instances.of().flatMap((ring) => placedCard([ring]) ?? [])))
     }
     const checks = new Set<(entering: Entering) => void>()
     const check = (entering: Entering): void => { for (const one of checks) one(entering) }

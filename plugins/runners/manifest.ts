@@ -68,6 +68,7 @@ export const manifest = {
     tasks: 'Requests being served by any node and, for half a minute, those that ended; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
     nodeSystem: 'Adds the memory of each runner: what it has, and what placement counts for it.',
-    nodeResources: 'Adds the backends found or declared, and which program each external engine drives.'
+    nodeResources:
+      'Adds the backends found or declared, also by engine, and which program each external engine drives.'
   }
 } as const satisfies Manifest

@@ -6,7 +6,9 @@ import type { Caller, EngineChunk, EngineTask, ModelCard, SvcError, Trace } from
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
-export { BUILD_FILE, buildsFolder, buildsOf, buildText, findProgram } from './machine/programs.js'
+export {
+  BUILD_FILE, buildsFolder, buildsOf, buildText, findProgram, outputOf, readDevices
+} from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runTask } from './routing/serve.js'
 export type { TaskRequest } from './routing/serve.js'

@@ -53,8 +53,9 @@ export const modelsShort = {
 
 export const copies = {
   method: 'GET', url: '/models/copies', authority: 'read',
-  summary: 'Where the copies of all models are, over the whole cluster.',
-  reply: object({ copies: objects })
+  summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
+    'a store that cannot be reached.',
+  reply: object({ copies: objects, silent_store: { type: ['string', 'null'] } })
 } as const satisfies RouteDecl
 
 export const rest = {

@@ -100,7 +100,9 @@ export interface Models {
   memory (planner: MemoryPlanner): () => void
   /** Has the list of models name those that plugins answer for themselves. Returns what ends that. */
   virtual (cards: () => readonly ModelCard[]): () => void
-  /** Whether that is one of them: it has no files and cannot be placed. */
+  /** Adds placed models to the list, as their store may be unreachable. Returns a function that ends it. */
+  placed (cards: () => readonly ModelCard[]): () => void
+  /** Whether that is a virtual one: it has no files and cannot be placed. */
   isVirtual (modelId: string): boolean
   /** Has GET /v1/models list further names of models. Returns what ends that. */
   names (names: () => readonly OtherName[]): () => void

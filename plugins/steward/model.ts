@@ -1,4 +1,4 @@
-/** The virtual model `svc/steward`: chat requests as questions, and answers in the messages of engines. */
+/** The virtual model `svc/steward`: chat requests as questions, and answers in the chunks of engines. */
 import { kernelError } from '../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../kernel/index.js'
 import type { RouteQuery, VirtualModel } from '../runners/service.js'
@@ -24,7 +24,7 @@ export function stewardModel (desk: Desk, status: () => StatusBody): VirtualMode
   return {
     card: () => desk.refusal() === null ? card : undefined,
     refusal: () => desk.refusal() ?? notReady(status()),
-    open: (task, query, signal) => answer(desk, questionOf(task), query, signal)
+    open: (task, query, signal) => answer(desk, task, query, signal)
   }
 }
 
@@ -35,42 +35,44 @@ function notReady ({ ready, state, steward_model: model }: StatusBody): SvcError
 }
 
 async function * answer (
-  desk: Desk, question: Question, { caller }: RouteQuery, signal: AbortSignal
+  desk: Desk, task: EngineTask, { caller }: RouteQuery, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
+  const question = questionOf(task)
+  if (offersTools(task)) yield { payload: { choices: [], warnings: [`tools: ${STEWARD} has its own`] } }
+  // No tokens are counted where no language model answers.
+  const usage = { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
   let admitted = false
   for await (const event of desk.turn(question, { caller, signal })) {
-    if (!admitted) yield { payload: { kind: 'admitted', prompt_tokens: 0, plain: true } }
+    if (!admitted) yield { payload: { choices: [], usage } }
     admitted = true
-    if (event.type === 'text') yield { payload: { kind: 'delta', index: 0, text: event.text } }
+    if (event.type === 'text') yield { payload: { choices: [{ index: 0, delta: { content: event.text } }] } }
   }
-  // No tokens are counted where no language model answers.
-  yield {
-    payload: {
-      kind: 'done', index: 0, finish_reason: 'stop', stop_text: null,
-      usage: { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 },
-      stats: { prompt_tps: null, generation_tps: null, peak_memory_bytes: 0 }
-    }
-  }
+  yield { payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop', stop_text: null }], usage } }
 }
 
 /** What the chat routes make of a request, as far as it is read here. */
 interface ChatPayload {
   messages?: readonly { role: string, content: string | null }[]
   tools?: readonly unknown[]
+  tool_choice?: unknown
   n?: number
-  params?: { grammar?: { kind: string } }
+  response_format?: object
 }
+
+const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPayload).tools ?? []).length > 0
 
 /**
  * The last text of the user as a question, and what was said before it. Instructions (system messages) and
  * results of tools are left out. Throws `invalid_request` for what would be ignored otherwise.
  */
 export function questionOf ({ kind, payload }: EngineTask): Question {
-  const { messages = [], tools = [], n = 1, params = {} } = payload as ChatPayload
+  const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload
   if (kind !== 'chat') throw refused('model', `${STEWARD} has no tokens; it answers questions only`)
-  if (tools.length > 0) throw refused('tools', `are not called by ${STEWARD}: it has its own; leave them out`)
+  if (choice !== undefined && choice !== 'auto') {
+    throw refused('tool_choice', `requires a call, and ${STEWARD} calls its own tools only; leave it out`)
+  }
   if (n > 1) throw refused('n', `is ${n}; ${STEWARD} gives one answer`)
-  if (params.grammar !== undefined) {
+  if (format !== undefined) {
     throw refused('response_format', `is not kept to by ${STEWARD}; leave it out`)
   }
   const said = messages.flatMap(({ role, content }): Turn[] =>

@@ -24,7 +24,6 @@ export interface ToolboxParts {
   checker (schema: JsonSchema): (value: unknown) => string | null
 }
 
-/** A tool with its name. */
 export interface NamedTool extends ToolDecl { readonly name: string }
 
 /** Every tool of the plugins that are on. */

@@ -6,7 +6,6 @@ import type { ShownSpan } from './trace-file.js'
 /** A node that did not answer with what was asked for. */
 export interface FailedPeer { nodeId: string, name: string, reason: string, message: string }
 
-/** What one node has. */
 export interface NodeTraces<T> { nodeId: string, value: T }
 
 /** What the nodes answered; those that have nothing of it are in neither list. */

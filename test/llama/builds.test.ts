@@ -28,6 +28,6 @@ t.test('a build of the real programs', { skip: skipStories }, async (t) => {
   t.ok(existsSync(donor!), 'with the program that lends memory')
 
   const { session } = await loaded(t, storyteller(), { serverBinary })
-  const greedy = { prompt: 'Once upon a time', max_tokens: 20, params: { temperature: 0 } }
+  const greedy = { prompt: 'Once upon a time', max_tokens: 20, temperature: 0 }
   t.match((await ask(session, 'completion', greedy)).text, /^, there was a /)
 })

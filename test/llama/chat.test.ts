@@ -3,8 +3,7 @@
  * script says, in the writing of the model that the template is of.
  */
 import t from 'tap'
-import { OutputReader } from '../../plugins/chat/text/parse/output.js'
-import { ask, chunksOf } from '../../plugins/chat/test/llama-kit.js'
+import { ask, chunksOf, structured } from '../../plugins/chat/test/llama-kit.js'
 import { loaded, madeModel, skipMade, template, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>
@@ -21,26 +20,19 @@ const tool = (name: string, field: string): Payload => ({
 })
 const tools = [tool('weather', 'city'), tool('clock', 'zone')]
 
-/** What is read from the text of an answer. */
-function readOf (text: string): { content: string, reasoning: string, calls: [string, unknown][] } {
-  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
-  const deltas = [reader.push(text), reader.end()]
-  const calls: { name: string, text: string }[] = []
-  for (const { index, name, arguments: given } of deltas.flatMap(({ toolCalls }) => toolCalls)) {
-    const call = calls[index] ??= { name: '', text: '' }
-    call.name += name ?? ''
-    call.text += given ?? ''
-  }
+type Answer = Awaited<ReturnType<typeof ask>>
+
+/** What an answer consists of. */
+function readOf (answer: Answer): { content: string, reasoning: string, calls: [unknown, unknown][] } {
+  const { thought, calls } = structured(answer)
   return {
-    content: deltas.map(({ content }) => content).join(''),
-    reasoning: deltas.map(({ reasoning }) => reasoning).join(''),
-    calls: calls.map(({ name, text }) => [name, JSON.parse(text)])
+    content: answer.text, reasoning: thought,
+    calls: calls.map(({ name, input }) => [name, JSON.parse(input)])
   }
 }
 
-const chat = async ({ session }: Real, more: Payload, params: Payload = {}) => await ask(session, 'chat', {
-  messages, max_tokens: 200, ...more, params: { temperature: 0, ...params }
-})
+const chat = async ({ session }: Real, more: Payload = {}) =>
+  await ask(session, 'chat', { messages, max_tokens: 200, temperature: 0, ...more })
 
 /** None is a token of the vocabulary. */
 const TAGGED = ['<tool_call>', '\n{"name": "clock",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
@@ -67,9 +59,10 @@ for (const [name, script] of Object.entries(CALLS)) {
       auto: 'auto', required: 'required', one: { type: 'function', function: { name: 'clock' } }
     }
     for (const [what, choice] of Object.entries(choices)) {
-      const { text, done } = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice } })
-      t.same(readOf(text), { content: '', reasoning: '', calls: [['clock', { zone: 'utc' }]] }, what)
-      t.match(done, { finish_reason: 'stop', usage: { completion_tokens: script.length + 1 } }, what)
+      const answer = await chat(real, { tools, tool_choice: choice })
+      t.same(readOf(answer), { content: '', reasoning: '', calls: [['clock', { zone: 'utc' }]] }, what)
+      t.match(answer.done,
+        { finish_reason: 'tool_calls', usage: { completion_tokens: script.length + 1 } }, what)
     }
     const id = 'call_0123456789abcdef'
     const called = { id, type: 'function', function: { name: 'clock', arguments: '{"zone":"utc"}' } }
@@ -77,7 +70,8 @@ for (const [name, script] of Object.entries(CALLS)) {
       ...messages, { role: 'assistant', content: null, tool_calls: [called] },
       { role: 'tool', tool_call_id: id, content: '{"time":"noon"}' }
     ]
-    t.match((await chat(real, { messages: more, tools })).done, { kind: 'done' }, 'the result is read')
+    const { done } = await chat(real, { messages: more, tools })
+    t.match(done, { finish_reason: String }, 'the result is read')
     const [plain, told] = await Promise.all([messages, more].map(async (each) =>
       (await chunksOf(real.session, 'tokenize', { messages: each, tools }))[0]?.payload['count'] as number))
     t.ok(told! > plain!, 'and stands in the prompt')
@@ -86,17 +80,17 @@ for (const [name, script] of Object.entries(CALLS)) {
   t.test(`${name}: words`, { skip: skipMade }, async (t) => {
     const said = ['It is', ' dry in', ' Oslo, and', ' in Rome.']
     const real = await loaded(t, madeModel(t, { template: template(name), script: said }))
-    const { pieces, text, done } = await chat(real, {}, { logprobs: true, top_logprobs: 2 })
+    const { pieces, text, done } = await chat(real, { logprobs: true, top_logprobs: 2 })
     t.equal(text, said.join(''))
     t.match(done, { finish_reason: 'stop', usage: { completion_tokens: said.length + 1 } })
     const [counted] = await chunksOf(real.session, 'tokenize', { messages, add_special_tokens: false })
     const { count } = counted?.payload ?? {}
-    t.same(pieces[0], { kind: 'admitted', tool_format: 'hermes', prompt_tokens: count })
-    const told = pieces.flatMap(({ tokens }) => (tokens ?? []) as { text: string }[])
-    t.same(told.map((token) => token.text).slice(0, said.length), said, 'each token is reported')
+    t.same(pieces[0], { choices: [], usage: { prompt_tokens: count } })
+    const told = pieces.flatMap(({ choices }) => choices.flatMap(({ logprobs }) => logprobs?.content ?? []))
+    t.same(told.map(({ token }) => token).slice(0, said.length), said, 'each token is reported')
     for (const choice of ['auto', 'none']) {
-      const { text } = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice } })
-      t.same(readOf(text), { content: said.join(''), reasoning: '', calls: [] }, `tools: ${choice}`)
+      const answer = await chat(real, { tools, tool_choice: choice })
+      t.same(readOf(answer), { content: said.join(''), reasoning: '', calls: [] }, `tools: ${choice}`)
     }
     t.match(await chat(real, { max_tokens: 2 }), { text: 'It is dry in', done: { finish_reason: 'length' } })
     const stopped = { text: 'It is dry in Oslo', done: { finish_reason: 'stop' } }
@@ -107,10 +101,12 @@ for (const [name, script] of Object.entries(CALLS)) {
 t.test('reasoning', { skip: skipMade }, async (t) => {
   const script = ['<think>', '\nHm, rain', ' or not?\n', '</think>', '\n\nNo, it', ' is dry.']
   const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
-  const { reasoning, content } = readOf((await chat(real, {})).text)
+  const { reasoning, content } = readOf(await chat(real))
   t.same([reasoning, content], ['Hm, rain or not?', 'No, it is dry.'])
-  t.equal((await chat(real, { max_tokens: 2 })).text, '<think>Hm, rain', 'cut in the middle')
+  t.equal(readOf(await chat(real, { max_tokens: 2 })).reasoning, 'Hm, rain', 'cut in the middle')
 })
+
+const held = (schema: object): Payload => ({ type: 'json_schema', json_schema: { schema } })
 
 t.test('a schema', { skip: skipMade }, async (t) => {
   const schema = {
@@ -118,11 +114,11 @@ t.test('a schema', { skip: skipMade }, async (t) => {
   }
   const script = ['{"rain": tr', 'ue }']
   const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen2.5-7B-Instruct'), script }))
-  for (const grammar of [{ kind: 'schema', schema }, { kind: 'json' }]) {
-    const { text } = await chat(real, {}, { grammar })
+  for (const response_format of [held(schema), { type: 'json_object' }]) {
+    const { text } = await chat(real, { response_format })
     t.same(JSON.parse(text), { rain: true }, text)
   }
-  const wrong = chat(real, {}, { grammar: { kind: 'schema', schema: { type: 'nothing' } } })
+  const wrong = chat(real, { response_format: held({ type: 'nothing' }) })
   await t.rejects(wrong, { message: /refused the request/ })
 })
 
@@ -133,24 +129,24 @@ t.test('a schema holds a model that would say something else', { skip: skipMade 
   const made = { template: template('Qwen-Qwen2.5-7B-Instruct'), script: ['Well, it', ' is dry.'] }
   const real = await loaded(t, madeModel(t, made))
   t.match((await chat(real, {})).text, /^Well/)
-  t.same(JSON.parse((await chat(real, {}, { grammar: { kind: 'schema', schema } })).text), { rain: true })
+  t.same(JSON.parse((await chat(real, { response_format: held(schema) })).text), { rain: true })
 })
 
 t.test('a call whose first token is wrong already', { skip: skipMade }, async (t) => {
   // The server holds the model to a call from the token on that comes after its beginning.
   const script = ['<tool_call>', '\n{"name": "nope",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
   const real = await loaded(t, madeModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
-  const error = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'auto' } })
+  const error = await chat(real, { tools })
     .catch((thrown: unknown) => thrown)
   t.match(error, { reason: 'tool_call_unreadable', message: /empty grammar stack/ })
-  const said = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'none' } })
+  const said = await chat(real, { tools, tool_choice: 'none' })
   t.match(said.text, /nope/, 'and answers the next')
 })
 
 t.test('what begins as a call and is none', { skip: skipMade }, async (t) => {
   const made = { template: template('meta-llama-Llama-3.2-3B-Instruct'), script: ['{"rain":', ' tru', 'e }'] }
   const real = await loaded(t, madeModel(t, made))
-  const error = await chat(real, { tools }, { grammar: { kind: 'tools', tools, choice: 'auto' } })
+  const error = await chat(real, { tools })
     .catch((thrown: unknown) => thrown)
   t.match(error, { reason: 'tool_call_unreadable', message: /does not match the expected/ })
   t.equal((await chat(real, {})).text, '{"rain": true }', 'and answers the next, which has no tools')

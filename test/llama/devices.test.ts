@@ -8,7 +8,7 @@ import { ask, until, type TestCase } from '../../plugins/chat/test/llama-kit.js'
 import { cmdline } from '../node/proc.js'
 import { loaded, madeModel, programs, skipMade, skipStories, storyteller } from './kit.js'
 
-const TASK = { prompt: 'Once upon a time', max_tokens: 60, params: { temperature: 0 } }
+const TASK = { prompt: 'Once upon a time', max_tokens: 60, temperature: 0 }
 
 /** Starts an rpc-server with so many devices; gives its address. */
 async function lender (t: TestCase, devices: number): Promise<string> {

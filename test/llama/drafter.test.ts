@@ -6,7 +6,7 @@ import { ask } from '../../plugins/chat/test/llama-kit.js'
 import { folder, sparing, startNode, svc } from '../node/kit.js'
 import { drafted, loaded, programs, skipStories, storyteller } from './kit.js'
 
-const greedy = { prompt: 'Once upon a time', max_tokens: 100, params: { temperature: 0 } }
+const greedy = { prompt: 'Once upon a time', max_tokens: 100, temperature: 0 }
 
 t.test('a drafter', { skip: skipStories }, async (t) => {
   let alone = ''

@@ -22,7 +22,7 @@ t.test('the model sees what it is shown', { skip: skipMade }, async (t) => {
   const { session } = await loaded(t, colourModel(t), { max_batch: 2 })
   await session.warmup()
   const say = async (content: unknown, before: object[] = []) => await answerOf(session, 'chat', {
-    messages: [...before, { role: 'user', content }], max_tokens: 5, params: { temperature: 0 }
+    messages: [...before, { role: 'user', content }], max_tokens: 5, temperature: 0
   })
   const blind = await say('Which colour?')
   const counts = new Map<string, number>()
@@ -31,7 +31,7 @@ t.test('the model sees what it is shown', { skip: skipMade }, async (t) => {
     t.equal(said, `It is ${colour}.`)
     const { usage } = done as { usage: { prompt_tokens: number } }
     counts.set(colour, usage.prompt_tokens)
-    t.match(pieces[0], { kind: 'admitted', prompt_tokens: usage.prompt_tokens })
+    t.match(pieces[0], { choices: [], usage: { prompt_tokens: usage.prompt_tokens } })
   }
   const plain = (blind.done['usage'] as { prompt_tokens: number }).prompt_tokens
   for (const [colour, count] of counts) t.ok(count >= plain + IMAGE_TOKENS, `${colour} is counted: ${count}`)
@@ -139,7 +139,7 @@ t.test('one of two neighbouring images that the slot remembers', { skip: skipMad
   const { session } = await loaded(t, colourModel(t), { max_batch: 1 })
   const blue = image(picture('blue'))
   const last = async (...content: object[]) => (await answerOf(session, 'chat', {
-    messages: [{ role: 'user', content }], max_tokens: 5, params: { temperature: 0 }
+    messages: [{ role: 'user', content }], max_tokens: 5, temperature: 0
   })).text
   t.equal(await last(blue, blue, text), 'It is blue.')
   t.equal(await last(blue), 'It is blue.', 'the end of the first image is where they differ')

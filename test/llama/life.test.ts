@@ -2,13 +2,13 @@
 import { statSync } from 'node:fs'
 import { request } from 'node:http'
 import t from 'tap'
-import { ask, chunksOf, lives, until } from '../../plugins/chat/test/llama-kit.js'
+import { ask, chunksOf, lives, textIn, until } from '../../plugins/chat/test/llama-kit.js'
 import { loaded, madeModel, skipMade, skipStories, storyteller, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>
 
 /** An answer that would go on for seconds. */
-const TASK = { kind: 'completion', payload: { prompt: 'Go on', max_tokens: 8000, params: { seed: 1 } } }
+const TASK = { kind: 'completion', payload: { prompt: 'Go on', max_tokens: 8000, seed: 1 } }
 
 const busy = async ({ server }: Real): Promise<number> =>
   (await server('/slots') as Payload[]).filter((slot) => slot['is_processing'] === true).length
@@ -51,7 +51,7 @@ t.test('a prompt that is too long', { skip: skipStories }, async (t) => {
   const [counted] = await chunksOf(session, 'tokenize', { prompt: 'Once upon a time' })
   const count = Number(counted?.payload['count'])
   const full = await ask(session, 'completion', {
-    prompt: 'Once upon a time', params: { temperature: 0, logit_bias: { 2: -100, 1: -100 } }
+    prompt: 'Once upon a time', temperature: 0, logit_bias: { 2: -100, 1: -100 }
   })
   t.match(full.done, { finish_reason: 'length' }, 'an answer ends where the context does')
   const { completion_tokens: made } = full.done['usage'] as { completion_tokens: number }
@@ -62,7 +62,7 @@ t.test('several slots at once', { skip: skipStories }, async (t) => {
   const real = await loaded(t, storyteller(), { max_batch: 4 })
   const prompts = ['Once upon a time', 'Lily saw a dog', 'The sun was', 'Tom had a ball', 'One day', 'A cat']
   const say = async (prompt: string): Promise<string> =>
-    (await ask(real.session, 'completion', { prompt, max_tokens: 40, params: { temperature: 0 } })).text
+    (await ask(real.session, 'completion', { prompt, max_tokens: 40, temperature: 0 })).text
   const alone: string[] = []
   for (const prompt of prompts) alone.push(await say(prompt))
   t.same(await Promise.all(prompts.map(say)), alone, 'no answer is of another, more than there are slots')
@@ -75,7 +75,7 @@ t.test('a cancelled answer frees its slot', { skip: skipMade }, async (t) => {
   for (let i = 0; i < 5; i++) {
     const abort = new AbortController()
     const stream = real.session.run(TASK, abort.signal)[Symbol.asyncIterator]()
-    while ((await stream.next()).value?.payload['kind'] !== 'delta');
+    while (textIn((await stream.next()).value?.payload ?? {}) === undefined);
     t.equal(await busy(real), 1)
     const from = performance.now()
     abort.abort()
@@ -89,7 +89,7 @@ t.test('a cancelled answer frees its slot', { skip: skipMade }, async (t) => {
 t.test('a reader that goes away frees its slot too', { skip: skipMade }, async (t) => {
   const real = await loaded(t, madeModel(t), { max_batch: 2 })
   for await (const { payload } of real.session.run(TASK, new AbortController().signal)) {
-    if (payload['kind'] === 'delta') break
+    if (textIn(payload) !== undefined) break
   }
   while (await busy(real) > 0);
   t.pass('it is free')
@@ -101,7 +101,7 @@ t.test('kill -9', { skip: skipMade }, async (t) => {
   let pieces = 0
   const read = async (): Promise<void> => {
     for await (const { payload } of stream) {
-      if (payload['kind'] === 'delta' && ++pieces === 3) process.kill(real.pid, 'SIGKILL')
+      if (textIn(payload) !== undefined && ++pieces === 3) process.kill(real.pid, 'SIGKILL')
     }
   }
   const error = await read().catch((thrown: unknown) => thrown)

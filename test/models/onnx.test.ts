@@ -1,7 +1,7 @@
 /** Every form of every model: svc's engine against transformers.js on the same files. */
 import t from 'tap'
 import { cacheOf, type EngineEnv, type EngineSession } from '../../kernel/api/engine.js'
-import engine from '../../plugins/chat/engine/index.js'
+import { inner as engine } from '../../plugins/chat/engine/index.js'
 import { loadModel } from '../../plugins/chat/engine/load.js'
 import { FAMILIES, type Family } from './families.js'
 import type { Dtype } from './graph.js'

@@ -35,6 +35,8 @@ export interface ClusterOptions {
   /** What one node, from 1, has besides. */
   configOf?: (number: number) => Record<string, unknown>
   env?: Record<string, string>
+  /** The home of one node, from 1; one in a temporary folder when absent. */
+  homeOf?: (number: number) => string
   /** Each node is reached through a proxy of its own, so that it can be cut off. */
   proxied?: boolean
   /** Each node is a machine of its own. */
@@ -132,7 +134,7 @@ interface Place { api: number, members: number, host: string | null, before: rea
 async function member (t: Test, number: number, place: Place, options: ClusterOptions,
   pids: () => Map<number, string>): Promise<Member> {
   const name = `n${number}`
-  const home = join(folder(t), 'home')
+  const home = options.homeOf?.(number) ?? join(folder(t), 'home')
   const proxy = options.proxied === true ? await proxyFor(t, place, pids) : null
   const config = (more: Record<string, unknown> = {}): Record<string, unknown> => ({
     ...options.config ?? quiet,

@@ -1,23 +1,47 @@
 import t from 'tap'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ask, streamed } from './http.js'
+import { acknowledged, sameState, startCluster } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
-import { faultsConfig, startNode, svc, until } from './kit.js'
+import { cli, faultsConfig, run, startNode, svc, until } from './kit.js'
+import { hardKill } from './proc.js'
+import type { Test } from 'tap'
 
 const root = process.getuid?.() === 0 && process.platform === 'linux'
-t.test('a home on a full disk', { skip: root ? false : 'mounting a small disk needs root on Linux' },
+const skip = root ? false : 'mounting a small disk needs root on Linux'
+
+/** The mount point of a small disk; undefined where this system lets nobody mount one. */
+function smallDisk (t: Test): string | undefined {
+  const where = mkdtempSync(join(tmpdir(), 'svc-disk-'))
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', where]).status !== 0) {
+    rmSync(where, { recursive: true })
+    t.comment('skipped: this system lets nobody mount a disk')
+    return undefined
+  }
+  t.teardown(() => { spawnSync('umount', ['-l', where]); rmSync(where, { recursive: true, force: true }) })
+  return where
+}
+
+/** Writes files until not a byte more fits. */
+function fill (where: string): void {
+  for (const [n, size] of [1 << 20, 1 << 16, 1 << 12, 1].entries()) {
+    try {
+      for (let i = 0; ; i++) writeFileSync(join(where, `fill-${n}-${i}`), Buffer.alloc(size))
+    } catch { /* full */ }
+  }
+}
+
+function clear (where: string): void {
+  for (const name of readdirSync(where)) if (name.startsWith('fill-')) rmSync(join(where, name))
+}
+
+t.test('a home on a full disk', { skip },
   async (t) => {
-    const where = mkdtempSync(join(tmpdir(), 'svc-disk-'))
-    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', where])
-    if (mounted.status !== 0) {
-      rmSync(where, { recursive: true })
-      t.comment('skipped: this system lets nobody mount a disk')
-      return
-    }
-    t.teardown(() => { spawnSync('umount', ['-l', where]); rmSync(where, { recursive: true, force: true }) })
+    const where = smallDisk(t)
+    if (where === undefined) return
     const home = join(where, 'home')
     const node = await startNode(t, { home, config: faultsConfig() })
     const health = async (): Promise<{ level: string, reasons: { code: string, remediation: string }[] }> => {
@@ -31,12 +55,7 @@ t.test('a home on a full disk', { skip: root ? false : 'mounting a small disk ne
     }),
     { level: 'error', reasons: [{ remediation: String }] })
     t.match((await ask(node, '/store/storage')).json, { eventLogMode: 'counting-only' }, 'below the floor')
-    for (const [n, size] of [1 << 20, 1 << 16, 1 << 12, 1].entries()) {
-      try {
-        for (let i = 0; ; i++) writeFileSync(join(where, `fill-${n}-${i}`),
-          Buffer.alloc(size))
-      } catch { /* full */ }
-    }
+    fill(where)
     const token = await ask(node, '/v1/tokens', { body: { label: 'x', authorities: ['read'] } })
     t.ok(token.status >= 500 || token.status === 200,
       `a token that cannot be kept: ${token.status} ${token.text.slice(0, 200)}`)
@@ -62,9 +81,60 @@ t.test('a home on a full disk', { skip: root ? false : 'mounting a small disk ne
     t.equal(again.status, 1, 'a new home on it is refused')
     t.match(again.stderr, /ENOSPC|no space/i)
     t.notMatch(again.stderr, /\n\s+at /, 'without a stack')
-    for (const name of readdirSync(where)) if (name.startsWith('fill-')) rmSync(join(where, name))
+    clear(where)
     const back = await startNode(t, { home })
     const heardBack = await streamed(back, TTS, does('test/ok', 'count', { chunks: 3 }))
     t.equal(heardBack.last?.header.kind, 'completed',
       'with space again, all is well')
+  })
+
+t.test('a node whose disk is full when it starts serves and says so, without starting again and again', {
+  skip
+}, async (t) => {
+  const where = smallDisk(t)
+  if (where === undefined) return
+  const home = join(where, 'home')
+  await (await startNode(t, { home, config: faultsConfig() })).kill()
+  fill(where)
+  const up = [cli, 'up', '--json', '--home', home, '--port', '0']
+  const child = run(process.execPath, up, { env: { HOME: home } })
+  t.teardown(() => { hardKill(child.pid) })
+  const line = await until('it to listen', () =>
+    child.stdout().split('\n').find((text) => text.startsWith('{"url"')))
+  const { url, nodeId, pid } = JSON.parse(line) as { url: string, nodeId: string, pid: number }
+  t.teardown(() => { hardKill(pid) })
+  const at = { url, token: readFileSync(join(home, 'operator.token'), 'utf8').trim() }
+  await until('it to be ready, or to say why the model is not', async () => {
+    const { status, text } = await ask(at, '/readyz')
+    return status === 200 || text.includes('the disk is full (ENOSPC)')
+  })
+  t.match(child.stderr(), /events are only counted, not written; free some space/)
+  const { stdout } = await svc(['doctor', '--home', home, '--url', url])
+  t.match(stdout, /fail +disk .*\n +Free some space/)
+  t.match(stdout, /\[disk_full\]/)
+  t.notOk(child.over())
+  t.match((await ask(at, '/state')).json, { localNodeId: nodeId }, 'still the first start')
+})
+
+t.test('the disk of the master runs full: the cluster goes on, and the doctor names the node', { skip },
+  async (t) => {
+    const disks = [smallDisk(t), smallDisk(t), smallDisk(t)]
+    if (disks.includes(undefined)) return
+    const cluster = await startCluster(t, { homeOf: (n) => join(disks[n - 1]!, 'home') })
+    const { master } = await cluster.agreed()
+    const where = disks[master.number - 1]!
+    fill(where)
+    const [other, third] = cluster.members.filter((member) => member !== master)
+    await until('the doctor to name the node', async () => {
+      await acknowledged([other!, third!])
+      const { stdout } = await svc(['doctor', '--home', other!.home, '--url', other!.node.url])
+      return stdout.split('\n').some((line) => line.includes(`health of ${master.name} `) &&
+        line.includes('[state_not_durable]'))
+    })
+    t.not((await cluster.agreed()).master, master, 'who cannot keep its votes is no master')
+    t.equal((await master.ask('/healthz'))?.status, 200)
+    clear(where)
+    await acknowledged([master])
+    await cluster.agreed()
+    await sameState(cluster.members)
   })

@@ -72,25 +72,32 @@ t.test('a member whose files are lost is refused, and told what to do', async (t
   const { installId } = JSON.parse(readFileSync(join(home, 'node.json'), 'utf8')) as { installId: string }
   await until('the control data on its disk', () => existsSync(join(home, 'state/control.json')))
   await member.kill()
+  const again = `svc members remove ${installId}`
+  const votes = 'state/promise.json'
   const lost = [
     ['node.json', `this node would be another one than the member ${installId}`,
       `"installId":"${installId}"}' > ${join(home, 'node.json')}`],
     ['state/members.json', 'this node would be a second cluster', 'Restore it from a backup'],
-    ['state/promise.json', 'this node could vote a second time', `svc members remove ${installId}`]
+    [votes, 'this node could vote a second time', again],
+    [votes, 'this node could vote a second time', again, undefined, 'state/control.json'],
+    [votes, 'this node could vote a second time', again, '{"format":1'],
+    [votes, 'this node could vote a second time', again, '{"format":1,"term":"3","votedFor":null,"boot":1}']
   ] as const
-  for (const [file, why, remedy] of lost) {
+  for (const [file, why, remedy, damaged, also = file] of lost) {
     const path = join(home, file)
-    const kept = readFileSync(path)
-    rmSync(path)
+    const kept = [file, also].map((name) => [join(home, name), readFileSync(join(home, name))] as const)
+    for (const [name] of kept) rmSync(name, { force: true })
+    if (damaged !== undefined) writeFileSync(path, damaged)
+    const how = damaged === undefined ? 'missing' : 'damaged'
     const { status, stderr } = await svc(['up', '--home', home, '--port', '0'])
     t.equal(status, 1, file)
-    for (const text of [`${path} is missing`, why, remedy]) t.match(stderr, text)
-    t.notOk(existsSync(path), 'it is not made anew')
+    for (const text of [`${path} is ${how}`, why, remedy]) t.match(stderr, text)
+    t.equal(existsSync(path), damaged !== undefined, 'it is not made anew')
     const asked = ['doctor', '--json', '--home', home, '--url', node.url]
     const { stdout } = await svc(asked, { env: { HOME: home } })
     const { checks } = JSON.parse(stdout) as { checks: { name: string, result: string }[] }
     t.match(checks.find(({ name }) => name === 'home'), { result: 'fail', code: 'home_incomplete', remedy })
-    writeFileSync(path, kept)
+    for (const [name, bytes] of kept) writeFileSync(name, bytes)
   }
   const { stdout } = await svc(['doctor', '--json', '--home', first.home, '--url', first.node.url],
     { env: { HOME: first.home } })

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { cli, folder, root, run, svc, until } from './kit.js'
 import type { Child } from './kit.js'
@@ -62,4 +63,7 @@ t.test('a name is kept, and a node that joins says so; with JSON logs stdout has
   t.teardown(async () => { other.process.kill('SIGKILL'); await other.ended })
   await until('it has joined', () => /svc is up/.test(other.stdout()) || other.over())
   t.match(other.stderr(), /^joined the cluster; /m)
+  const both = JSON.parse((await svc(['nodes', '--home', first, '--json'])).stdout) as
+    { nodes: { name: string }[] }
+  t.same(both.nodes.map(({ name }) => name).sort(), ['attic', `${hostname()}-2`].sort())
 })

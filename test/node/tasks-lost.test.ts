@@ -1,5 +1,5 @@
 import t from 'tap'
-import { call, open, whole } from './http.js'
+import { ask, call, open, refusal, whole } from './http.js'
 import { does, TTS } from './engine.js'
 import {
   eventsOf, instancesCluster, openFrames, placeOn, tasksOn, view
@@ -34,17 +34,19 @@ async function running (cluster: Cluster, on: Member, count: number): Promise<st
 }
 
 /** The tasks that a member was told of as failed; one that was told twice comes twice. */
-const seen = async (member: Member): Promise<string[]> =>
-  (await eventsOf([member], 'TaskFailed')).map(({ taskId }) => String(taskId)).sort()
+const seen = async (member: Member, key: string): Promise<string[]> =>
+  (await eventsOf([member], 'TaskFailed')).map(({ [key]: id }) => String(id)).sort()
 
 /** Waits until each of these has its event at every node that is up, and checks that none has two. */
-async function told (t: Test, cluster: Cluster, ids: readonly string[]): Promise<void> {
+async function told (
+  t: Test, cluster: Cluster, ids: readonly string[], key = 'taskId'
+): Promise<void> {
   for (const member of cluster.up()) {
     await until(`${ids.length} lost tasks at ${member.name}`, async () => {
-      const all = await seen(member)
+      const all = await seen(member, key)
       return ids.every((id) => all.includes(id))
     })
-    const all = await seen(member)
+    const all = await seen(member, key)
     // Those of earlier losses too: a second word may come only when the node counts as gone.
     t.equal(new Set(all).size, all.length, `at ${member.name}`)
   }
@@ -76,6 +78,22 @@ t.test('every task that is lost has its event, once, wherever it came in', async
     await told(t, cluster, ids)
     for (const { leave } of streams) leave()
     passed.destroy()
+    await worker!.start()
+    await cluster.agreed()
+  })
+
+  await t.test('the node dies before the task is named', async (t) => {
+    await placeOn(cluster, worker!, 'test/c')
+    const answer = ask(other!.node, '/v1/capabilities/stream', {
+      headers: { accept: 'application/vnd.svc.frames' },
+      body: call(other!.node, TTS, does('test/c', 'late', { delayMs: 60_000 }), { target_node: worker!.name })
+    })
+    await until('the task', async () => await tasksOn(worker!.node, 'test/c') === 1)
+    await worker!.kill()
+    const { status, headers, json } = await answer
+    t.match({ status, json }, { status: 502, json: { error: { reason: 'unreachable' } } })
+    t.match(refusal({ json })!.message, worker!.name)
+    await told(t, cluster, [String(headers['x-svc-command-id'])], 'commandId')
     await worker!.start()
     await cluster.agreed()
   })

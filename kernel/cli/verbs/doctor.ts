@@ -6,6 +6,7 @@ import { fail, ok } from '../check.js'
 import { clusterChecks } from '../cluster-checks.js'
 import { checkClocks, checkDiscovery } from '../doctor-cluster.js'
 import { checkDisk, checkHome, checkNode, checkPorts } from '../doctor-host.js'
+import { settledState } from '../cluster-view.js'
 import { CliError } from '../errors.js'
 import { homeManifests, lookOf } from '../contributed.js'
 import { homeOption } from '../shell.js'
@@ -52,7 +53,7 @@ async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]>
   const began = systemClock.mono()
   let state: State
   try {
-    state = await ctx.client.json<State>('/state')
+    state = await settledState(() => ctx.client.json<State>('/state'), ctx.signal)
   } catch (error) {
     if (!(error instanceof CliError) || ctx.signal.aborted) throw error
     return await withoutState(ctx, local, error)

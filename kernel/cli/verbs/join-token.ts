@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { devPorts } from '../ports.js'
 import { programIn, shellWord } from '../shell.js'
 import { readSpan, showSpan } from '../text.js'
@@ -40,7 +41,8 @@ async function localCommand ({ home, io, client }: VerbContext, token: string): 
   let [n, port] = [2, Number(new URL(client.url).port) + 2]
   while (existsSync(`${home}-${n}`)) n++
   while (port < 65534 && await devPorts(1, port).then(() => false, () => true)) port += 2
-  return `SVC_JOIN=${token} ${programIn(io.cwd)} up --home ${shellWord(`${home}-${n}`)} --port ${port}`
+  return `SVC_JOIN=${token} ${programIn(io.cwd)} up --home ${shellWord(`${home}-${n}`)} --port ${port} ` +
+    `--name ${shellWord(`${hostname()}-${n}`)}`
 }
 
 async function list ({ client, out }: VerbContext): Promise<void> {

@@ -1,4 +1,4 @@
-import { clusterWarnings, joinNodes, readMembers } from '../cluster-view.js'
+import { clusterWarnings, joinNodes, readMembers, settledState } from '../cluster-view.js'
 import { contributed, homeManifests, lookOf } from '../contributed.js'
 import { CliError } from '../errors.js'
 import { notYet, retryFor } from '../waiting.js'
@@ -13,7 +13,8 @@ export default {
   async run (ctx) {
     if (ctx.wait !== undefined) await untilReady(ctx, ctx.wait)
     const [state, members, checks] = await Promise.all([
-      ctx.client.json<State>('/state'), readMembers(ctx.client), readiness(ctx)
+      settledState(() => ctx.client.json<State>('/state'), ctx.signal), readMembers(ctx.client),
+      readiness(ctx)
     ])
     const parts = await contributed<StatusLines>(await homeManifests(ctx), 'status',
       { state, look: lookOf(ctx.client) })

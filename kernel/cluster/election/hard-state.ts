@@ -1,5 +1,14 @@
 import type { HardStateRecord, Io, Token } from './protocol.js'
 
+/** Of a home that has joined, before its first vote there. */
+export const NO_VOTE: HardStateRecord = { term: 0, votedFor: null, boot: 0 }
+
+export function isHardState (value: unknown): value is HardStateRecord {
+  const { term, votedFor, boot } = (value ?? {}) as Partial<HardStateRecord>
+  return [term, boot].every((count) => Number.isSafeInteger(count) && count! >= 0) &&
+    (votedFor === null || typeof votedFor === 'string')
+}
+
 /**
  * A node's hard state (as Raft calls it): the highest term it voted in or followed a master of, and that
  * master. It is on disk before anyone hears of it. While the disk refuses, the node gives no vote; it may
@@ -21,7 +30,7 @@ export class HardState {
   ) {
     this.#persist = persist
     this.#counts = counts
-    this.#record = stored ?? { term: 0, votedFor: null, boot: 0 }
+    this.#record = stored ?? NO_VOTE
     this.#floor = this.durable
     const booted = { ...this.#record, boot: this.#record.boot + 1 }
     if (!this.#write(booted)) this.#record = booted

@@ -5,8 +5,8 @@ import type { Link } from './link.js'
 
 /** Time in which a process must answer a ping, or another start of its node takes its place, ms. */
 const ANSWER_MS = 1000
-/** A copy is reported for this long after its last call, ms. */
-const SHOWN_MS = 10 * 60_000
+/** A copy is reported for this long after its last call, ms; it calls every `backoffMaxMs` at the latest. */
+const SHOWN_MS = 60_000
 
 /** Finds processes that run with the key of a linked node: those of a copied home. */
 export class Copies {
@@ -22,7 +22,7 @@ export class Copies {
    * pinged first; if it answers, the other process start is a copy.
    */
   refused (link: Link, current: Link): CloseWord | undefined {
-    const { installId, address } = link
+    const { installId } = link
     const { nodeId, name } = link.greeting!.hello
     const known = current.greeting!.hello
     if (nodeId === known.nodeId) return undefined
@@ -34,8 +34,8 @@ export class Copies {
       return 'too_soon'
     }
     if (current.answeredAt <= doubt.sinceMs) return now - doubt.sinceMs < ANSWER_MS ? 'too_soon' : undefined
-    const at = known.address ?? current.address
-    this.add(installId, `${name} is linked at ${at}; another process with its key calls from ${address}.`)
+    const at = known.address ?? current.listensAt
+    this.add(installId, `${name} is linked at ${at}; another process with its key is at ${link.listensAt}.`)
     link.end('copied', at)
     return undefined
   }

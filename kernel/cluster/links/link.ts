@@ -1,4 +1,5 @@
 import { WebSocket } from 'ws'
+import { formatAddress, readAddress } from '../identity/addresses.js'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import { Budget } from './limits.js'
 import type { Duplex } from 'node:stream'
@@ -157,6 +158,14 @@ export class Link {
 
   get open (): boolean { return this.#state === 'open' }
   get buffered (): number { return this.#ws.bufferedAmount + this.#queued }
+
+  /** Where the other end listens: as dialled, else its host with the port of its hello, if that came. */
+  get listensAt (): string {
+    if (this.outgoing) return this.address
+    const { host } = readAddress(this.address) ?? { host: this.address }
+    const port = readAddress(this.greeting?.hello.address ?? '')?.port
+    return port === undefined ? host : formatAddress(host, port)
+  }
 
   /** What decides between this and another link; only after the hello. */
   get rival (): Rival {

@@ -234,7 +234,7 @@ export class Links {
       },
       closed: (link, word, mine, detail) => {
         const { installId: peer, address } = link
-        if (word === 'copied' && !mine) events.copied(address, detail)
+        if (word === 'copied' && !mine) events.copied(link.listensAt, detail)
         log.info({ peer, address, reason: word, by: mine ? 'this node' : 'the other end' }, 'a link closed')
         if (mine && VIOLATIONS.has(word)) this.#bar(peer, word)
         this.#linkClosed(link, word)
@@ -356,12 +356,10 @@ export class Links {
   #addresses (installId: string): readonly string[] {
     const link = this.#current(installId)
     const said = link?.greeting?.hello.address
-    const at = said === null || said === undefined ? undefined : readAddress(said)
-    const from = link === undefined || link.outgoing ? undefined : readAddress(link.address)
-    const seen = from === undefined || at === undefined ? [] : [formatAddress(from.host, at.port)]
-    const dialled = link?.outgoing === true ? [link.address] : []
     const listed = this.#options.members.find(installId)?.addresses ?? []
-    return [...new Set([...dialled, ...(at === undefined ? [] : [said!]), ...seen, ...listed])]
+    const own = [said ?? '', link?.listensAt ?? '']
+    if (link?.outgoing === true) own.reverse()
+    return [...new Set([...own, ...listed])].filter((address) => readAddress(address) !== undefined)
   }
 }
 

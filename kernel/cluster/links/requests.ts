@@ -40,11 +40,11 @@ export class Requests {
     const agent = this.#agents.get(installId) ?? new MemberAgent(member, this.#options)
     this.#agents.set(installId, agent)
     try {
-      return await exchange(agent, installId, request, this.#options)
+      return await exchange(agent, request, this.#options)
     } catch (error) {
       // The other end closed a kept connection just when it was taken up again; reading twice is harmless.
       if (request.method !== 'GET' || !stale.has(error as Error)) throw error
-      return await exchange(agent, installId, request, this.#options)
+      return await exchange(agent, request, this.#options)
     }
   }
 
@@ -67,14 +67,17 @@ export class Requests {
 /** Keeps the connections to one member. */
 class MemberAgent extends Agent {
   readonly fingerprint: string
+  /** Names the member in messages. */
+  readonly who: string
   readonly #installId: string
   readonly #options: RequestsOptions
   readonly #stop = new AbortController()
 
-  constructor ({ installId, fingerprint }: Member, options: RequestsOptions) {
+  constructor ({ installId, fingerprint, name }: Member, options: RequestsOptions) {
     super({ keepAlive: true, maxSockets: options.limits.requestSockets, maxFreeSockets: 8 })
     this.fingerprint = fingerprint
     this.#installId = installId
+    this.who = `Node ${name}`
     this.#options = options
   }
 
@@ -106,8 +109,8 @@ class MemberAgent extends Agent {
     }
     const list = failures.map(({ address, reason }) => `${address} ${reason}`).join(', ')
     throw kernelError('unreachable',
-      `${this.#installId} cannot be reached: ${list === '' ? 'no address is known' : list}.`,
-      { addresses: failures })
+      `${this.who} cannot be reached: ${list === '' ? 'no address is known' : list}.`,
+      { addresses: failures, begun: false })
   }
 }
 
@@ -126,7 +129,7 @@ function headersOf (request: MemberRequest, body: string | undefined): Record<st
 }
 
 function exchange (
-  agent: MemberAgent, installId: string, request: MemberRequest, { clock, limits }: RequestsOptions
+  agent: MemberAgent, request: MemberRequest, { clock, limits }: RequestsOptions
 ): Promise<MemberResponse> {
   const { signal, method } = request
   const timeoutMs = request.timeoutMs ?? limits.requestHeadMs
@@ -141,7 +144,7 @@ function exchange (
     let response: IncomingMessage | undefined
     const onAbort = (): void => { (response ?? call).destroy(kernelError('cancelled')) }
     const stopTimer = clock.after(timeoutMs, () => {
-      call.destroy(kernelError('timeout', `${installId} sent no answer to ${method} ${request.path} ` +
+      call.destroy(kernelError('timeout', `${agent.who} sent no answer to ${method} ${request.path} ` +
       `within ${timeoutMs} ms.`))
     })
     signal?.addEventListener('abort', onAbort, { once: true })
@@ -149,7 +152,7 @@ function exchange (
       stopTimer()
       signal?.removeEventListener('abort', onAbort)
     })
-    call.on('error', (error) => { reject(failure(installId, call, error)) })
+    call.on('error', (error) => { reject(failure(agent.who, call, error)) })
     call.once('response', (head: IncomingMessage) => {
       stopTimer()
       response = head
@@ -159,11 +162,11 @@ function exchange (
   })
 }
 
-function failure (installId: string, call: ClientRequest, error: Error): Error {
+function failure (who: string, call: ClientRequest, error: Error): Error {
   if (error.name === 'SvcError') return error
   const { code } = error as NodeJS.ErrnoException
   const lost = kernelError('unreachable',
-    `${installId}: the connection broke before the answer (${code ?? error.message})`)
+    `${who} broke off the connection before it answered (${code ?? error.message}).`)
   if (call.reusedSocket) stale.add(lost)
   return lost
 }

@@ -99,7 +99,6 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
   }
 }
 
-/** The list without those of its members that are removed. */
 function without ({ clusterId, members }: MemberList, removed: MemberList['removed']): MemberList {
   const gone = new Set(removed.flatMap(({ installId, fingerprint }) => [installId, fingerprint]))
   const left = members.filter((m) => !gone.has(m.installId) && !gone.has(m.fingerprint))

@@ -25,7 +25,6 @@ export interface MembershipOptions {
   control: ControlLog
   commands: CommandRouter
   driver: () => ElectionDriver
-  /** This node as it is now. */
   self: () => Applicant & { nodeId: string }
   clock: Clock
   log: Logger

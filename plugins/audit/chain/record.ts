@@ -61,7 +61,6 @@ export function hashOf ({ hash: _, ...fields }: Omit<AuditRecord, 'hash'> & { ha
   return createHash('sha256').update(canonicalJson(fields)).digest('hex')
 }
 
-/** The record with its hash. */
 export function sealed (fields: Omit<AuditRecord, 'hash'>): AuditRecord {
   return { ...fields, hash: hashOf(fields) }
 }

@@ -39,7 +39,6 @@ export function phones (pronunciation: string): number[] {
   })
 }
 
-/** Phone numbers as IPA. */
 export function ipa (codes: Iterable<number>): string {
   return Array.from(codes, (code) => TABLE[code]?.[1] ?? '').join('')
 }

@@ -57,6 +57,5 @@ const fields: Readonly<Record<string, JsonSchema>> = {
   capabilities: { type: 'array', items: text }
 }
 
-/** The schemas of these fields of an answer. */
 export const answerFields = (names: readonly string[]): Record<string, JsonSchema> =>
   Object.fromEntries(names.map((name) => [name, fields[name] ?? {}]))

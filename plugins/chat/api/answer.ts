@@ -1,4 +1,5 @@
 /** Runs a task and answers with it: as a stream, or whole. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { beating } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { merged } from '../merged.js'
@@ -15,7 +16,7 @@ import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
 import type { Made } from './made.js'
-import type { EndPiece, Piece, Reading, TextPiece } from './pieces.js'
+import type { EndPiece, Piece, Reading, TextPiece, WarningPiece } from './pieces.js'
 import type { KeptResponse } from './responses-kept.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
@@ -201,14 +202,46 @@ const factsOf = (
   }
 }
 
-/** Names what of the schemas is not enforced, in the head of the answer. */
-async function warn ({ unenforced }: ApiParts, call: CapabilityCall, { loose = [] }: Asked): Promise<void> {
-  if (loose.length === 0) return
-  const text = await unenforced(loose, call.caller.id).then(({ places, count }) => {
+/** Collects what is left out of a request, and names it in the head of the answer. */
+class Warnings {
+  readonly #call: CapabilityCall
+  readonly #texts: string[] = []
+
+  constructor (call: CapabilityCall) { this.#call = call }
+
+  add (...texts: string[]): void {
+    const fresh = texts.filter((text) => text !== '' && !this.#texts.includes(text))
+    if (fresh.length === 0) return
+    this.#texts.push(...fresh)
+    const text = this.#texts.join('; ').replace(/[^\x20-\x7e]/g, '?')
+    this.#call.setHeader('x-svc-warning', text.slice(0, 1024))
+  }
+}
+
+/** The pieces of an answer, the first of them once the head names what is left out of the request. */
+async function * warned (
+  parts: ApiParts, asked: Asked, call: CapabilityCall,
+  run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>
+): AsyncGenerator<Exclude<Piece, WarningPiece>> {
+  const warnings = new Warnings(call)
+  // Runs while the engine starts on the request.
+  const checked = notEnforced(parts, call, asked).then((text) => { warnings.add(text) })
+  for await (const piece of piecesIn(parts, asked, call, run)) {
+    await checked
+    if (piece.kind === 'warning') warnings.add(...piece.texts)
+    else yield piece
+  }
+}
+
+/** The keywords of schemas that are not enforced, in words; an empty text for none. */
+async function notEnforced (
+  { unenforced }: ApiParts, call: CapabilityCall, { loose = [] }: Asked
+): Promise<string> {
+  if (loose.length === 0) return ''
+  return await unenforced(loose, call.caller.id).then(({ places, count }) => {
     const more = count > places.length ? [`and ${count - places.length} more`] : []
     return count === 0 ? '' : `not enforced: ${[...places, ...more].join(', ')}`
   }, (error: Error) => `it is not known which keywords of the schemas are enforced: ${error.message}`)
-  if (text !== '') call.setHeader('x-svc-warning', text.replace(/[^\x20-\x7e]/g, '?').slice(0, 1024))
 }
 
 /** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */
@@ -216,14 +249,11 @@ export async function * formatted (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   totals = new Totals()
 ): AsyncGenerator<object[]> {
-  // Runs while the engine starts on the request.
-  const warned = warn(parts, call, asked)
   const formatter = formatterOf(factsOf(parts, call, asked))
   let begun = false
-  for await (const piece of piecesIn(parts, asked, call, (request, own) =>
+  for await (const piece of warned(parts, asked, call, (request, own) =>
     runRequest(parts.runners, request, own))) {
     totals.add(piece)
-    await warned
     if (piece.kind !== 'start') yield formatter.piece(piece)
     else if (!begun) yield formatter.begin(piece.promptTokens)
     begun = true
@@ -244,10 +274,8 @@ async function wholeAnswer (
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
-  const warned = warn(parts, call, asked)
-  const pieces = piecesIn(parts, asked, call, (request, own) => runWhole(parts, request, own))
+  const pieces = warned(parts, asked, call, (request, own) => runWhole(parts, request, own))
   for await (const piece of pieces) collected.add(piece)
-  await warned
   return whole(collected, facts)
 }
 
@@ -259,10 +287,9 @@ async function answerStream (
   parts: ApiParts, request: RouteRequest, asked: Asked, format: AnswerFormat
 ): Promise<void> {
   const { framing } = format
-  const chunks = async function * (call: CapabilityCall): AsyncGenerator<CapabilityChunk<{ text: string }>> {
-    for await (const text of beating(texts(parts, asked, call, format), parts.clock, BEAT_MS)) {
-      yield { payload: { text: text ?? framing.beat } }
-    }
+  const chunks = async function * (call: CapabilityCall): AsyncGenerator<CapabilityChunk<string>> {
+    const written = joined(texts(parts, asked, call, format))
+    for await (const text of beating(written, parts.clock, BEAT_MS)) yield { payload: text ?? framing.beat }
   }
   await parts.invocations.serve(request, {
     as: CHAT,
@@ -287,10 +314,35 @@ async function * texts (
   yield format.framing.end(totals)
 }
 
+/** Characters that are joined; a slow reader holds the engine back beyond that. */
+const MOST_JOINED = 16_384
+
+/** Joins the texts that arrive in the same turn of the event loop: each one costs a frame and a write. */
+async function * joined (texts: AsyncGenerator<string>): AsyncGenerator<string> {
+  let next = texts.next()
+  try {
+    for (let one = await next; one.done !== true; one = await next) {
+      let text = one.value
+      const later = nextTurn(null)
+      for (next = texts.next(); text.length < MOST_JOINED; next = texts.next()) {
+        // A failure is thrown by the next round, after the text before it.
+        const more = await Promise.race([next, later]).catch(() => null)
+        if (more === null || more.done === true) break
+        text += more.value
+      }
+      // It may fail while the reader takes the text.
+      next.catch(() => {})
+      yield text
+    }
+  } finally {
+    texts.return(undefined).catch(() => {})
+  }
+}
+
 function frameText (framing: Framing, { kind, payload, error }: ServedFrame, requestId: string): string {
   switch (kind) {
     case 'started': return framing.begin((payload as { command_id: string }).command_id)
-    case 'chunk': return (payload as { text: string }).text
+    case 'chunk': return payload as string
     case 'completed': return ''
     default: return framing.failed(error as ErrorBody | null ?? cancelled(requestId))
   }

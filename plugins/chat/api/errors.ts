@@ -54,17 +54,13 @@ export function inWordsOf<T> (names: Readonly<Record<string, string>>, make: () 
   }
 }
 
-/** The prefix that an engine puts before the names of sampling parameters; requests have none. */
-const PREFIX = /(^|[\s;])params\./g
-
-/** An engine's refusal under the names of the request's fields; any other error as it is. */
+/** An engine's refusal as one of the request, naming the field; any other error as it is. */
 export function asRequestError (error: unknown): unknown {
   if (!(error instanceof EngineError) || error.reason !== 'invalid_request') return error
-  const plain = (text: string): string => text.replace(PREFIX, '$1')
-  const { issues: given = [] } = error.details as { issues?: { path: string, message: string }[] }
-  const issues = given.map(({ path, message }) => ({ path: plain(path), message: plain(message) }))
-  const param = present({ param: issues[0]?.path })
-  return kernelError('invalid_request', plain(error.message), { ...error.details, ...param, issues })
+  const { issues = [] } = error.details as { issues?: { path: string, message: string }[] }
+  return kernelError('invalid_request', error.message, {
+    ...error.details, ...present({ param: issues[0]?.path }), issues
+  })
 }
 
 /** The text of a field that a schema does not check. Throws `invalid_request`. */

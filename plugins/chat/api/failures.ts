@@ -23,9 +23,13 @@ function openAiType (status: number): string {
   return status < 500 ? 'invalid_request_error' : 'server_error'
 }
 
+/** A model that is known, and serves in a moment. */
+const isLoading = ({ reason, code }: ErrorBody['error']): boolean => reason === 'no_instance' && code === 503
+
 /** In OpenAI's format: `type` and `code` are its words. */
 export function openAiFailure ({ error, detail }: ErrorBody): object {
-  const code = error.reason === 'invalid_request' ? fieldCode(error) : CODES[error.reason] ?? error.reason
+  const known = isLoading(error) ? 'model_loading' : CODES[error.reason] ?? error.reason
+  const code = error.reason === 'invalid_request' ? fieldCode(error) : known
   return { error: { ...error, type: openAiType(error.code), code }, detail }
 }
 

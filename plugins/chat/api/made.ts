@@ -51,28 +51,12 @@ export const commands = {
   }
 } as const satisfies Record<string, CommandDecl>
 
-/** How many of the last tokens Ollama's penalties count where neither request nor model says it. */
-const OLLAMA_WINDOW = 64
-
 /** Fields of the chat request that a model may be made with. */
 type Preset = Pick<ChatBody,
   'temperature' | 'stop' | 'max_tokens' | 'repetition_penalty' | 'repeat_last_n'>
 
-/** Parameters by Ollama's names as fields of the chat request, in a request for the model `made`. */
-export function chatParameters (parameters: object | null | undefined, made?: Made): Preset {
-  const { repeat_last_n: own } = asFields(made?.parameters)
-  return { repeat_last_n: own ?? OLLAMA_WINDOW, ...asFields(parameters) }
-}
-
-const PENALTIES = ['repetition_penalty', 'frequency_penalty', 'presence_penalty'] as const
-
-/** What a model was made with, as fields of the chat request; its penalties count as Ollama's do. */
-export function madeParameters ({ parameters }: Pick<Made, 'parameters'>): Preset {
-  const fields = asFields(parameters)
-  return PENALTIES.some((name) => name in fields) ? chatParameters(parameters) : fields
-}
-
-function asFields (parameters: object | null | undefined): Preset {
+/** Parameters by Ollama's names as fields of the chat request. */
+export function chatParameters (parameters: object | null | undefined): Preset {
   const { num_predict: most, stop } = (parameters ?? {}) as { num_predict?: number, stop?: string | string[] }
   // Zero and less mean: as much as there is room for.
   const max_tokens = most != null && most > 0 ? most : null
@@ -85,7 +69,7 @@ export function asMade (body: ChatBody, made: Made | undefined): ChatBody {
   const { system, messages = [] } = made
   const has = body.messages.some(({ role }) => role === 'system' || role === 'developer')
   return {
-    ...withDefaults(body, madeParameters(made)),
+    ...withDefaults(body, chatParameters(made.parameters)),
     messages: [
       ...system === undefined || has ? [] : [{ role: 'system', content: system }],
       ...messages as ChatBody['messages'], ...body.messages

@@ -2,7 +2,7 @@
 import { answer } from './answer.js'
 import { openAiFailure } from './failures.js'
 import { chatTask, completionTask, functionCall } from './task.js'
-import type { NamedToken, TokenReport } from '../engine/pieces.js'
+import type { NamedToken, TokenReport } from '../chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
 import type { chatBody, completionBody } from './schema.js'
@@ -36,21 +36,8 @@ function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Rec
 }
 
 /** `logprobs` of tokens, as the chat route shows them; null for none. */
-function chatLogprobs (tokens: readonly TokenReport[]): object | null {
-  if (tokens.length === 0) return null
-  const content = tokens.map(({ top, ...token }) => ({
-    ...tokenLogprob(token, token.logprob),
-    top_logprobs: top.map((each) => tokenLogprob(each, each.logprob))
-  }))
-  return { content, refusal: null }
-}
-
-/**
- * A token with its log probability. Where an engine names no bytes, those of its text count if it has all.
- */
-export const tokenLogprob = ({ text, bytes }: NamedToken, logprob: number | null) => ({
-  token: text, logprob, bytes: bytes ?? (text.includes('\ufffd') ? null : [...Buffer.from(text)])
-})
+const chatLogprobs = (tokens: readonly TokenReport[]): object | null =>
+  tokens.length === 0 ? null : { content: tokens, refusal: null }
 
 const comment = (text: string): string => `: ${text}\n\n`
 /** One server-sent event. */
@@ -160,8 +147,8 @@ export const chatFormat = (options: ChunkOptions): AnswerFormat => ({
 })
 
 /** A token as a text; a part of a character by its bytes, as OpenAI writes it. */
-function writtenToken ({ text, bytes }: NamedToken): string {
-  if (bytes === undefined || !text.includes('\ufffd')) return text
+function writtenToken ({ token, bytes }: NamedToken): string {
+  if (bytes === null || !token.includes('\ufffd')) return token
   return `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`
 }
 
@@ -169,15 +156,15 @@ function writtenToken ({ text, bytes }: NamedToken): string {
 function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object | null {
   if (tokens.length === 0) return null
   let at = offset
-  const offsets = tokens.map(({ text }) => {
+  const offsets = tokens.map(({ token }) => {
     const from = at
-    at += text.length
+    at += token.length
     return from
   })
   return {
     tokens: tokens.map(writtenToken),
     token_logprobs: tokens.map(({ logprob }) => logprob),
-    top_logprobs: tokens.map(({ top }) =>
+    top_logprobs: tokens.map(({ top_logprobs: top }) =>
       Object.fromEntries(top.map((each) => [writtenToken(each), each.logprob]))),
     text_offset: offsets
   }
@@ -194,7 +181,7 @@ function textChunks (): ChunkShape {
     kind: { object: 'text_completion' },
     text ({ index, content, tokens }) {
       const offset = offsets.get(index) ?? 0
-      offsets.set(index, offset + tokens.reduce((sum, { text }) => sum + text.length, 0))
+      offsets.set(index, offset + tokens.reduce((sum, { token }) => sum + token.length, 0))
       return textChoice(index, content, completionLogprobs(tokens, offset))
     },
     ended: ({ index, finish }) => textChoice(index, '', null, finish)

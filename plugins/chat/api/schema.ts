@@ -7,9 +7,60 @@ import {
   BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, typed, whole
 } from './fields.js'
 
+/** As many tokens as there is room for: -1, as in llama.cpp's server. */
+const mostTokens = { ...whole(-1), description: '1 and more; -1: as many as there is room for' } as const
+
+const range = (minimum: number, maximum: number) => ({ type: ['number', 'null'], minimum, maximum }) as const
+const MOST = 2 ** 31 - 1
+const MOST_GRAMMAR_CHARS = 65_536
+const OF_PLACEMENT = 'is not served: how a model is run is decided when it is placed'
+
+/**
+ * Fields of llama.cpp's server: passed on to engines that know them. Each is listed, so that none reaches the
+ * server that names a slot, a file or an adapter.
+ */
+export const llamaFields = {
+  repeat_penalty: { ...range(0.01, 100), description: 'the same as repetition_penalty' },
+  n_predict: { ...whole(-1), description: 'the same as max_tokens' },
+  n_probs: { ...whole(0, 20), description: 'the same as logprobs with top_logprobs' },
+  min_keep: whole(0, MOST),
+  typical_p: range(0, 1),
+  top_n_sigma: range(-1, 100),
+  dynatemp_range: range(0, 100),
+  dynatemp_exponent: range(0, 100),
+  xtc_probability: range(0, 1),
+  xtc_threshold: range(0, 1),
+  dry_multiplier: range(0, 100),
+  dry_base: range(0, 100),
+  dry_allowed_length: whole(0, MOST),
+  dry_penalty_last_n: whole(-1, MOST),
+  dry_sequence_breakers: {
+    type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 }
+  },
+  mirostat: whole(0, 2),
+  mirostat_tau: range(0, 100),
+  mirostat_eta: range(0, 1),
+  samplers: {
+    type: ['array', 'string', 'null'], maxItems: 32, maxLength: 64, items: { type: 'string', maxLength: 64 }
+  },
+  ignore_eos: optional('boolean'),
+  cache_prompt: optional('boolean'),
+  grammar: { type: ['string', 'null'], maxLength: MOST_GRAMMAR_CHARS, description: 'GBNF' },
+  json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
+} as const
+
+/** Fields of that server that reach beyond the request. */
+const llamaRefused = {
+  id_slot: refusedField(OF_PLACEMENT, -1),
+  slot_id: refusedField(OF_PLACEMENT, -1),
+  lora: refusedField(OF_PLACEMENT, []),
+  t_max_predict_ms: refusedField('is not served; max_tokens bounds an answer', 0, -1)
+} as const
+
 /** Fields that say how tokens are chosen. */
 export const sampling = {
-  max_tokens: whole(1),
+  max_tokens: mostTokens,
+  ...llamaFields,
   ...nullableFields('chat'),
   logit_bias: {
     type: ['object', 'null'], additionalProperties: { type: 'number', minimum: -100, maximum: 100 }
@@ -63,6 +114,7 @@ const responseFormat = {
   type: ['object', 'null'], required: ['type'],
   properties: {
     type: { enum: ['text', 'json_object', 'json_schema'] },
+    schema: { ...optional('object'), description: 'of a json_object, as llama.cpp\'s server reads it' },
     json_schema: {
       type: 'object', required: ['schema'],
       properties: {
@@ -77,7 +129,7 @@ export const chatFields = {
   ...sampling,
   model: name,
   messages: { type: 'array', minItems: 1, items: message },
-  max_completion_tokens: whole(1),
+  max_completion_tokens: mostTokens,
   logprobs: optional('boolean'),
   top_logprobs: whole(0, 20),
   response_format: responseFormat,
@@ -106,7 +158,7 @@ export const openAiExtras = {
 
 /** Fields of other servers that bind the answer to a form: without it the answer is of no use. */
 const forms = Object.fromEntries(
-  ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'grammar']
+  ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs']
     .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))
 
 const streaming = {
@@ -127,6 +179,7 @@ export const chatBody = {
     ...chatFields,
     ...streaming,
     ...forms,
+    ...llamaRefused,
     ...openAiExtras,
     store: ignored('it is about what is kept afterwards: nothing is'),
     metadata: ignored('labels of what is kept afterwards: nothing is'),
@@ -147,6 +200,7 @@ export const completionBody = {
     ...sampling,
     ...streaming,
     ...forms,
+    ...llamaRefused,
     ...openAiExtras,
     model: name,
     prompt: {

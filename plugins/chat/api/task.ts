@@ -1,13 +1,13 @@
 /** Chat and completion requests as tasks of the engine; the other APIs are put into these first. Pure. */
 import { idsOf, present } from '../json.js'
 import { samplingOf } from '../sampling.js'
-import { MARKERS } from '../text/parse/output.js'
 import { atMost, checkSchema, refused } from './errors.js'
 import { imagePart, isImage } from './images.js'
-import { asMade, madeParameters, withDefaults } from './made.js'
+import { asMade, chatParameters, withDefaults } from './made.js'
+import { llamaFields } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { NamedSchema } from '../text/grammar/unenforced.js'
-import type { AnswerShape, ChatMessage, GrammarRequest } from '../text/types.js'
+import type { ChatMessage } from '../text/types.js'
 import type { Asked, Prompt } from './answer.js'
 import type { Fields } from '../json.js'
 import type { Limits, Rules } from './errors.js'
@@ -73,18 +73,21 @@ export function chatTask (given: ChatBody, rules: Rules): Asked {
   const payload = {
     messages: toMessages(body.messages, eyesOf(rules, body.model)),
     ...lengthsOf(body, limits, body.max_completion_tokens ?? body.max_tokens),
-    params: {
-      ...paramsOf(body), ...logprobsOf(body), ...present({ grammar: grammarOf(body, tools, limits) })
-    },
-    markers: MARKERS,
-    ...present({ tools: tools.length > 0 ? tools : null, template_variables: templateVariables(body) })
+    ...samplingIn(body),
+    ...logprobsOf(body),
+    ...present({
+      response_format: formatOf(body, limits),
+      chat_template_kwargs: templateVariables(body),
+      ...tools.length === 0
+        ? {}
+        : { tools, tool_choice: body.tool_choice, parallel_tool_calls: body.parallel_tool_calls }
+    })
   }
-  const mostCalls = body.parallel_tool_calls === false ? 1 : Infinity
   return {
     modelId,
     capability: 'chat',
     task: { kind: 'chat', payload },
-    reading: { parse: true, tools: tools.length > 0, mostCalls, parameters: parametersOf(tools) },
+    reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity },
     loose: looseIn(body, tools)
   }
 }
@@ -121,29 +124,31 @@ function looseIn ({ response_format: format }: ChatBody, tools: readonly Tool[])
   return named.filter(({ schema, strict }) => schema != null && strict !== true)
 }
 
-const parametersOf = (tools: readonly Tool[]): Map<string, unknown> =>
-  new Map(tools.map((tool) => [tool.function.name, tool.function.parameters]))
-
-/** The shape that is enforced: that of the tool calls, or that of the response format; null for none. */
-function grammarOf (body: ChatBody, tools: Tool[], limits: Limits): GrammarRequest | null {
-  const format = formatOf(body, limits)
-  const choice = body.tool_choice ?? 'auto'
-  if (tools.length === 0) return format
-  return { kind: 'tools', tools, choice, ...format === null ? {} : { answer: format } }
-}
-
-function formatOf ({ response_format: format }: ChatBody, limits: Limits): AnswerShape | null {
-  if (format == null || format.type === 'text') return null
-  if (format.type === 'json_object') return { kind: 'json' }
+/** What the answer is held to, in one of two forms; null for nothing. */
+function formatOf ({ response_format: format, json_schema: alone }: ChatBody, limits: Limits): object | null {
+  if (format == null || format.type === 'text') {
+    if (alone == null) return null
+    checkSchema('json_schema', alone, limits)
+    return { type: 'json_schema', json_schema: { schema: alone } }
+  }
+  if (format.type === 'json_object') {
+    // llama.cpp's server reads a schema here.
+    const { type, schema } = format
+    if (schema == null) return { type }
+    checkSchema('response_format.schema', schema, limits)
+    return { type: 'json_schema', json_schema: { schema } }
+  }
   const given = format.json_schema
   if (given === undefined) throw refused('response_format.json_schema', 'is required')
-  checkSchema('response_format.json_schema.schema', given.schema, limits)
-  return { kind: 'schema', schema: given.schema, ...given.strict === true ? { strict: true } : {} }
+  const { schema, strict } = given
+  checkSchema('response_format.json_schema.schema', schema, limits)
+  return { type: 'json_schema', json_schema: { schema, ...strict === true ? { strict } : {} } }
 }
 
-function logprobsOf ({ logprobs, top_logprobs: top }: ChatBody): object {
+function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody): object {
   if (top != null && top > 0 && logprobs !== true) throw refused('top_logprobs', 'needs logprobs: true')
-  return logprobs === true ? { logprobs: true, top_logprobs: top ?? 0 } : {}
+  if (logprobs === true) return { logprobs, top_logprobs: top ?? 0 }
+  return probs != null && probs > 0 ? { logprobs: true, top_logprobs: probs } : {}
 }
 
 /** Variables that a template gets from the request itself and from the model's files. */
@@ -161,17 +166,32 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   return Object.keys(variables).length > 0 ? variables : null
 }
 
-const paramsOf = (body: Pick<CompletionBody, 'logit_bias'>): object =>
-  ({ ...samplingOf('chat', body), ...present({ logit_bias: body.logit_bias }) })
+/** The parameters that the client has set, under OpenAI's names, and those of llama.cpp under its own. */
+function samplingIn (body: CompletionBody | ChatBody): object {
+  const { repetition_penalty: repetition, repeat_penalty: repeat, logit_bias } = body
+  const { n_probs: _, repeat_penalty: __, json_schema: ___, n_predict: ____, ...others } = llamaFields
+  const given = Object.keys(others).map((name) => [name, body[name as keyof typeof others]])
+  return {
+    ...samplingOf('chat', { ...body, repetition_penalty: repetition ?? repeat }),
+    ...present({ logit_bias, ...Object.fromEntries(given) })
+  }
+}
 
 function lengthsOf (
-  body: Pick<CompletionBody, 'stop' | 'n'>, limits: Limits, most: number | null | undefined
+  body: Pick<CompletionBody, 'stop' | 'n' | 'n_predict'>, limits: Limits, given: number | null | undefined
 ): object {
   const stop = [body.stop ?? []].flat()
   atMost('stop', stop.length, limits.max_stops, 'texts')
-  const n = body.n ?? 1
-  if (n > limits.max_answers) throw refused('n', `is ${n}; at most ${limits.max_answers} are made at once`)
-  return { n, stop, ...present({ max_tokens: most }) }
+  const { n, n_predict: predict } = body
+  if (n != null && n > limits.max_answers) {
+    throw refused('n', `is ${n}; at most ${limits.max_answers} are made at once`)
+  }
+  const most = given ?? predict
+  const name = given == null ? 'n_predict' : 'max_tokens'
+  if (most === 0) throw refused(name, 'is 0; it takes 1 and more, or -1 for as many as there is room for')
+  return {
+    ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop }
+  }
 }
 
 /** Messages as a chat template knows them. Throws `invalid_request` naming the message and the field. */
@@ -255,14 +275,19 @@ const DEFAULT_COMPLETION_TOKENS = 16
 export function completionTask (given: CompletionBody, rules: Rules): Asked {
   const { limits } = rules
   const { modelId, made } = named(rules, given.model)
-  const body = made === undefined ? given : withDefaults(given, madeParameters(made))
+  const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
     throw refused('echo', 'is not served with logprobs: prompts are not scored; leave one of them out')
   }
-  const lengths = lengthsOf(body, limits, body.max_tokens ?? DEFAULT_COMPLETION_TOKENS)
-  const params = {
-    ...paramsOf(body), ...logprobs == null ? {} : { logprobs: true, top_logprobs: logprobs }
+  if (body.json_schema != null) checkSchema('json_schema', body.json_schema, limits)
+  const tops = logprobs ?? (body.n_probs === 0 ? null : body.n_probs)
+  const shared = {
+    ...lengthsOf(body, limits,
+      body.max_tokens ?? (body.n_predict == null ? DEFAULT_COMPLETION_TOKENS : null)),
+    ...samplingIn(body),
+    ...present({ json_schema: body.json_schema }),
+    ...tops == null ? {} : { logprobs: true, top_logprobs: tops }
   }
   const prompts = promptsOf(body.prompt)
   atMost('prompt', prompts.length, limits.max_inputs, 'prompts')
@@ -271,10 +296,8 @@ export function completionTask (given: CompletionBody, rules: Rules): Asked {
       throw refused(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text where echo is true')
     }
     return {
-      task: { kind: 'completion', payload: { prompt, ...lengths, params } },
-      reading: {
-        parse: false, tools: false, mostCalls: 0, ...echo === true ? { echo: prompt as string } : {}
-      }
+      task: { kind: 'completion', payload: { prompt, ...shared } },
+      reading: { mostCalls: 0, ...echo === true ? { echo: prompt as string } : {} }
     }
   })
   return {

@@ -80,8 +80,8 @@ async function replyTo (
 export async function countTokens (
   parts: ApiParts, { modelId, task: { payload } }: Asked, call: CapabilityCall
 ): Promise<number> {
-  const { messages, tools, template_variables } = payload as Record<string, unknown>
+  const { messages, tools, chat_template_kwargs } = payload as Record<string, unknown>
   refuseImages(messages as Fields[])
-  const task = { kind: 'tokenize', payload: present({ messages, tools, template_variables }) }
+  const task = { kind: 'tokenize', payload: present({ messages, tools, chat_template_kwargs }) }
   return Number((await replyTo(parts, modelId, task, call))['count'])
 }

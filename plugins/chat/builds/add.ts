@@ -1,9 +1,9 @@
 /** Brings a build of llama.cpp into the home: whole under its name, or not at all. */
-import { execFile } from 'node:child_process'
 import { chmod, mkdir, readdir, rename, statfs, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { promisify } from 'node:util'
-import { BUILD_FILE, buildsFolder, buildsOf, buildText } from '../../runners/service.js'
+import {
+  BUILD_FILE, buildsFolder, buildsOf, buildText, outputOf, readDevices
+} from '../../runners/service.js'
 import type { Build } from '../../runners/service.js'
 import { diskError, digestOf, download } from './download.js'
 import { openWorkplace } from './folder.js'
@@ -18,7 +18,6 @@ import { unpack } from './unpack.js'
 export const ENGINE = 'llama.cpp'
 const SERVER = 'llama-server'
 const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
-const TRIAL_MS = 60_000
 /** What an archive takes on the disk with what comes out of it; that was seen to be 2.6 times as large. */
 const GROWTH = 5
 
@@ -205,14 +204,7 @@ async function filesIn (folder: string): Promise<string[]> {
 
 /** Starts the program once: the devices that it finds. @throws BuildError where it does not start here */
 async function tried (folder: string, { env, signal }: AddParts): Promise<string[]> {
-  const known = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
-  const run = async (flag: string): Promise<string> => {
-    const { stdout, stderr } = await promisify(execFile)(join(folder, SERVER), [flag], {
-      signal, timeout: TRIAL_MS, killSignal: 'SIGKILL',
-      env: Object.fromEntries(known.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]))
-    })
-    return `${stdout}\n${stderr}`
-  }
+  const run = async (flag: string): Promise<string> => await outputOf(join(folder, SERVER), flag, env, signal)
   await run('--version').catch((error: unknown) => {
     if (signal.aborted) throw error
     const said = `${(error as { stderr?: string }).stderr ?? ''} ${(error as Error).message}`
@@ -221,13 +213,7 @@ async function tried (folder: string, { env, signal }: AddParts): Promise<string
   })
   // Old builds do not know it.
   const devices = await run('--list-devices').catch(() => '')
-  return readDevices(devices)
-}
-
-/** The devices that a server lists. Pure. */
-export function readDevices (text: string): string[] {
-  const [, list = ''] = text.split(/^Available devices:$/m)
-  return [...list.matchAll(/^ {2}([A-Za-z]+\d+: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
+  return readDevices(devices) ?? []
 }
 
 /** Gives a build its name at once; false where another add was earlier. @throws BuildError */

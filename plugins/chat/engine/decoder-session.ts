@@ -10,7 +10,7 @@ import { Mailbox } from './pieces.js'
 import {
   detokenized, overloaded, readTextRequest, tokenized, unknownTask, type ModelFacts, type TextRequest
 } from './request.js'
-import type { Thoughts } from '../text/types.js'
+import type { LoadedText, Thoughts } from '../text/types.js'
 import { Scheduler, type Clock } from './scheduler.js'
 
 const NANOSECONDS = 1e6
@@ -40,6 +40,8 @@ export class DecoderSession implements EngineSession {
     this.facts = { modelId: spec.card.modelId, contextLength, text, prompts, defaults }
     this.scheduler = new Scheduler(loaded.decoder, limits, clock)
   }
+
+  get text (): LoadedText { return this.facts.text }
 
   async warmup (): Promise<void> {
     const { contextLength } = this.facts

@@ -115,8 +115,8 @@ export class EncoderSession implements EngineSession {
     if (ids.length === 0) throw invalid(`input ${index} has no token`, 'input')
     if (ids.length <= contextLength) return
     throw new EngineError('context_length_exceeded',
-      `context_length_exceeded: input ${index} has ${ids.length} ` +
-      `tokens, but ${this.spec.card.modelId} takes at most ${contextLength}`,
+      `context_length_exceeded: this model's maximum context length is ${contextLength} tokens; input ` +
+      `${index} for ${this.spec.card.modelId} has ${ids.length}`,
       { prompt_tokens: ids.length, context_length: contextLength, index })
   }
 

@@ -9,13 +9,8 @@ export interface TokenReport extends NamedToken {
   logprob: number | null, top: Array<NamedToken & { logprob: number }>
 }
 
-/**
- * New text of one of a task's answers; `tokens` only where log probabilities were asked for. `plain` text is
- * content, even if it contains markers.
- */
-export interface Delta {
-  kind: 'delta', index: number, text: string, tokens?: TokenReport[], plain?: boolean
-}
+/** New text of one of a task's answers; `tokens` only where log probabilities were asked for. */
+export interface Delta { kind: 'delta', index: number, text: string, tokens?: TokenReport[] }
 
 /** The end of an answer. Rates are tokens per second, null where nothing was measured. */
 export interface Done {

@@ -3,7 +3,7 @@ import { EngineError } from '../../../kernel/api/engine.js'
 import type { Prompts } from './prompts.js'
 import { isObject } from '../json.js'
 import { SAMPLING, type SamplingNumbers } from '../sampling.js'
-import { invalid } from '../text/errors.js'
+import { contextExceeded, invalid } from '../text/errors.js'
 import type { ChatMessage, GrammarRequest, LoadedText, SamplingParams } from '../text/types.js'
 
 /** A checked request for text. */
@@ -169,10 +169,7 @@ export function checkContext (prompt: readonly number[], { contextLength, modelI
       { issues: [{ path: 'prompt', message: 'prompt has no token' }] })
   }
   if (prompt.length < contextLength) return
-  throw new EngineError('context_length_exceeded',
-    `context_length_exceeded: the prompt has ${prompt.length} ` +
-    `tokens, but ${modelId} has a context of ${contextLength} tokens, one of them at least for the answer`,
-    { prompt_tokens: prompt.length, context_length: contextLength })
+  throw contextExceeded(modelId, prompt.length, contextLength)
 }
 
 /** What parameters are checked against. */

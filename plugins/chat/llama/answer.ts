@@ -1,16 +1,10 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans, type Delta, type Done, type NamedToken, type TokenReport } from '../engine/pieces.js'
-import { fieldsOf, idsOf, listOf, numberOf, present, textOf, type Fields } from '../json.js'
-
-/** The prompt fits and is worked on. Comes first, from a server that reports it. */
-export interface Admitted { kind: 'admitted', prompt_tokens: number, tool_format: 'hermes' }
-/** A piece of an answer. */
-export type Piece = Admitted | Delta | Done
+import type { AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage } from '../chunks.js'
+import { AnswerSpans } from '../engine/pieces.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 
 const MIN_LOGPROB = -9_999
-/** A token whose id an older server does not tell. */
-const UNKNOWN_ID = -1
 
 /** Tokens per second; null where nothing was measured. */
 const rate = (value: unknown): number | null => {
@@ -18,52 +12,52 @@ const rate = (value: unknown): number | null => {
   return number === undefined || number <= 0 ? null : number
 }
 
-const tokenOf = (token: Fields): NamedToken & { logprob: number } => ({
-  id: numberOf(token['id']) ?? UNKNOWN_ID,
-  text: textOf(token['token']),
-  ...present({ bytes: idsOf(token['bytes']) }),
-  logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB)
+const tokenOf = (token: Fields): NamedToken => ({
+  token: textOf(token['token']),
+  logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB),
+  bytes: idsOf(token['bytes']) ?? null
 })
 
 const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
-  ({ ...tokenOf(token), top: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
+  ({ ...tokenOf(token), top_logprobs: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
 
-function admittedOf (event: Fields): Admitted[] {
+/** The prompt fits and is worked on; from a server that reports it. */
+function admittedOf (event: Fields): AnswerChunk[] {
   const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
-  return tokens === undefined ? [] : [{ kind: 'admitted', prompt_tokens: tokens, tool_format: 'hermes' }]
+  return tokens === undefined ? [] : [{ choices: [], usage: { prompt_tokens: tokens } }]
 }
 
-function deltaOf (index: number, text: string, tokens: TokenReport[], plain = false): Delta[] {
-  if (text === '' && tokens.length === 0) return []
-  const more = { ...tokens.length === 0 ? {} : { tokens }, ...plain ? { plain } : {} }
-  return [{ kind: 'delta', index, text, ...more }]
+/** A chunk with news of the answer; none for an event without. */
+function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport[]): AnswerChunk[] {
+  const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens } }
+  const hasNews = tokens.length > 0 || Object.keys(news.delta ?? {}).length > 0 || (news.text ?? '') !== ''
+  return hasNews ? [{ choices: [{ index, ...news, ...logprobs }] }] : []
 }
 
 /** What the last events of an answer say. */
-interface End {
-  reason: Done['finish_reason'], stop: string | null, usage: Fields, timings: Fields, peakBytes: number
+interface End { finish: Finish, stop: string | null, usage: Fields, timings: Fields, peakBytes: number }
+
+function endOf (choice: Choice, { finish, stop, usage, timings, peakBytes }: End): AnswerChunk {
+  return {
+    choices: [{ ...choice, finish_reason: finish, stop_text: stop }],
+    usage: usageOf(usage, timings),
+    timings: {
+      prompt_per_second: rate(timings['prompt_per_second']),
+      predicted_per_second: rate(timings['predicted_per_second']),
+      peak_memory_bytes: peakBytes
+    }
+  }
 }
 
-function doneOf (index: number, { reason, stop, usage, timings, peakBytes }: End): Done {
+function usageOf (usage: Fields, timings: Fields): Usage {
   const worked = numberOf(timings['prompt_n']) ?? 0
   const details = fieldsOf(usage['prompt_tokens_details'])
   const kept = numberOf(timings['cache_n']) ?? numberOf(details['cached_tokens'])
   const prompt = numberOf(usage['prompt_tokens']) ?? worked + (kept ?? 0)
   return {
-    kind: 'done',
-    index,
-    finish_reason: reason,
-    stop_text: stop,
-    usage: {
-      prompt_tokens: prompt,
-      completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
-      cached_tokens: kept ?? (worked > 0 ? Math.max(0, prompt - worked) : 0)
-    },
-    stats: {
-      prompt_tps: rate(timings['prompt_per_second']),
-      generation_tps: rate(timings['predicted_per_second']),
-      peak_memory_bytes: peakBytes
-    }
+    prompt_tokens: prompt,
+    completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
+    prompt_tokens_details: { cached_tokens: kept ?? (worked > 0 ? Math.max(0, prompt - worked) : 0) }
   }
 }
 
@@ -78,87 +72,54 @@ export abstract class AnswerReader {
     this.tops = tops
   }
 
-  abstract read (event: Fields): Piece[]
-  /** The last pieces; null where the answer is not complete. `peakBytes`: the server's highest memory. */
-  abstract end (peakBytes: number): Piece[] | null
+  abstract read (event: Fields): AnswerChunk[]
+  /** The last chunk; null where the answer is not complete. `peakBytes`: the server's highest memory. */
+  abstract end (peakBytes: number): AnswerChunk | null
 }
 
-/**
- * An answer of `/v1/chat/completions`. The server has taken reasoning and tool calls out of the text; they
- * are put back with the marks that every reader of a model's text here knows, whatever the model's own are.
- */
+const FINISHES: Readonly<Record<string, Finish>> = {
+  stop: 'stop', length: 'length', tool_calls: 'tool_calls'
+}
+
+/** An answer of `/v1/chat/completions`: its deltas as they are, without what is empty. */
 export class ChatReader extends AnswerReader {
-  private reasoning = false
-  /** The number of the call that is open, and whether its arguments have begun. */
-  private call: { number: number, begun: boolean } | null = null
-  private reason: Done['finish_reason'] | null = null
+  private finish: Finish | null = null
   private usage: Fields = {}
   private timings: Fields = {}
 
-  read (event: Fields): Piece[] {
+  read (event: Fields): AnswerChunk[] {
     this.usage = { ...this.usage, ...fieldsOf(event['usage']) }
     this.timings = { ...this.timings, ...fieldsOf(event['timings']) }
     const choice = listOf(event['choices'])[0] ?? {}
     const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
-    const pieces = [...admittedOf(event), ...this.deltas(fieldsOf(choice['delta']), tokens)]
     const finish = textOf(choice['finish_reason'])
-    // Calls are read from the text again, and with them why it ended.
-    if (finish !== '') this.reason = finish === 'length' ? 'length' : 'stop'
-    return pieces
+    if (finish !== '') this.finish = FINISHES[finish] ?? 'stop'
+    const delta = deltaOf(fieldsOf(choice['delta']))
+    return [...admittedOf(event), ...newsOf(this.index, { delta }, tokens)]
   }
 
-  end (peakBytes: number): Piece[] | null {
-    const { index, reason, usage, timings } = this
-    if (reason === null) return null
-    // An answer that was cut ends in the middle of what was open.
-    const rest = reason === 'stop' ? this.closed() : ''
-    // The server does not tell here which stop text it met.
-    const end: End = { reason, stop: null, usage, timings, peakBytes }
-    return [...deltaOf(index, rest, []), doneOf(index, end)]
+  end (peakBytes: number): AnswerChunk | null {
+    const { index, finish, usage, timings } = this
+    // The server does not say here which stop text it met.
+    if (finish === null) return null
+    return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }
+}
 
-  private deltas (delta: Fields, tokens: TokenReport[]): Delta[] {
-    const { index } = this
-    const content = textOf(delta['content'])
-    const before = this.thought(textOf(delta['reasoning_content'])) + (content === '' ? '' : this.closed())
-    const calls = listOf(delta['tool_calls']).map((call) => this.called(call)).join('')
-    // Content may contain marks, and is not parsed again.
-    return content === ''
-      ? deltaOf(index, before + calls, tokens)
-      : [
-          ...deltaOf(index, before, []), ...deltaOf(index, content, tokens, true),
-          ...deltaOf(index, calls, [])
-        ]
-  }
-
-  private thought (text: string): string {
-    if (text === '') return ''
-    const before = this.reasoning ? '' : `${this.closed()}<think>`
-    this.reasoning = true
-    return before + text
-  }
-
-  private called (call: Fields): string {
-    const number = numberOf(call['index']) ?? 0
-    const { name, arguments: given } = fieldsOf(call['function'])
-    let text = ''
-    if (this.call?.number !== number) {
-      text = `${this.closed()}<tool_call>{"name": ${JSON.stringify(textOf(name))}, "arguments": `
-      this.call = { number, begun: false }
+function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
+  const [content, reasoning] = [textOf(delta['content']), textOf(delta['reasoning_content'])]
+  const calls = listOf(delta['tool_calls']).map((call) => {
+    const { name, arguments: text } = fieldsOf(call['function'])
+    return {
+      index: numberOf(call['index']) ?? 0,
+      ...textOf(call['id']) === '' ? {} : { id: textOf(call['id']) },
+      function: { ...name == null ? {} : { name: textOf(name) }, arguments: textOf(text) }
     }
-    const piece = textOf(given)
-    this.call.begun ||= piece.trim() !== ''
-    return text + piece
-  }
-
-  /** The marks that end what is open. */
-  private closed (): string {
-    const { call } = this
-    const marks = (this.reasoning ? '</think>' : '') +
-      (call === null ? '' : `${call.begun ? '' : '{}'}}</tool_call>`)
-    this.reasoning = false
-    this.call = null
-    return marks
+  })
+  return {
+    ...content === '' ? {} : { content },
+    ...reasoning === '' ? {} : { reasoning_content: reasoning },
+    ...calls.length === 0 ? {} : { tool_calls: calls }
   }
 }
 
@@ -166,43 +127,45 @@ export class ChatReader extends AnswerReader {
 export class CompletionReader extends AnswerReader {
   private last: Fields | null = null
 
-  read (event: Fields): Piece[] {
+  read (event: Fields): AnswerChunk[] {
     if (event['stop'] === true) this.last = event
     const tokens = reportsOf(event['completion_probabilities'], this.tops)
-    return [...admittedOf(event), ...deltaOf(this.index, textOf(event['content']), tokens)]
+    return [...admittedOf(event), ...newsOf(this.index, { text: textOf(event['content']) }, tokens)]
   }
 
-  end (peakBytes: number): Piece[] | null {
-    const { last } = this
+  end (peakBytes: number): AnswerChunk | null {
+    const { index, last } = this
     if (last === null) return null
     const cut = last['stop_type'] === 'limit' || last['stopped_limit'] === true || last['truncated'] === true
     const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
-    const reason = cut ? 'length' : 'stop'
-    const stop = textOf(last['stopping_word']) || null
-    const end: End = { reason, stop, usage, timings: fieldsOf(last['timings']), peakBytes }
-    return [doneOf(this.index, end)]
+    return endOf({ index, text: '' }, {
+      finish: cut ? 'length' : 'stop', stop: textOf(last['stopping_word']) || null, usage,
+      timings: fieldsOf(last['timings']), peakBytes
+    })
   }
 }
 
 /**
- * The spans of one traced answer, as its pieces arrive: a piece of text stands for a token. A server that
+ * The spans of one traced answer, as its chunks arrive: a chunk with news stands for a token. A server that
  * does not report when it takes up a prompt has no wait; it counts as work on the prompt then.
  */
-export class PieceSpans {
+export class ChunkSpans {
   private readonly spans: AnswerSpans
   private promptTokens = 0
   private written = 0
 
   constructor (trace: SpanSink, index: number) { this.spans = new AnswerSpans(trace, index) }
 
-  saw (piece: Piece): void {
-    if (piece.kind === 'admitted') {
+  saw ({ choices: [choice], usage }: AnswerChunk): void {
+    if (choice === undefined) {
       if (this.promptTokens === 0) this.spans.started()
-      this.promptTokens = piece.prompt_tokens
-    } else if (piece.kind === 'delta') {
+      this.promptTokens = usage?.prompt_tokens ?? 0
+    } else if (choice.finish_reason == null) {
       this.spans.token(++this.written, this.promptTokens)
     } else {
-      const { prompt_tokens: input, completion_tokens: output, cached_tokens: cached } = piece.usage
+      const { prompt_tokens: input = 0, completion_tokens: output = 0, prompt_tokens_details: details } =
+        usage ?? {}
+      const cached = details?.cached_tokens ?? 0
       this.spans.ended({ input_tokens: input, output_tokens: output, cached_tokens: cached })
     }
   }

@@ -1,6 +1,6 @@
 /** What llama.cpp's server refuses or fails at, as this product's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { invalid } from '../text/errors.js'
+import { contextExceeded, invalid } from '../text/errors.js'
 import { fieldsOf, numberOf, textOf } from '../json.js'
 
 const MAX_CHARS = 1_000
@@ -33,11 +33,10 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
     ...prompt === undefined ? {} : { prompt_tokens: prompt },
     ...context === undefined ? {} : { context_length: context }
   }
-  const told = prompt === undefined || context === undefined
-    ? message
-    : `the prompt has ${prompt} tokens, but ${modelId} has a context of ${context} tokens here, one of ` +
-      'them at least for the answer'
-  return new EngineError('context_length_exceeded', `context_length_exceeded: ${told}`, details)
+  return prompt === undefined || context === undefined
+    ? new EngineError('context_length_exceeded',
+        `context_length_exceeded: the prompt is over the model's maximum context length: ${message}`, details)
+    : contextExceeded(modelId, prompt, context)
 }
 
 /** First line of a stack, of the template engine or of the program. */
@@ -52,6 +51,10 @@ function withoutTrace (message: string): string {
   return `${lines.slice(0, at).join('\n').trimEnd()} ${below}`
 }
 
+/** Clients must not learn where files are on this machine. */
+export const withoutPaths = (message: string): string =>
+  message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
+
 /**
  * An error of the server: `body` is `{ error: { code, message, type } }`, or the error itself; `status` that
  * of the answer, where there is one.
@@ -60,7 +63,8 @@ export function serverError (body: unknown, modelId: string, status?: number): E
   const error = fieldsOf(fieldsOf(body)['error'] ?? body)
   const type = textOf(error['type'])
   const code = status ?? numberOf(error['code'])
-  const given = withoutTrace(textOf(error['message'])).replace(/\s+/g, ' ').trim().slice(0, MAX_CHARS)
+  const told = withoutPaths(withoutTrace(textOf(error['message'])))
+  const given = told.replace(/\s+/g, ' ').trim().slice(0, MAX_CHARS)
   const message = given === '' ? `an answer with status ${code ?? 'unknown'} and no message` : given
   if (type === 'exceed_context_size_error' || TOO_LONG.test(message)) return tooLong(error, message, modelId)
   if (NO_IMAGE.test(message)) {

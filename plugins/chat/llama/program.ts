@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import { withoutPaths } from './errors.js'
 
 /** Time as a runner process has it; a test brings its own. */
 export interface Clock {
@@ -65,6 +66,7 @@ export class Program {
   readonly ended: Promise<string>
   private readonly child: ChildProcess
   private readonly parts: ProgramParts
+  private readonly output: Output
   private end: string | null = null
   /** Its end was asked for. */
   private closing = false
@@ -73,7 +75,7 @@ export class Program {
     const { name, path, args, env, clock, echo } = this.parts = parts
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
     const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env: programEnv() })
-    const output = new Output((line, leftOut) => {
+    const output = this.output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)
     // The program's own log goes to the runner's, which is bounded; what looks bad also to the node's.
@@ -90,11 +92,15 @@ export class Program {
       child.once('error', (error) => { resolve(`could not be started: ${error.message}`) })
       // Not `exit`: there may be output to read after that.
       child.once('close', (code, signal) => {
-        const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-        resolve(output.last === '' ? how : `${how}; its last lines: ${output.last}`)
+        resolve(signal === null ? `exited with code ${code}` : `was ended by ${signal}`)
       })
     })
     void this.ended.then((how) => { this.end = how })
+  }
+
+  /** The last of its own log, for those who operate the node: no error of a request has it. */
+  private get lastLines (): string {
+    return this.output.last === '' ? '' : `; its last lines: ${this.output.last}`
   }
 
   get pid (): number | undefined { return this.child.pid }
@@ -106,14 +112,20 @@ export class Program {
   async until (ready: () => Promise<boolean>, pauseMs: number): Promise<void> {
     while (!await ready()) {
       const end = await this.endOf(pauseMs)
-      if (end !== null) throw new EngineError('provider_error', `${this.parts.name} ${end}`)
+      if (end === null) continue
+      const message = withoutPaths(`${this.parts.name} ${end}${this.lastLines}`)
+      throw new EngineError('provider_error', message)
     }
   }
 
   /** From now on the runner ends with the program, unless that is closed. */
   dieWithIt (): void {
-    const { name, die } = this.parts
-    void this.ended.then((how) => { if (!this.closing) die(new Error(`${name} ${how}`)) })
+    const { name, die, env } = this.parts
+    void this.ended.then((how) => {
+      if (this.closing) return
+      env.log('error', `${name} ${how}${this.lastLines}`)
+      die(new Error(`${name} ${how}`))
+    })
   }
 
   /** How the program has ended; null while it has not, also a moment later. */

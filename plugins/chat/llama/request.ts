@@ -1,48 +1,79 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { createHash } from 'node:crypto'
-import { readMessages, readParameters } from '../engine/request.js'
+import { readMessages } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
-import { parametersOf, type SamplingNumbers } from '../sampling.js'
-import type { GrammarRequest, SamplingParams } from '../text/types.js'
+import { parametersOf } from '../sampling.js'
 import { invalid } from '../text/errors.js'
-import { fieldsOf, idsOf, type Fields } from '../json.js'
+import { fieldsOf, idsOf, listOf, numberOf, present, type Fields } from '../json.js'
 
-/** What a request is checked against. */
+/** What a request is read by. */
 export interface Facts {
-  modelId: string
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
   /** What the chat template takes as ids of calls. */
   callIds?: 'any' | 'short'
+  /** False for a model whose template has no place for tools. */
+  tools?: boolean
+}
+
+/** The bodies for a route, one for each answer. */
+export interface Bodies {
+  bodies: Body[]
+  /** How many of the likeliest tokens are reported beside each one. */
+  tops: number
+  /** Parts of the request that are left out. */
+  warnings: string[]
 }
 
 type Body = Record<string, unknown>
 
-/** Above the size of every vocabulary; the server knows its own. */
-const MAX_IDS = 2 ** 31 - 1
+const MOST_ANSWERS = 128
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
+/** Fields of a task that the server has other names for, or that are sent in another form. */
+const OWN_FORM = new Set([
+  'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
+  'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
+  'top_logprobs', 'seed', 'repeat_last_n',
+  ...parametersOf('llama').map(({ parameter }) => parameter)
+])
 
-/** Every parameter is sent, as the server's own defaults are others. */
-function samplingOf (params: SamplingParams, { contextLength }: Facts): Body {
-  const bias = Object.entries(params.logitBias).map(([id, value]) => [Number(id), value])
-  const { repeatLastN: last } = params
+/** A number of the request; undefined if it has none. @throws EngineError invalid_request */
+function numberAt (
+  payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
+): number | undefined {
+  const value = payload[path]
+  if (value == null) return undefined
+  if (typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value))) {
+    return value
+  }
+  const kind = whole ? 'a whole number' : 'a number'
+  throw invalid(`${path} is ${String(value)}, but takes ${kind} from ${min} to ${max}`, path)
+}
+
+/** The parameters of the client, else those of the model's card. The server has defaults for all others. */
+function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body {
+  const named = parametersOf('llama').map(({ parameter, name, min, max, whole = false }) =>
+    [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
+  const last = numberAt(payload, 'repeat_last_n', { min: -1, max: 2 ** 31 - 1 }) ??
+    numberOf(defaults['repeat_last_n'])
+  const bias = Object.entries(fieldsOf(payload['logit_bias'])).map(([id, value]) => [Number(id), value])
+  const sent = present(Object.fromEntries(named) as Fields)
   return {
-    ...Object.fromEntries(parametersOf('llama').map(({ name, field }) =>
-      [name, params[field as keyof SamplingNumbers]])),
+    ...sent,
     // Newer servers refuse -1, which once meant the whole context.
-    repeat_last_n: last === null || last < 0 ? contextLength : Math.min(last, contextLength),
+    ...last === undefined ? {} : { repeat_last_n: last < 0 ? contextLength : Math.min(last, contextLength) },
     // The one best token, without weighing all the others first: that costs as much as a tenth of a small
     // model's token. Penalties and biases come before.
-    ...params.temperature === 0 ? { top_k: 1 } : {},
+    ...sent['temperature'] === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
 }
 
 /** Answers to one prompt differ, and each can be had again: each is a request of its own. */
-function copiesOf (body: Body, n: number, seed: number | null): Body[] {
+function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   return Array.from({ length: n }, (_, index) => {
-    if (seed === null) return body
+    if (seed === undefined) return body
     const own = seed + index
     return { ...body, seed: (own % SEEDS + SEEDS) % SEEDS }
   })
@@ -51,6 +82,13 @@ function copiesOf (body: Body, n: number, seed: number | null): Body[] {
 /** Mistral's templates refuse other ids than those of nine letters and digits. */
 export const callIdsOf = (template: string): 'any' | 'short' =>
   /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
+
+/** Whether the chat template reads tools, by what `/props` says of it; true if it says nothing. */
+export function readsTools (props: Fields): boolean {
+  const said = fieldsOf(props['chat_template_caps'])['supports_tools']
+  const template = props['chat_template']
+  return typeof said === 'boolean' ? said : typeof template !== 'string' || /\btools\b/.test(template)
+}
 
 const shortened = (id: unknown): unknown => typeof id !== 'string' || /^[a-zA-Z\d]{9}$/.test(id)
   ? id
@@ -69,12 +107,12 @@ function withShortIds (message: Fields): Body {
 
 /** The messages and what else the template reads. @throws EngineError invalid_request */
 export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
-  const { tools, template_variables: variables, add_generation_prompt: add } = payload
+  const { tools, chat_template_kwargs: variables, add_generation_prompt: add } = payload
   return {
     messages: readMessages(payload['messages'], { images: true }).map((message) => ({
       ...callIds === 'short' ? withShortIds({ ...message }) : message, content: message.content ?? ''
     })),
-    ...Array.isArray(tools) && tools.length > 0 ? { tools } : {},
+    ...present({ tools }),
     ...variables == null ? {} : { chat_template_kwargs: fieldsOf(variables) },
     ...add === false ? { add_generation_prompt: false } : {}
   }
@@ -82,79 +120,80 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
-/** The server takes `tool_choice` as a word only: one chosen function is the only tool, and required. */
-function toolsBody ({ tools, choice }: { tools: unknown[], choice: unknown }): Body {
-  if (choice == null || typeof choice === 'string') return { tools, tool_choice: choice ?? 'auto' }
-  const wanted = nameOf(choice)
-  const chosen = tools.filter((tool) => nameOf(tool) === wanted)
-  if (chosen.length === 0) {
-    throw invalid(`the chosen tool ${String(wanted)} is none of the tools`, 'params.grammar')
-  }
-  return { tools: chosen, tool_choice: 'required' }
-}
-
-function chatGrammar (grammar: GrammarRequest): Body {
-  switch (grammar.kind) {
-    case 'none': return {}
-    case 'json': return { response_format: { type: 'json_object' } }
-    case 'schema': {
-      const schema = grammar.schema ?? {}
-      return { response_format: { type: 'json_schema', json_schema: { schema } } }
-    }
-    case 'tools':
-      if (grammar.answer !== undefined && (grammar.choice ?? 'auto') === 'auto') {
-        throw invalid('llama-server calls no tools while it keeps an answer to a response_format; set ' +
-          'tool_choice to "none" or "required", or leave one of them out', 'response_format')
-      }
-      return toolsBody(grammar)
-  }
-}
-
 /**
- * The bodies for a route, one for each answer, which `own` and what both routes have in common make. All but
- * the prompt is checked as for every other language model: only the server can read that.
+ * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
+ * @throws EngineError invalid_request for a required call that cannot be made
  */
-function bodiesOf (
-  payload: Fields, facts: Facts, own: (params: SamplingParams, maxTokens: number) => Body
-): { bodies: Body[], tops: number } {
-  const { params, n, stop, asked } = readParameters(payload, { ...facts, vocabularySize: MAX_IDS })
-  // One token of the context at least is the prompt's.
-  const maxTokens = Math.min(asked, facts.contextLength - 1)
+function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
+  const { tool_choice: choice = 'auto', response_format: format, grammar } = payload
+  const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
+  const tools = listOf(payload['tools'])
+  if (tools.length === 0 || choice === 'none') return {}
+  if (choice === 'auto') {
+    const why = facts.tools === false
+      ? 'the chat template of this model has no place for them'
+      : format == null && grammar == null ? '' : 'llama-server calls none while it keeps to a format'
+    if (why === '') return { tools, tool_choice: 'auto', ...parallel }
+    warnings.push(`tools: not offered to the model, as ${why}`)
+    return {}
+  }
+  if (facts.tools === false) {
+    throw invalid('tool_choice requires a call, and the chat template of this model has no place for ' +
+      'tools; leave it out, or use another model', 'tool_choice')
+  }
+  // The server takes a word only: one chosen function is the only tool, and required.
+  const wanted = choice === 'required' ? null : nameOf(choice)
+  const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
+  if (chosen.length > 0) return { tools: chosen, tool_choice: 'required', ...parallel }
+  throw invalid(`tool_choice names ${String(wanted)}, which is none of the tools`, 'tool_choice')
+}
+
+/** The format of an answer; a required call takes the place of one. */
+function formatBody ({ response_format: format, tools, tool_choice: choice = 'auto' }: Fields): Body {
+  const isCall = tools != null && choice !== 'auto' && choice !== 'none'
+  return format == null || isCall ? {} : { response_format: format }
+}
+
+/** The most tokens of an answer: one token of the context at least is the prompt's. */
+function mostTokens (payload: Fields, { contextLength }: Facts): number {
+  const most = contextLength - 1
+  const own = numberAt(payload, 'n_predict', { min: 1, max: most })
+  const asked = numberAt(payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER })
+  return Math.min(asked ?? own ?? most, most)
+}
+
+/** The bodies for a route, with what both routes have in common beside `own`. */
+function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] = []): Bodies {
+  const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
+  const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
+  const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)
   const body = {
-    ...own(params, maxTokens),
-    ...samplingOf(params, facts),
-    stop,
+    cache_prompt: true,
+    ...Object.fromEntries(others),
     stream: true,
     return_progress: true,
-    cache_prompt: true
+    ...samplingOf(payload, facts),
+    ...own
   }
-  return { bodies: copiesOf(body, n, params.seed), tops: params.topLogprobs }
+  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings }
 }
 
+const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
 /** The server reports the chosen token only beside at least one candidate. */
-const candidates = ({ topLogprobs }: SamplingParams): number => Math.max(1, topLogprobs)
+const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
-export function chatBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
-  return bodiesOf(payload, facts, (params, maxTokens) => ({
-    ...templateBody(payload, facts.callIds),
-    ...chatGrammar(params.grammar),
-    max_tokens: maxTokens,
+export function chatBodies (payload: Fields, facts: Facts): Bodies {
+  const warnings: string[] = []
+  const { tools: _, ...asked } = payload
+  return bodiesOf(payload, facts, {
+    ...templateBody(asked, facts.callIds),
+    ...toolsBody(payload, facts, warnings),
+    ...formatBody(payload),
+    max_tokens: mostTokens(payload, facts),
     stream_options: { include_usage: true },
-    ...params.logprobs ? { logprobs: true, top_logprobs: candidates(params) } : {}
-  }))
-}
-
-function completionGrammar ({ grammar, grammarAfter }: SamplingParams): Body {
-  if (grammarAfter !== undefined) {
-    throw invalid('llama-server keeps a completion to a grammar from its beginning', 'params.grammar_after')
-  }
-  switch (grammar.kind) {
-    case 'none': return {}
-    case 'json': return { json_schema: { type: 'object' } }
-    case 'schema': return { json_schema: grammar.schema ?? {} }
-    case 'tools': throw invalid('llama-server calls tools in a chat only', 'params.grammar')
-  }
+    ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
+  }, warnings)
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
@@ -166,13 +205,12 @@ export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
 }
 
 /** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
-export function completionBodies (payload: Fields, facts: Facts): { bodies: Body[], tops: number } {
-  return bodiesOf(payload, facts, (params, maxTokens) => ({
+export function completionBodies (payload: Fields, facts: Facts): Bodies {
+  return bodiesOf(payload, facts, {
     prompt: promptOf(payload['prompt']),
-    ...completionGrammar(params),
-    n_predict: maxTokens,
-    ...params.logprobs ? { n_probs: candidates(params) } : {}
-  }))
+    n_predict: mostTokens(payload, facts),
+    ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
+  })
 }
 
 /** A request for embeddings. */

@@ -4,15 +4,17 @@ import {
 } from '../../../kernel/api/engine.js'
 import { overloaded, unknownTask } from '../engine/request.js'
 import { vectorChunk } from '../engine/vectors.js'
-import { ChatReader, CompletionReader, PieceSpans, type AnswerReader, type Piece } from './answer.js'
+import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
 import { merged } from '../merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, templateBody, type Facts
+  callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, readsTools, templateBody, type Bodies,
+  type Facts
 } from './request.js'
+import type { AnswerChunk } from '../chunks.js'
 import type { LlamaServer } from './server.js'
 
 /** How long the end of the server may take to be known after its connections broke. */
@@ -32,10 +34,8 @@ export interface SessionParts {
 }
 
 /** Answers that are asked of the server, and how their events are read. */
-interface Asked {
+interface Asked extends Bodies {
   path: string
-  bodies: Record<string, unknown>[]
-  tops: number
   Reader: new (index: number, tops: number) => AnswerReader
 }
 
@@ -48,10 +48,10 @@ export class LlamaSession implements EngineSession {
   private open = 0
 
   constructor (parts: SessionParts) {
-    const { server, spec: { card: { modelId, defaults } }, sizes: { contextLength } } = parts
+    const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
     this.parts = parts
     this.client = server.client
-    this.facts = { modelId, contextLength, defaults }
+    this.facts = { contextLength, defaults }
   }
 
   /** Asks the server what it has loaded. Throws what a call throws, also where the key is refused. */
@@ -61,10 +61,11 @@ export class LlamaSession implements EngineSession {
     // The server may have rounded the context that it was given.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
+    this.facts.tools = readsTools(this.props)
   }
 
   async warmup (): Promise<void> {
-    const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, params: { temperature: 0 } }
+    const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
     const task = this.parts.embeds
       ? { kind: 'embed', payload: { input: 'warm' } }
       : { kind: 'completion', payload: text }
@@ -111,15 +112,17 @@ export class LlamaSession implements EngineSession {
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
-    const { bodies } = asked
-    const { open, parts: { sizes: { most } }, facts: { modelId } } = this
+    const { bodies, warnings } = asked
+    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
     if (open + bodies.length > most) throw overloaded(modelId, open, most)
     this.open += bodies.length
     let begun = false
     try {
-      for await (const piece of merged(bodies.map((_, index) =>
+      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+      for await (const chunk of merged(bodies.map((_, index) =>
         traced(this.answer(asked, index, signal), index, trace)))) {
-        if (piece.kind !== 'admitted' || !begun) yield { payload: { ...piece } }
+        // Each answer has the same prompt, and the server reports its progress several times.
+        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
         begun = true
       }
     } finally {
@@ -129,12 +132,12 @@ export class LlamaSession implements EngineSession {
 
   private async * answer (
     { path, bodies, tops, Reader }: Asked, index: number, signal: AbortSignal
-  ): AsyncGenerator<Piece> {
+  ): AsyncGenerator<AnswerChunk> {
     const own = new Reader(index, tops)
     for await (const event of this.events(path, bodies[index] as Fields, signal)) yield * own.read(event)
     const rest = own.end(await this.parts.server.peakBytes())
     if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
-    yield * rest
+    yield rest
   }
 
   /**
@@ -219,13 +222,13 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   return vectors.map((numbers) => Float32Array.from(numbers))
 }
 
-/** The same pieces, noted as they come. */
+/** The same chunks, noted as they come. */
 async function * traced (
-  pieces: AsyncIterable<Piece>, index: number, trace: SpanSink | undefined
-): AsyncGenerator<Piece> {
-  const spans = trace === undefined ? undefined : new PieceSpans(trace, index)
-  for await (const piece of pieces) {
-    spans?.saw(piece)
-    yield piece
+  chunks: AsyncIterable<AnswerChunk>, index: number, trace: SpanSink | undefined
+): AsyncGenerator<AnswerChunk> {
+  const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
+  for await (const chunk of chunks) {
+    spans?.saw(chunk)
+    yield chunk
   }
 }

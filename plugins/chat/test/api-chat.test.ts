@@ -1,8 +1,8 @@
 import t from 'tap'
-import { EngineError, kernelError } from '../../../kernel/index.js'
+import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import {
-  admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values
+  admitted, answering, call, delta, done, gate, hello, MODEL, news, saying, startChat, until, values
 } from './api-kit.js'
 import type { Open } from './api-kit.js'
 
@@ -14,7 +14,7 @@ t.test('a whole answer', async (t) => {
   const answer = await post(URL_, { ...hello, user: 'me', temperature: 0.5, max_tokens: 9 })
   t.equal(answer.statusCode, 200, answer.body)
   t.match(answer.headers, {
-    'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no',
     'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
   })
   t.match(answer.json(), {
@@ -30,7 +30,7 @@ t.test('a whole answer', async (t) => {
   t.match(asked.tasks, [{
     kind: 'chat',
     payload: {
-      messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9, n: 1, params: { temperature: 0.5 }
+      messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9, temperature: 0.5
     }
   }])
 })
@@ -40,7 +40,7 @@ t.test('a stream, from the first comment to [DONE]', async (t) => {
   const answer = await post(URL_, { ...hello, stream: true })
   t.equal(answer.statusCode, 200)
   t.match(answer.headers, {
-    'content-type': 'text/event-stream', 'cache-control': 'no-cache', 'x-accel-buffering': 'no',
+    'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no',
     'x-svc-task-id': 'task-1', 'x-svc-command-id': UUID
   })
   const events = answer.body.split('\n\n')
@@ -94,11 +94,12 @@ t.test('several answers', async (t) => {
 })
 
 t.test('reasoning and tool calls', async (t) => {
-  const text = '<think>Hm.</think>Let me look.' +
-    '<tool_call>{"name": "get", "arguments": {"city": "Köln"}}</tool_call>' +
-    '<tool_call>{"name": "get", "arguments": {"city": "Ulm"}}</tool_call>'
+  const open = answering(
+    news({ reasoning_content: 'Hm.' }), delta('Let me look.'), call('get', '{"city": "Kö'),
+    news({ tool_calls: [{ index: 0, function: { arguments: 'ln"}' } }] }),
+    call('get', '{"city": "Ulm"}', 1, 'abcDEF123'), done('tool_calls'))
   const tools = [{ type: 'function', function: { name: 'get', parameters: { type: 'object' } } }]
-  const { post, asked } = await startChat(t, { open: saying(...text) })
+  const { post, asked } = await startChat(t, { open })
   const whole = (await post(URL_, { ...hello, tools })).json() as { choices: never[] }
   t.match(whole.choices, [{
     finish_reason: 'tool_calls',
@@ -109,14 +110,11 @@ t.test('reasoning and tool calls', async (t) => {
           id: /^call_[0-9a-f]{32}$/, type: 'function',
           function: { name: 'get', arguments: '{"city": "Köln"}' }
         },
-        { type: 'function', function: { name: 'get', arguments: '{"city": "Ulm"}' } }
+        { id: 'abcDEF123', type: 'function', function: { name: 'get', arguments: '{"city": "Ulm"}' } }
       ]
     }
   }])
-  t.match(asked.tasks[0]?.payload, {
-    tools, params: { grammar: { kind: 'tools', tools, choice: 'auto' } }
-  })
-  t.ok((asked.tasks[0]?.payload['markers'] as string[]).includes('<think>'))
+  t.same(asked.tasks[0]?.payload, { messages: hello.messages, tools })
   const one = (await post(URL_, { ...hello, tools, parallel_tool_calls: false })).json() as typeof whole
   t.match(one.choices, [{ message: { tool_calls: { length: 1 } } }])
   const chunks = values((await post(URL_, { ...hello, tools, stream: true })).body)
@@ -133,26 +131,13 @@ t.test('reasoning and tool calls', async (t) => {
 })
 
 t.test('content is null where there are only calls', async (t) => {
-  const open = saying('<tool_call>{"name": "f", "arguments": {}}</tool_call>')
+  const open = answering(call('f', '{}'), done('tool_calls'))
   const { post } = await startChat(t, { open })
   const tools = [{ type: 'function', function: { name: 'f' } }]
   const answer = (await post(URL_, { ...hello, tools })).json() as { choices: [{ message: object }] }
   t.match(answer.choices[0].message, {
     content: null, tool_calls: [{ function: { name: 'f', arguments: '{}' } }]
   })
-})
-
-t.test('a model that begins inside its reasoning, and calls in another format', async (t) => {
-  const open: Open = async function * () {
-    yield admitted({ in_reasoning: true, tool_format: 'mistral' })
-    yield delta('So.</think>[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]')
-    yield done()
-  }
-  const { post } = await startChat(t, { open })
-  const tools = [{ type: 'function', function: { name: 'f' } }]
-  t.match((await post(URL_, { ...hello, tools })).json(), { choices: [{ message: {
-    content: null, reasoning_content: 'So.', tool_calls: [{ function: { name: 'f', arguments: '{"a": 1}' } }]
-  } }] })
 })
 
 t.test('an engine that does not say that it took the request in', async (t) => {
@@ -162,8 +147,9 @@ t.test('an engine that does not say that it took the request in', async (t) => {
 })
 
 t.test('log probabilities', async (t) => {
-  const token = { id: 7, text: 'ä', logprob: -0.5, top: [{ id: 7, text: 'ä', logprob: -0.5 }] }
-  const part = { id: 8, text: '\ufffd', bytes: [159], logprob: -1, top: [] }
+  const one = { token: 'ä', logprob: -0.5, bytes: [195, 164] }
+  const token = { ...one, top_logprobs: [one] }
+  const part = { token: '\ufffd', bytes: [159], logprob: -1, top_logprobs: [] }
   const open: Open = async function * () {
     yield admitted()
     yield delta('ä', 0, [token, part])
@@ -176,7 +162,7 @@ t.test('log probabilities', async (t) => {
   ] }
   const body = { ...hello, logprobs: true, top_logprobs: 1 }
   t.match((await post(URL_, body)).json(), { choices: [{ logprobs: expect }] })
-  t.match(asked.tasks[0]?.payload, { params: { logprobs: true, top_logprobs: 1 } })
+  t.match(asked.tasks[0]?.payload, { logprobs: true, top_logprobs: 1 })
   const chunks = values((await post(URL_, { ...body, stream: true })).body)
   t.match(chunks[1], { choices: [{ delta: { content: 'ä' }, logprobs: expect }] })
 })
@@ -192,13 +178,18 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     throw new EngineError('context_length_exceeded', message, { prompt_tokens: 200, context_length: 128 })
   }
   const bias = (): never => {
-    const message = 'params.logit_bias maps token ids below 64'
-    throw new EngineError('invalid_request', message, { issues: [{ path: 'params.logit_bias', message }] })
+    const message = 'logit_bias maps token ids below 64'
+    throw new EngineError('invalid_request', message, { issues: [{ path: 'logit_bias', message }] })
+  }
+  const loading = (): never => {
+    const decl = { status: 503, retryable: true, message: 'x', remedy: 'y', retryAfterSeconds: 1 }
+    throw new SvcError('no_instance', decl, 'acme/writer is loading')
   }
   const rows: [() => void, object, number, string, string | RegExp][] = [
     [over, hello, 400, 'context_length_exceeded', /^context_length_exceeded/],
     [bias, hello, 400, 'invalid_request', /^logit_bias maps/],
     [() => { throw new EngineError('unheard_of', 'secret') }, hello, 502, 'provider_error', /node's log/],
+    [loading, hello, 503, 'no_instance', /is loading/],
     [() => { throw kernelError('overloaded') }, hello, 429, 'overloaded', /Too many/],
     [() => {}, { ...hello, model: 'a/none' }, 404, 'no_instance', /No instance found for model a\/none/],
     [() => {}, { ...hello, messages: [] }, 400, 'invalid_request', /messages/],
@@ -210,7 +201,8 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     for (const stream of [false, true]) {
       const answer = await post(URL_, { ...body, stream })
       t.equal(answer.statusCode, status, answer.body)
-      t.match(answer.json(), { error: { reason, message, code: CODES[reason] ?? reason }, detail: message })
+      const code = status === 503 ? 'model_loading' : CODES[reason] ?? reason
+      t.match(answer.json(), { error: { reason, message, code }, detail: message })
       if (status === 429) t.ok(answer.headers['retry-after'])
       const told = status === 502 ? 'false' : undefined
       t.equal(answer.headers['x-should-retry'], told, 'official clients repeat a 502 unless told')

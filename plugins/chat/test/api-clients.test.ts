@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import { admitted, delta, done, failure, MODEL, saying, startChat, until } from './api-kit.js'
+import { admitted, calling, delta, done, failure, MODEL, startChat, until } from './api-kit.js'
 import type { Test } from 'tap'
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
@@ -27,7 +27,6 @@ const asked = { model: MODEL, messages }
 const parameters = { type: 'object' as const, properties: { a: { type: 'number' } } }
 const openAiTools = [{ type: 'function' as const, function: { name: 'f', parameters } }]
 const anthropicTools = [{ name: 'f', input_schema: parameters }]
-const call = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 
 t.test('openai: texts, streamed and whole', async (t) => {
   const { openai } = await start(t)
@@ -54,7 +53,7 @@ t.test('openai: texts, streamed and whole', async (t) => {
 })
 
 t.test('openai: tools', async (t) => {
-  const { openai } = await start(t, saying(...call))
+  const { openai } = await start(t, calling())
   const made = [{ type: 'function', function: { name: 'f', arguments: '{"a": 1}' } }]
   const whole = await openai.chat.completions.create({ ...asked, tools: openAiTools })
   t.match(whole.choices, [{ finish_reason: 'tool_calls', message: { content: 'Look:', tool_calls: made } }])
@@ -69,7 +68,7 @@ t.test('openai: tools', async (t) => {
 })
 
 t.test('anthropic: texts and tools, streamed and whole', async (t) => {
-  const { anthropic } = await start(t, saying(...call))
+  const { anthropic } = await start(t, calling())
   const body = { ...asked, max_tokens: 50, tools: anthropicTools }
   const expected = {
     type: 'message', role: 'assistant', model: MODEL, stop_reason: 'tool_use',
@@ -86,7 +85,7 @@ t.test('anthropic: texts and tools, streamed and whole', async (t) => {
 })
 
 t.test('ollama: texts and tools, streamed and whole, and what there is', async (t) => {
-  const { ollama } = await start(t, saying(...call))
+  const { ollama } = await start(t, calling())
   const body = { ...asked, tools: openAiTools }
   const tool_calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
   t.match(await ollama.chat({ ...body, stream: false }),

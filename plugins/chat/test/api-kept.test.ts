@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
 import OpenAI from 'openai'
 import { Kept } from '../api/kept.js'
-import { admitted, delta, done, failure, MODEL, startChat } from './api-kit.js'
+import { admitted, call, delta, done, failure, MODEL, startChat } from './api-kit.js'
 import type { EngineTask } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
 
@@ -106,10 +106,10 @@ t.test('anthropic: the tool runner over several turns, with a thread and without
     const { messages } = payload as { messages: { role: string, content: string }[] }
     const results = messages.filter(({ role }) => role === 'tool').map(({ content }) => content)
     yield admitted()
-    yield delta(results.length < 2
-      ? `<tool_call>{"name": "add", "arguments": {"a": ${results.length + 1}}}</tool_call>`
-      : `The sum is ${results.join(' and ')}.`)
-    yield done()
+    yield results.length < 2
+      ? call('add', `{"a": ${results.length + 1}}`)
+      : delta(`The sum is ${results.join(' and ')}.`)
+    yield done(results.length < 2 ? 'tool_calls' : 'stop')
   } })
   const client = new Anthropic({ baseURL: await kit.rig.listen(), apiKey: 'none', maxRetries: 0 })
   const add = betaTool({

@@ -8,7 +8,7 @@ import plugin from '../index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 import type { Test } from 'tap'
-import type { TokenReport } from '../engine/pieces.js'
+import type { AnswerChunk, Choice, Finish, TokenReport } from '../chunks.js'
 
 export const MODEL = 'acme/writer'
 export const card = {
@@ -24,23 +24,40 @@ export interface Asked {
 
 export type Open = (task: EngineTask, signal: AbortSignal, instanceId: string) => AsyncIterable<EngineChunk>
 
-export const admitted = (more: object = {}): EngineChunk =>
-  ({ payload: { kind: 'admitted', prompt_tokens: 5, tool_format: 'hermes', in_reasoning: false, ...more } })
-export const delta = (text: string, index = 0, tokens?: TokenReport[]): EngineChunk =>
-  ({ payload: { kind: 'delta', index, text, ...tokens === undefined ? {} : { tokens } } })
-export const done = (reason = 'stop', index = 0, completion = 3): EngineChunk => ({
-  payload: {
-    kind: 'done', index, finish_reason: reason, stop_text: null,
-    usage: { prompt_tokens: 5, completion_tokens: completion, cached_tokens: 2 },
-    stats: { prompt_tps: 50, generation_tps: 20, peak_memory_bytes: 4096 }
-  }
+/** Chunks of an engine. */
+const chunk = (payload: AnswerChunk): EngineChunk => ({ payload: { ...payload } })
+export const admitted = (): EngineChunk => chunk({ choices: [], usage: { prompt_tokens: 5 } })
+export const news = (delta: Choice['delta'], index = 0): EngineChunk =>
+  chunk({ choices: [{ index, delta: delta! }] })
+export const delta = (content: string, index = 0, tokens?: TokenReport[]): EngineChunk => chunk({
+  choices: [{ index, delta: { content }, ...tokens === undefined ? {} : { logprobs: { content: tokens } } }]
+})
+/** The same of a text completion. */
+export const text = (said: string, index = 0, tokens?: TokenReport[]): EngineChunk => chunk({
+  choices: [{ index, text: said, ...tokens === undefined ? {} : { logprobs: { content: tokens } } }]
+})
+export const call = (name: string, input: string, index = 0, id?: string): EngineChunk => news({
+  tool_calls: [{ index, ...id === undefined ? {} : { id }, function: { name, arguments: input } }]
+})
+export const done = (reason: Finish = 'stop', index = 0, completion = 3): EngineChunk => chunk({
+  choices: [{ index, delta: {}, finish_reason: reason, stop_text: null }],
+  usage: { prompt_tokens: 5, completion_tokens: completion, prompt_tokens_details: { cached_tokens: 2 } },
+  timings: { prompt_per_second: 50, predicted_per_second: 20, peak_memory_bytes: 4096 }
 })
 
 /** An engine that says these texts. */
-export const saying = (...texts: string[]): Open => async function * () {
+export const saying = (...texts: string[]): Open =>
+  answering(...texts.map((said) => delta(said)), done())
+
+/** An engine that thinks, speaks, and calls `f` and the `others`. */
+export const calling = (...others: EngineChunk[]): Open => answering(
+  news({ reasoning_content: 'H' }), news({ reasoning_content: 'm.' }), delta('Look:'), call('f', ''),
+  news({ tool_calls: [{ index: 0, function: { arguments: '{"a": 1}' } }] }), ...others, done('tool_calls'))
+
+/** An engine that admits the prompt and answers with these chunks. */
+export const answering = (...chunks: EngineChunk[]): Open => async function * () {
   yield admitted()
-  for (const text of texts) yield delta(text)
-  yield done()
+  yield * chunks
 }
 
 export interface Kit {

@@ -94,28 +94,39 @@ t.test('messages that are refused', (t) => {
   t.end()
 })
 
-t.test('parameters', (t) => {
-  const rows: [object, object, object?][] = [
-    [{}, {}, { n: 1, stop: [] }],
+t.test('parameters: only those that the client has set', (t) => {
+  const schema = { type: 'object' }
+  const held = (more: object = {}): object =>
+    ({ response_format: { type: 'json_schema', json_schema: { schema, ...more } } })
+  const rows: [object, object][] = [
+    [{}, {}],
     [{ temperature: 0, top_p: 0.5, min_p: 0.1, seed: -3, frequency_penalty: 1, presence_penalty: -1 },
       { temperature: 0, top_p: 0.5, min_p: 0.1, seed: -3, frequency_penalty: 1, presence_penalty: -1 }],
     [{ repetition_penalty: 1.1, logit_bias: { 5: -100 }, top_k: -1 },
       { repetition_penalty: 1.1, logit_bias: { 5: -100 }, top_k: 0 }],
-    [{ temperature: null, stop: null, seed: null, max_tokens: null }, {}, { n: 1, stop: [] }],
-    [{ stop: 'END', max_tokens: 5, n: 2 }, {}, { n: 2, stop: ['END'], max_tokens: 5 }],
-    [{ stop: ['a', 'b'], max_tokens: 5, max_completion_tokens: 7 }, {}, { stop: ['a', 'b'], max_tokens: 7 }],
+    [{ temperature: null, stop: null, seed: null, max_tokens: null, n: null, mirostat: null }, {}],
+    [{ stop: 'END', max_tokens: 5, n: 2 }, { n: 2, stop: ['END'], max_tokens: 5 }],
+    [{ stop: ['a', 'b'], max_tokens: 5, max_completion_tokens: 7 }, { stop: ['a', 'b'], max_tokens: 7 }],
+    [{ max_tokens: -1 }, {}], [{ n_predict: 9 }, { n_predict: 9 }], [{ n_predict: -1 }, {}],
+    [{ max_tokens: 5, n_predict: 9 }, { max_tokens: 5 }],
     [{ logprobs: true }, { logprobs: true, top_logprobs: 0 }],
     [{ logprobs: true, top_logprobs: 5 }, { logprobs: true, top_logprobs: 5 }],
+    [{ n_probs: 3 }, { logprobs: true, top_logprobs: 3 }], [{ n_probs: 0 }, {}],
     [{ logprobs: false, top_logprobs: 0 }, {}],
+    [{ repeat_penalty: 1.2 }, { repetition_penalty: 1.2 }],
+    [{ mirostat: 2, typical_p: 0.9, samplers: ['top_k'], ignore_eos: true, grammar: 'root ::= "a"' },
+      { mirostat: 2, typical_p: 0.9, samplers: ['top_k'], ignore_eos: true, grammar: 'root ::= "a"' }],
     [{ response_format: { type: 'text' } }, {}],
-    [{ response_format: { type: 'json_object' } }, { grammar: { kind: 'json' } }],
-    [{ response_format: { type: 'json_schema', json_schema: { name: 'x', schema: { type: 'object' } } } },
-      { grammar: { kind: 'schema', schema: { type: 'object' } } }]
+    [{ response_format: { type: 'json_object' } }, { response_format: { type: 'json_object' } }],
+    [{ response_format: { type: 'json_object', schema } }, held()],
+    [{ json_schema: schema }, held()],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } }, held()],
+    [{ response_format: { type: 'json_schema', json_schema: { schema, strict: true } } },
+      held({ strict: true })]
   ]
-  for (const [body, params, lengths = {}] of rows) {
-    const { params: made, ...rest } = task(body).task.payload
-    t.same(made, params, JSON.stringify(body))
-    t.match(rest, lengths)
+  for (const [body, expect] of rows) {
+    const { messages: _, ...made } = task(body).task.payload
+    t.same(made, expect, JSON.stringify(body))
   }
   t.end()
 })
@@ -123,29 +134,23 @@ t.test('parameters', (t) => {
 t.test('tools', (t) => {
   const tools = [tool('a', { type: 'object' }), tool('b')]
   const named = { type: 'function', function: { name: 'b' } }
-  const rows: [object, unknown, boolean, number][] = [
-    [{ tools }, { kind: 'tools', tools, choice: 'auto' }, true, Infinity],
-    [{ tools, tool_choice: 'required' }, { kind: 'tools', tools, choice: 'required' }, true, Infinity],
+  const json = { response_format: { type: 'json_object' } }
+  const rows: [object, object, number][] = [
+    [{ tools }, { tools }, Infinity],
+    [{ tools, tool_choice: 'auto', ...json }, { tools, tool_choice: 'auto', ...json }, Infinity],
     [{ tools, tool_choice: named, parallel_tool_calls: false },
-      { kind: 'tools', tools, choice: named }, true, 1],
-    [{ tools, tool_choice: 'none' }, undefined, false, Infinity],
-    [{ tools, tool_choice: 'none', response_format: { type: 'json_object' } },
-      { kind: 'json' }, false, Infinity],
-    [{ tools, tool_choice: 'required', response_format: { type: 'json_object' } },
-      { kind: 'tools', tools, choice: 'required', answer: { kind: 'json' } }, true, Infinity],
-    [{ tools, response_format: { type: 'json_schema', json_schema: { schema: true, strict: true } } },
-      { kind: 'tools', tools, choice: 'auto', answer: { kind: 'schema', schema: true, strict: true } }, true,
-      Infinity],
-    [{ tools: [] }, undefined, false, Infinity]
+      { tools, tool_choice: named, parallel_tool_calls: false }, 1],
+    [{ tools, tool_choice: 'none' }, {}, Infinity],
+    [{ tools, tool_choice: 'none', ...json }, json, Infinity],
+    [{ tools: [], tool_choice: 'auto', parallel_tool_calls: true }, {}, Infinity]
   ]
-  for (const [body, grammar, has, mostCalls] of rows) {
-    const { task: { payload }, reading } = task(body)
-    t.same((payload['params'] as { grammar?: object }).grammar, grammar)
-    t.same(payload['tools'], has ? tools : undefined)
-    t.match(reading, { parse: true, tools: has, mostCalls })
+  for (const [body, expect, mostCalls] of rows) {
+    const { task: { payload: { messages: _, ...made } }, reading } = task(body)
+    t.same(made, expect)
+    t.same(reading, { mostCalls })
   }
   const told = task({ reasoning_effort: 'none', chat_template_kwargs: { style: 1 } })
-  t.same(told.task.payload['template_variables'],
+  t.same(told.task.payload['chat_template_kwargs'],
     { reasoning_effort: 'none', enable_thinking: false, style: 1 })
   t.equal(task({ model: 'gpt-4o' }).modelId, MODEL)
   t.equal(task({ model: 'toString' }).modelId, 'toString')
@@ -159,6 +164,9 @@ t.test('what is refused', (t) => {
     [{ stop: ['a', 'b', 'c'] }, 'stop', /has 3 texts; at most 2/],
     [{ n: 3 }, 'n', /is 3; at most 2/],
     [{ top_logprobs: 2 }, 'top_logprobs', /needs logprobs: true/],
+    [{ max_tokens: 0 }, 'max_tokens', /is 0/], [{ n_predict: 0 }, 'n_predict', /is 0/],
+    [{ json_schema: deep }, 'json_schema', /nested deeper/],
+    [{ response_format: { type: 'json_object', schema: deep } }, 'response_format.schema', /nested deeper/],
     [{ messages: [{ role: 'assistant', content: '', function_call: {} }] },
       'messages.0.function_call', /send tool_calls/],
     [{ tools: [tool('a'), tool('b'), tool('c')] }, 'tools', /has 3 tools; at most 2/],
@@ -183,16 +191,18 @@ t.test('what is refused', (t) => {
 
 t.test('plain prompts', (t) => {
   const rows: [object, object][] = [
-    [{}, { prompt: 'A', max_tokens: 16, n: 1, stop: [], params: {} }],
+    [{}, { prompt: 'A', max_tokens: 16 }], [{ max_tokens: -1 }, { prompt: 'A', max_tokens: undefined }],
+    [{ n_predict: 4, n_probs: 2 }, { n_predict: 4, max_tokens: undefined, top_logprobs: 2 }],
+    [{ json_schema: { type: 'object' }, grammar: 'x' }, { json_schema: { type: 'object' }, grammar: 'x' }],
     [{ prompt: ['B'], max_tokens: 3 }, { prompt: 'B', max_tokens: 3 }],
     [{ prompt: [1, 2] }, { prompt: [1, 2] }],
     [{ prompt: [7] }, { prompt: [7] }],
     [{ prompt: [[1, 2]], logprobs: 2, suffix: '', best_of: 1, echo: false },
-      { prompt: [1, 2], params: { logprobs: true, top_logprobs: 2 } }]
+      { prompt: [1, 2], logprobs: true, top_logprobs: 2 }]
   ]
   for (const [body, payload] of rows) {
     t.match(plain(body), {
-      modelId: MODEL, capability: 'completions', reading: { parse: false },
+      modelId: MODEL, capability: 'completions', reading: { mostCalls: 0 },
       task: { kind: 'completion', payload }
     })
   }
@@ -223,12 +233,10 @@ t.test('depth is looked at no further than the limit', (t) => {
 })
 
 t.test('an engine\'s refusal in the words of the request', (t) => {
-  const issues = [{ path: 'params.seed', message: 'params.seed takes a whole number' }]
-  const error = new EngineError('invalid_request', 'params.seed is 1.5; params.n too', { issues })
-  t.match(asRequestError(error), {
-    reason: 'invalid_request', message: 'seed is 1.5; n too', param: 'seed',
-    details: { issues: [{ path: 'seed', message: 'seed takes a whole number' }] }
-  })
+  const issues = [{ path: 'seed', message: 'seed takes a whole number' }]
+  const error = new EngineError('invalid_request', 'seed is 1.5; n too', { issues })
+  t.match(asRequestError(error),
+    { reason: 'invalid_request', message: 'seed is 1.5; n too', param: 'seed', details: { issues } })
   t.match(asRequestError(new EngineError('invalid_request', 'no')), { message: 'no', param: null })
   const other = new EngineError('overloaded', 'params.x')
   t.equal(asRequestError(other), other)

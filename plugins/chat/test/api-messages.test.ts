@@ -1,7 +1,7 @@
 import t from 'tap'
 import { EngineError, kernelError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
-import { admitted, delta, done, MODEL, namesField, png, saying, startChat, values } from './api-kit.js'
+import { admitted, calling, delta, MODEL, namesField, png, startChat, values } from './api-kit.js'
 import type { MessagesBody } from '../api/anthropic.js'
 
 const URL_ = '/v1/messages'
@@ -76,11 +76,10 @@ t.test('requests as chat requests', (t) => {
   t.end()
 })
 
-const text = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 const tools = [{ name: 'f', input_schema: { type: 'object' } }]
 
 t.test('a whole message', async (t) => {
-  const { post } = await startChat(t, { open: saying(...text) })
+  const { post } = await startChat(t, { open: calling() })
   const answer = await post(URL_, { ...body, tools })
   t.equal(answer.statusCode, 200, answer.body)
   t.match(answer.json(), {
@@ -101,7 +100,7 @@ t.test('the query that clients of the beta send', async (t) => {
 })
 
 t.test('a streamed message', async (t) => {
-  const { post } = await startChat(t, { open: saying(...text) })
+  const { post } = await startChat(t, { open: calling() })
   const answer = await post(URL_, { ...body, tools, stream: true })
   t.match(answer.headers, { 'content-type': 'text/event-stream', 'x-svc-command-id': String })
   const names = [...answer.body.matchAll(/^event: (.*)$/gm)].map(([, name]) => name)
@@ -157,7 +156,7 @@ t.test('the stop text that ended an answer is named', async (t) => {
   const { post } = await startChat(t, { open: async function * () {
     yield admitted()
     yield delta('Hello')
-    yield { payload: { ...done().payload, stop_text: 'END' } }
+    yield { payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop', stop_text: 'END' }] } }
   } })
   const ended = { stop_reason: 'stop_sequence', stop_sequence: 'END' }
   t.match((await post(URL_, { ...body, stop_sequences: ['END'] })).json(), ended)

@@ -78,11 +78,11 @@ t.test('models that are made of others', async (t) => {
   const messages = [{ role: 'user', content: 'Hi' }]
   const answer = await ollama.chat({ model: 'brief', messages, options: { temperature: 1 } })
   t.equal(answer.model, 'brief')
-  const payload = { messages: before, max_tokens: 7, stop: ['END'], params: { temperature: 1 } }
+  const payload = { messages: before, max_tokens: 7, stop: ['END'], temperature: 1 }
   t.match(asked.tasks.at(-1), { payload })
   t.equal(asked.models.at(-1), MODEL)
   await post('/v1/chat/completions', { model: 'brief', messages, max_completion_tokens: 9 })
-  t.match(asked.tasks.at(-1), { payload: { messages: before, max_tokens: 9, params: { temperature: 0.5 } } },
+  t.match(asked.tasks.at(-1), { payload: { messages: before, max_tokens: 9, temperature: 0.5 } },
     'also by the other APIs')
   await post('/v1/completions', { model: 'brief', prompt: 'Hi' })
   t.match(asked.tasks.at(-1), { payload: { prompt: 'Hi', max_tokens: 7, stop: ['END'] } })

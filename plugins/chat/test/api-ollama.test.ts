@@ -1,7 +1,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama/chat.js'
-import { admitted, delta, hello, MODEL, namesField, png, saying, startChat } from './api-kit.js'
+import { admitted, calling, delta, hello, MODEL, namesField, png, startChat } from './api-kit.js'
 import type { OllamaChat } from '../api/ollama/chat.js'
 
 const lines = (body: string): Record<string, never>[] =>
@@ -9,14 +9,10 @@ const lines = (body: string): Record<string, never>[] =>
 const generate = { model: MODEL, prompt: 'Hi' }
 
 t.test('requests as chat requests', (t) => {
-  const brief = { from: MODEL, at: '', parameters: { repeat_last_n: 9 } }
-  const rules = {
-    aliases: {}, sees: (id: string) => id === 'a/eyes',
-    made: (name: string) => name === 'brief' ? brief : undefined
-  }
+  const rules = { aliases: {}, sees: (id: string) => id === 'a/eyes' }
   const chat = (more: object) => fromOllamaChat({ ...hello, ...more } as OllamaChat, rules)
   const prompt = (more: object) => fromOllamaGenerate({ ...generate, ...more }, rules)
-  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more }, rules)
+  const raw = (more: object) => fromOllamaRaw({ ...generate, raw: true, ...more })
   const called = { function: { name: 'f', arguments: { a: 1 } } }
   const image = png(2, 1)
   const seen = { role: 'user', content: [
@@ -24,12 +20,9 @@ t.test('requests as chat requests', (t) => {
   ] }
   const rows: [object, object][] = [
     [chat({ options: { num_predict: 5, repeat_penalty: 1.1, top_k: 3, stop: ['x'], seed: null } }),
-      { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'], repeat_last_n: 64 }],
+      { ...hello, max_tokens: 5, repetition_penalty: 1.1, top_k: 3, stop: ['x'] }],
     [chat({ options: { repeat_last_n: -1 } }), { repeat_last_n: -1 }],
-    [chat({ model: 'brief', options: { repeat_penalty: 2 } }), { repeat_last_n: 9 }],
-    [prompt({ model: 'brief', options: { repeat_last_n: 0 } }), { repeat_last_n: 0 }],
-    [raw({ model: 'brief' }), { repeat_last_n: 9 }],
-    [raw({ options: { repeat_last_n: null } }), { repeat_last_n: 64 }],
+    [prompt({ options: { repeat_last_n: 0 } }), { repeat_last_n: 0 }],
     [chat({ format: 'json', think: false }),
       { response_format: { type: 'json_object' }, chat_template_kwargs: { enable_thinking: false } }],
     [chat({ format: { type: 'object' }, think: 'low' }),
@@ -54,7 +47,7 @@ t.test('requests as chat requests', (t) => {
     [prompt({ system: 'Be brief.' }),
       { messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }] }],
     [raw({ options: { num_predict: -1, temperature: 0 } }),
-      { prompt: 'Hi', temperature: 0, max_tokens: Number.MAX_SAFE_INTEGER }]
+      { prompt: 'Hi', temperature: 0, max_tokens: -1 }]
   ]
   for (const [made, expect] of rows) t.match(made, expect)
   t.notOk('num_ctx' in chat({ options: { num_ctx: 5 } }))
@@ -80,15 +73,14 @@ const facts = {
 }
 
 t.test('a chat, in lines and whole', async (t) => {
-  const text = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
-  const { post } = await startChat(t, { open: saying(text) })
+  const { post } = await startChat(t, { open: calling() })
   const body = { ...hello, tools: [{ type: 'function', function: { name: 'f' } }] }
   const answer = await post('/ollama/api/chat', body)
   t.equal(answer.headers['content-type'], 'application/x-ndjson')
   const calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
   t.match(lines(answer.body), [
-    { model: MODEL, created_at: /^\d{4}-.*Z$/, done: false,
-      message: { role: 'assistant', content: 'Look:', thinking: 'Hm.' } },
+    { model: MODEL, created_at: /^\d{4}-.*Z$/, done: false, message: { role: 'assistant', thinking: 'H' } },
+    { done: false, message: { content: '', thinking: 'm.' } }, { done: false, message: { content: 'Look:' } },
     { done: false, message: { content: '', tool_calls: calls } },
     { ...facts, message: { role: 'assistant', content: '' } }
   ])

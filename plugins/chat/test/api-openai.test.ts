@@ -1,7 +1,9 @@
 import t from 'tap'
 import OpenAI from 'openai'
 import { EngineError, kernelError } from '../../../kernel/index.js'
-import { admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values } from './api-kit.js'
+import {
+  admitted, answering, call, delta, done, gate, hello, MODEL, saying, startChat, text as said, until, values
+} from './api-kit.js'
 import type { EngineTask } from '../../../kernel/index.js'
 import type { Kit, Open } from './api-kit.js'
 
@@ -42,7 +44,7 @@ t.test('the official client\'s tool loop', async (t) => {
     const told = task.payload['messages'] as { role: string, content: string }[]
     const answer = told.find(({ role }) => role === 'tool')?.content
     return answer === undefined
-      ? saying('<tool_call>{"name": "weather", "argu', 'ments": {"city": "Ulm"}}')(task, never, '')
+      ? answering(call('weather', '{"city": "Ulm"}'), done('tool_calls'))(task, never, '')
       : saying(`It is ${answer}.`)(task, never, '')
   }
   const { client, asked } = await official(t, open)
@@ -111,11 +113,12 @@ t.test('the official client\'s abort', async (t) => {
 })
 
 t.test('the older completions route', async (t) => {
-  const token = { id: 3, text: 'Hello', logprob: -0.1, top: [{ id: 3, text: 'Hello', logprob: -0.1 }] }
+  const one = { token: 'Hello', logprob: -0.1, bytes: null }
+  const token = { ...one, top_logprobs: [one] }
   const open: Open = async function * () {
     yield admitted()
-    yield delta('<think>Hello', 0, [token])
-    yield delta(' there.', 0, [{ ...token, text: ' there.', top: [] }])
+    yield said('<think>Hello', 0, [token])
+    yield said(' there.', 0, [{ ...token, token: ' there.', top_logprobs: [] }])
     yield done('length')
   }
   const { client, post, asked } = await official(t, open)
@@ -160,7 +163,7 @@ t.test('prompts of a list are answered together, their order kept', async (t) =>
     const prompt = String(given)
     open.add(prompt)
     most = Math.max(most, open.size)
-    yield admitted({ prompt_tokens: 5 })
+    yield admitted()
     await until(() => most === 4)
     yield delta(`${prompt} `)
     if (prompt === 'p0') await last.opened

@@ -2,7 +2,7 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { kernelError } from '../../../kernel/index.js'
 import { fromResponses } from '../api/responses.js'
-import { admitted, delta, done, MODEL, namesField, png, saying, startChat, values } from './api-kit.js'
+import { admitted, call, calling, delta, done, MODEL, namesField, png, startChat, values } from './api-kit.js'
 
 const URL_ = '/v1/responses'
 const body = { model: MODEL, input: 'Hi' }
@@ -14,7 +14,7 @@ t.test('requests as chat requests', (t) => {
   const looking = (image: object): object => ({ model: 'a/eyes', input: [
     { role: 'user', content: [{ type: 'input_text', text: 'Hi' }, { type: 'input_image', ...image }] }
   ] })
-  const call = (id: string): object => ({ type: 'function_call', call_id: id, name: 'f', arguments: '{}' })
+  const item = (id: string): object => ({ type: 'function_call', call_id: id, name: 'f', arguments: '{}' })
   const called = (id: string): object => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } })
   const rows: [object, object][] = [
     [{}, { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }],
@@ -25,7 +25,7 @@ t.test('requests as chat requests', (t) => {
     [{ input: [
       { role: 'developer', content: 'Be kind.' },
       { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Hi' }] },
-      { type: 'reasoning', id: 'rs_1', summary: [] }, call('c1'), call('c2'),
+      { type: 'reasoning', id: 'rs_1', summary: [] }, item('c1'), item('c2'),
       { type: 'function_call_output', call_id: 'c1', output: '5' },
       { role: 'assistant', content: [{ type: 'output_text', text: 'Five.' }] }
     ] }, { messages: [
@@ -68,7 +68,7 @@ t.test('requests as chat requests', (t) => {
     [looking({}), 'input.0.content.1.image_url.url'],
     [{ model: 'a/eyes', input: [{ role: 'assistant', content: [{ type: 'input_image', image_url: url }] }] },
       'input.0.content.0'],
-    [{ input: [call('c'), { type: 'function_call_output', call_id: 'c', output: [{ type: 'input_text' }] }] },
+    [{ input: [item('c'), { type: 'function_call_output', call_id: 'c', output: [{ type: 'input_text' }] }] },
       'input.1.output.0.text'],
     [{ input: [{ type: 'function_call', call_id: 'c' }] }, 'input.0.name']
   ]
@@ -76,12 +76,10 @@ t.test('requests as chat requests', (t) => {
   t.end()
 })
 
-const text = '<think>Hm.</think>Look:<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>' +
-  '<tool_call>{"name": "g", "arguments": {}}</tool_call>'
 const tools = [{ type: 'function', name: 'f' }, { type: 'function', name: 'g' }]
 
 t.test('a stream of every kind of item, and the same as a whole', async (t) => {
-  const { post } = await startChat(t, { open: saying(...text) })
+  const { post } = await startChat(t, { open: calling(call('g', '{}', 1)) })
   const answer = await post(URL_, { ...body, tools, stream: true })
   t.match(answer.body, /^: keep-alive\n\n: command_id /)
   const all = values(answer.body) as unknown as { type: string, sequence_number: number, response: object }[]

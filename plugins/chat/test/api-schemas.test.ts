@@ -1,6 +1,6 @@
 /** Schemas and tools of requests on their way to the engine: what the head of the answer says of them. */
 import t from 'tap'
-import { admitted, delta, done, hello, saying, startChat } from './api-kit.js'
+import { hello, saying, startChat } from './api-kit.js'
 
 const schema = { type: 'object', properties: { tags: { type: 'array', uniqueItems: true } } }
 const format = (more: object = {}): object =>
@@ -15,10 +15,10 @@ t.test('what is not enforced is named in the head, whole and as a stream', async
     t.equal(answer.statusCode, 200)
     t.equal(answer.headers[HEADER], `not enforced: ${place}`)
   }
-  t.same(asked.tasks[0]?.payload['params'], { grammar: { kind: 'schema', schema } })
+  t.same(asked.tasks[0]?.payload['response_format'], { type: 'json_schema', json_schema: { schema } })
   const strict = await post('/v1/chat/completions', { ...hello, ...format({ strict: true }) })
   t.equal(strict.headers[HEADER], undefined, 'the engine refuses it')
-  t.match(asked.tasks.at(-1)?.payload['params'], { grammar: { strict: true } })
+  t.match(asked.tasks.at(-1)?.payload, { response_format: { json_schema: { strict: true } } })
   const plain = await post('/v1/chat/completions', hello)
   t.equal(plain.headers[HEADER], undefined)
   const ollama = await post('/ollama/api/chat', { ...hello, format: schema, stream: false })
@@ -26,7 +26,7 @@ t.test('what is not enforced is named in the head, whole and as a stream', async
   const responses = await post('/v1/responses', { model: hello.model, input: 'Hi',
     text: { format: { type: 'json_schema', name: 'x', schema, strict: true } } })
   t.equal(responses.headers[HEADER], undefined)
-  t.match(asked.tasks.at(-1)?.payload['params'], { grammar: { strict: true } })
+  t.match(asked.tasks.at(-1)?.payload, { response_format: { json_schema: { strict: true } } })
 })
 
 t.test('many places, and names outside of ASCII', async (t) => {
@@ -38,21 +38,19 @@ t.test('many places, and names outside of ASCII', async (t) => {
   t.match(answer.headers[HEADER], /^not enforced: \S+\/\?0\/uniqueItems, .* and 12 more$/)
 })
 
-t.test('tools: what of their parameters is not enforced, and values that need their types', async (t) => {
-  const text = '<tool_call>f<arg_key>n</arg_key><arg_value>5</arg_value><arg_key>s</arg_key>' +
-    '<arg_value>5</arg_value></tool_call>'
+t.test('what is not enforced of tools, and what the engine leaves out', async (t) => {
   const { post } = await startChat(t, { open: async function * () {
-    yield admitted({ tool_format: 'glm', reasoning: 'think' })
-    yield delta(text)
-    yield done()
+    yield { payload: { choices: [], warnings: ['tools: not offered', 'x: unknown'] } }
+    yield * saying('Hello')({ kind: 'chat', payload: {} }, new AbortController().signal, '')
   } })
   const parameters = { type: 'object', properties: { n: { type: 'integer' }, s: { type: 'string' } }, if: {} }
   const tool = { type: 'function', function: { name: 'f', parameters } }
-  const answer = await post('/v1/chat/completions', { ...hello, tools: [tool] })
-  t.equal(answer.headers[HEADER], 'not enforced: tools.0.function.parameters/if')
-  t.match(answer.json(), { choices: [{ finish_reason: 'tool_calls', message: { tool_calls: [
-    { function: { name: 'f', arguments: '{"n": 5, "s": "5"}' } }
-  ] } }] })
+  for (const stream of [false, true]) {
+    const answer = await post('/v1/chat/completions', { ...hello, tools: [tool], stream })
+    t.equal(answer.headers[HEADER],
+      'not enforced: tools.0.function.parameters/if; tools: not offered; x: unknown')
+    t.match(answer.body, /Hello/)
+  }
 })
 
 t.test('tools and a response format together reach the engine', async (t) => {
@@ -60,6 +58,5 @@ t.test('tools and a response format together reach the engine', async (t) => {
   const tool = { type: 'function', function: { name: 'f' } }
   const answer = await post('/v1/chat/completions', { ...hello, tools: [tool], ...format() })
   t.equal(answer.statusCode, 200, answer.body)
-  t.match(asked.tasks[0]?.payload['params'],
-    { grammar: { kind: 'tools', choice: 'auto', answer: { kind: 'schema' } } })
+  t.match(asked.tasks[0]?.payload, { tools: [tool], response_format: { type: 'json_schema' } })
 })

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import type {
   EngineChunk, EngineEnv, EngineSession, ModelCard, ModelSpec
 } from '../../../kernel/api/engine.js'
+import type { AnswerChunk } from '../chunks.js'
 import { llamaEngine } from '../llama/index.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
@@ -157,13 +158,34 @@ export async function chunksOf (
   return chunks
 }
 
-/** What an answer says, and its last chunk. */
+/** Text of a chunk of one answer; undefined where it has none. */
+export function textIn ({ choices = [] }: Partial<AnswerChunk>): string | undefined {
+  return choices[0]?.delta?.content ?? choices[0]?.text
+}
+
+/** What an answer says: its text, its chunks, and the choice, usage and timings of the last one. */
 export async function ask (
   session: EngineSession, kind: string, payload: Entry
-): Promise<{ text: string, pieces: Entry[], done: Entry }> {
-  const pieces = (await chunksOf(session, kind, payload)).map((chunk) => chunk.payload)
-  const text = pieces.map((piece) => piece['kind'] === 'delta' ? String(piece['text']) : '').join('')
-  return { text, pieces, done: pieces.at(-1) ?? {} }
+): Promise<{ text: string, pieces: AnswerChunk[], done: Entry }> {
+  const pieces = (await chunksOf(session, kind, payload))
+    .map((chunk) => chunk.payload as unknown as AnswerChunk)
+  const { choices: [choice] = [], ...figures } = pieces.at(-1) ?? {}
+  const text = pieces.map((piece) => textIn(piece) ?? '').join('')
+  return { text, pieces, done: { ...choice, ...figures } }
+}
+
+/** Reasoning and calls of an answer, put together. */
+export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
+  thought: string, calls: { id?: string | undefined, name: string | undefined, input: string }[]
+} {
+  const deltas = pieces.flatMap(({ choices }) => choices.map(({ delta }) => delta ?? {}))
+  const calls: { id?: string | undefined, name: string | undefined, input: string }[] = []
+  for (const { index, id, function: { name, arguments: input = '' } } of
+    deltas.flatMap(({ tool_calls: made }) => made ?? [])) {
+    const known = calls[index] ??= { id, name, input: '' }
+    known.input += input
+  }
+  return { thought: deltas.map(({ reasoning_content: text }) => text ?? '').join(''), calls }
 }
 
 /** A chat whose last word tells the stand-in what to do. */

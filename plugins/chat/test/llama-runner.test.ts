@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import t from 'tap'
 import { bench, hear, type TestCase } from '../../runners/test/process-kit.js'
-import { entries, folder, lives, specOf, standIn, talk, until, type Scenario } from './llama-kit.js'
+import { entries, folder, lives, specOf, standIn, talk, textIn, until, type Scenario } from './llama-kit.js'
 
 const ENGINE = new URL('../../../dist/plugins/chat/llama/index.js', import.meta.url)
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
@@ -31,7 +31,7 @@ t.test('a server in a runner', { skip }, async (t) => {
     t.equal(heard.end, 'instance_lost')
     await until('the first server is gone', () => !lives(Number(first)))
     await until('another one serves', () => 'RunnerReady' in supervisor.status && pids().length === 2)
-    t.match((await hear(chat('go'))).payloads.at(-1), { kind: 'done' })
+    t.match((await hear(chat('go'))).payloads.at(-1), { choices: [{ finish_reason: 'stop' }] })
     await supervisor.stop()
     t.notOk(lives(Number(pids()[1])), 'an orderly stop')
   })
@@ -47,7 +47,7 @@ t.test('a server in a runner', { skip }, async (t) => {
 
   await t.test('hears of a cancelled task', async (t) => {
     const { chat, journal } = await started(t)
-    for await (const chunk of chat('slow')) if (chunk.payload['kind'] === 'delta') break
+    for await (const chunk of chat('slow')) if (textIn(chunk.payload) !== undefined) break
     await until('the connection is closed', () => journal().some((entry) => entry['closed'] === 'slow'))
   })
 })

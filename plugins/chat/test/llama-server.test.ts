@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs'
 import t from 'tap'
 import { SpanRecorder } from '../../tracing/recorder.js'
 import type { EngineError } from '../../../kernel/api/engine.js'
-import { OutputReader } from '../text/parse/output.js'
-import { ask, chunksOf, lives, rig, talk, until } from './llama-kit.js'
+import { ask, chunksOf, lives, rig, structured, talk, textIn, until } from './llama-kit.js'
 
 process.env['MALLOC_ARENA_MAX'] = '1'
 // One server for all tests but the last two.
@@ -29,21 +28,22 @@ t.test('starts the server on a socket, with a key that is not on its command lin
 })
 
 t.test('a chat streams text, counts and rates', async (t) => {
-  const asked = talk('go', { max_tokens: 5, params: { seed: -3 } })
+  const asked = talk('go', { max_tokens: 5, seed: -3, top_k: 3, mirostat: 2 })
   const { text, pieces, done } = await ask(session, 'chat', asked)
   t.equal(text, 'a b c')
-  t.same(pieces[0], { kind: 'admitted', prompt_tokens: 15, tool_format: 'hermes' })
+  t.same(pieces[0], { choices: [], usage: { prompt_tokens: 15 } })
+  t.same(pieces[1], { choices: [{ index: 0, delta: { content: 'a' } }] })
   t.match(done, {
-    kind: 'done', index: 0, finish_reason: 'stop',
-    usage: { prompt_tokens: 15, completion_tokens: 3, cached_tokens: 2 },
-    stats: { prompt_tps: 100, generation_tps: 50 }
+    index: 0, finish_reason: 'stop', stop_text: null,
+    usage: { prompt_tokens: 15, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 2 } },
+    timings: { prompt_per_second: 100, predicted_per_second: 50 }
   })
-  const { peak_memory_bytes: peak } = done['stats'] as Record<string, number>
+  const { peak_memory_bytes: peak } = done['timings'] as Record<string, number>
   t.ok(process.platform !== 'linux' || Number(peak) > 1e6, 'the memory of the server')
-  t.match(bodies('/v1/chat/completions')[0], {
-    messages: [{ role: 'user', content: 'please go' }], max_tokens: 5, stop: [], stream: true, temperature: 1,
-    top_k: 0, min_p: 0, repeat_penalty: 1, seed: 2 ** 32 - 4
-  })
+  t.same(bodies('/v1/chat/completions')[0], {
+    messages: [{ role: 'user', content: 'please go' }], max_tokens: 5, stream: true, top_k: 3, mirostat: 2,
+    seed: 2 ** 32 - 4, cache_prompt: true, return_progress: true, stream_options: { include_usage: true }
+  }, 'only what was asked for')
   t.match((await ask(session, 'chat', talk('cut'))).done, { finish_reason: 'length' })
 })
 
@@ -70,24 +70,21 @@ t.test('a traced answer tells the wait, the work on the prompt and each token', 
   }
 })
 
-t.test('reasoning and calls come as the text that is read everywhere', async (t) => {
-  t.equal((await ask(session, 'chat', talk('think'))).text, '<think>hmm</think>yes')
-  const { text, done } = await ask(session, 'chat', talk('call'))
-  t.match(done, { finish_reason: 'stop' })
-  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
-  const read = [reader.push(text), reader.end()]
-  const calls = read.flatMap(({ toolCalls }) => toolCalls)
-  const argumentsOf = (index: number): string =>
-    calls.filter((call) => call.index === index).map((call) => call.arguments ?? '').join('')
-  t.same(calls.flatMap(({ name }) => name ?? []), ['add', 'now'])
-  t.same([argumentsOf(0), argumentsOf(1)], ['{"a": "}"}', '{}'])
-  t.equal(read.map(({ content }) => content).join(''), 'so')
+t.test('reasoning and calls stay what the server made of them', async (t) => {
+  const thinking = await ask(session, 'chat', talk('think'))
+  t.same([thinking.text, structured(thinking).thought], ['yes', 'hmm'])
+  const calling = await ask(session, 'chat', talk('call'))
+  t.match(calling, { text: 'so ', done: { finish_reason: 'tool_calls' } })
+  t.match(structured(calling).calls, [{ name: 'add', input: '{"a": "}"}' }, { name: 'now', input: '' }])
+  const marked = await ask(session, 'chat', talk('marks'))
+  t.same([marked.text, structured(marked)], ['<think>x</think><tool_call>', { thought: '', calls: [] }],
+    'content is content, whatever it looks like')
 })
 
 t.test('a completion from a text, and from ids', async (t) => {
   const { text, done } = await ask(session, 'completion', { prompt: 'on cut', stop: ['x'], max_tokens: 4 })
   t.equal(text, 'a b c')
-  const usage = { prompt_tokens: 6, completion_tokens: 3, cached_tokens: 2 }
+  const usage = { prompt_tokens: 6, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 2 } }
   t.match(done, { finish_reason: 'length', usage })
   await ask(session, 'completions', { prompt: [103, 111] })
   t.match(bodies('/completion').slice(-2),
@@ -95,29 +92,26 @@ t.test('a completion from a text, and from ids', async (t) => {
 })
 
 t.test('several answers are requests of their own, each with its seed', async (t) => {
-  const { pieces } = await ask(session, 'chat', talk('go', { n: 3, params: { seed: 5 } }))
+  const { pieces } = await ask(session, 'chat', talk('go', { n: 3, seed: 5 }))
   t.same(bodies('/v1/chat/completions').slice(-3).map(({ seed }) => seed).sort(), [5, 6, 7])
-  t.equal(pieces.filter(({ kind }) => kind === 'admitted').length, 1)
+  t.equal(pieces.filter(({ choices }) => choices.length === 0).length, 1)
   for (const index of [0, 1, 2]) {
-    const own = pieces.filter((piece) => piece['index'] === index)
-    t.equal(own.map(({ text }) => text ?? '').join(''), 'a b c')
-    t.match(own.at(-1), { kind: 'done' })
+    const own = pieces.filter(({ choices: [choice] }) => choice?.index === index)
+    t.equal(own.map((piece) => textIn(piece) ?? '').join(''), 'a b c')
+    t.match(own.at(-1), { choices: [{ finish_reason: 'stop' }] })
   }
-  t.equal(pieces.filter(({ kind }) => kind === 'done').length, 3)
+  t.equal(pieces.filter(({ choices: [choice] }) => choice?.finish_reason != null).length, 3)
 })
 
 t.test('log probabilities', async (t) => {
   for (const [kind, payload] of [['chat', talk('go')], ['completion', { prompt: 'go' }]] as const) {
-    const params = { logprobs: true, top_logprobs: 2 }
-    const { pieces } = await ask(session, kind, { ...payload, params })
-    t.same(pieces.find((piece) => piece['kind'] === 'delta')?.['tokens'], [{
-      id: 7, text: 'a', bytes: [97], logprob: -0.5,
-      top: [
-        { id: 7, text: 'a', bytes: [97], logprob: -0.5 }, { id: 8, text: '?', bytes: [63], logprob: -9999 }
-      ]
-    }], kind)
-    const bare = await ask(session, kind, { ...payload, params: { logprobs: true } })
-    t.match(bare.pieces.find((piece) => piece['kind'] === 'delta'), { tokens: [{ id: 7, top: [] }] })
+    const { pieces } = await ask(session, kind, { ...payload, logprobs: true, top_logprobs: 2 })
+    const one = { token: 'a', bytes: [97], logprob: -0.5 }
+    t.same(pieces[1]?.choices[0]?.logprobs, { content: [
+      { ...one, top_logprobs: [one, { token: '?', bytes: [63], logprob: -9999 }] }
+    ] }, kind)
+    const bare = await ask(session, kind, { ...payload, logprobs: true })
+    t.same(bare.pieces[1]?.choices[0]?.logprobs, { content: [{ ...one, top_logprobs: [] }] })
   }
 })
 
@@ -125,14 +119,17 @@ t.test('what the real server said is read', async (t) => {
   const said: Record<string, [text: string, done: object]> = {
     words: ['It is dry in Oslo today.', { finish_reason: 'stop', usage: { completion_tokens: 4 } }],
     cut: ['It is dry in', { finish_reason: 'length', usage: { completion_tokens: 2 } }],
-    think: ['<think>Hm, rain or not?\n</think>No, it is dry.', { finish_reason: 'stop' }],
-    call: ['<tool_call>{"name": "clock", "arguments": {"zone": "utc"}}</tool_call>', {}]
+    think: ['No, it is dry.', { finish_reason: 'stop' }],
+    call: ['', { finish_reason: 'tool_calls' }]
   }
   for (const [name, [text, done]] of Object.entries(said)) {
     const answer = await ask(session, 'chat', talk(`recorded:${name}`))
     t.equal(answer.text, text, name)
-    t.match(answer, { pieces: [{ kind: 'admitted' }], done }, name)
+    t.match(answer, { pieces: [{ choices: [] }], done }, name)
   }
+  t.equal(structured(await ask(session, 'chat', talk('recorded:think'))).thought, 'Hm, rain or not?\n')
+  t.match(structured(await ask(session, 'chat', talk('recorded:call'))).calls,
+    [{ id: /./, name: 'clock', input: '{"zone": "utc"}' }])
   const completion = { completion: 'stop', 'completion cut': 'length' }
   for (const [name, reason] of Object.entries(completion)) {
     const { done } = await ask(session, 'completion', { prompt: `recorded:${name.replace(' ', '_')}` })
@@ -159,7 +156,7 @@ t.test('what the server refuses or fails at', async (t) => {
   const long = await refused(talk('x'.repeat(3000)))
   t.match(long, {
     reason: 'context_length_exceeded', details: { prompt_tokens: 3013, context_length: 2048 },
-    message: /^context_length_exceeded: the prompt has 3013 tokens, but test\/gguf has a context of 2048 /
+    message: /^context_length_exceeded: .* maximum context length is 2048 tokens, .* has 3013 tokens/
   })
   t.match(await refused(talk('refuse')), {
     reason: 'invalid_request', message: /^llama-server refused the request: .*JSON schema error at #/
@@ -170,7 +167,7 @@ t.test('what the server refuses or fails at', async (t) => {
   t.match(await refused(talk('late')), { reason: 'provider_error', message: /oh no/ })
   t.match(await refused(talk('go'), 'tts'), { reason: 'invalid_request' })
   t.match(await refused({ messages: [] }), { reason: 'invalid_request', message: /messages/ })
-  t.match(await refused(talk('go', { params: { temperature: -1 } })), { message: /temperature is -1/ })
+  t.match(await refused(talk('go', { temperature: -1 })), { message: /temperature is -1/ })
   t.equal((await ask(session, 'chat', talk('go'))).text, 'a b c', 'and it serves on')
   t.same(shared.deaths, [])
 })
@@ -182,13 +179,13 @@ t.test('who lets go frees the slot', async (t) => {
   let heard = 0
   const slow = { kind: 'chat', payload: talk('slow', { n: 2 }) }
   for await (const { payload } of session.run(slow, abort.signal)) {
-    if (payload['kind'] === 'delta' && ++heard === 4) abort.abort()
+    if (textIn(payload) !== undefined && ++heard === 4) abort.abort()
   }
   t.equal(heard, 4, 'it ends without an error')
   await until('the server sees both connections close', () =>
     journal().filter((entry) => entry['closed'] === 'slow').length === 2)
   for await (const chunk of session.run({ kind: 'completion', payload: { prompt: 'flood' } }, never)) {
-    if (chunk.payload['kind'] === 'delta') break
+    if (textIn(chunk.payload) !== undefined) break
   }
   await until('also when the reader just goes', closed('flood'))
   t.same(await chunksOf(session, 'chat', talk('go'), AbortSignal.abort()), [])

@@ -7,10 +7,10 @@ import { serverError } from '../llama/errors.js'
 import { modelFile } from '../llama/index.js'
 import { merged } from '../merged.js'
 import { LineCutter, Output } from '../llama/program.js'
-import { chatBodies, completionBodies, embedRequest, promptOf } from '../llama/request.js'
+import { chatBodies, completionBodies, embedRequest, promptOf, readsTools } from '../llama/request.js'
 import { cardOf, specOf } from './llama-kit.js'
 
-const facts = { modelId: 'test/gguf', contextLength: 100, defaults: {} }
+const facts = { contextLength: 100, defaults: {} }
 const messages = [{ role: 'user', content: 'hi' }]
 
 /** What a call throws. */
@@ -94,53 +94,78 @@ t.test('the file of a model', (t) => {
   t.end()
 })
 
-t.test('bodies of chats', (t) => {
-  const body = (payload: object): Record<string, unknown> =>
-    chatBodies({ messages, ...payload }, facts).bodies[0] ?? {}
-  t.match(body({}), { temperature: 1, top_p: 1, top_k: 0, repeat_penalty: 1, max_tokens: 99 })
-  t.equal(body({})['repeat_last_n'], facts.contextLength, 'newer servers refuse -1')
+t.test('bodies of chats: only what the client or the card has set', (t) => {
+  const body = (payload: object, more: object = {}): Record<string, unknown> =>
+    chatBodies({ messages, ...payload }, { ...facts, ...more }).bodies[0] ?? {}
+  const always = {
+    messages, max_tokens: 99, cache_prompt: true, stream: true, return_progress: true,
+    stream_options: { include_usage: true }
+  }
+  t.same(body({}), always, 'the server has defaults of its own')
   const windows: [number, number][] = [[-1, facts.contextLength], [0, 0], [7, 7], [1e9, facts.contextLength]]
   for (const [given, sent] of windows) {
-    t.equal(body({ params: { repeat_last_n: given } })['repeat_last_n'], sent, `a window of ${given}`)
+    t.equal(body({ repeat_last_n: given })['repeat_last_n'], sent, `a window of ${given}`)
   }
-  t.notOk('seed' in body({}), 'a seed of its own choice')
-  t.match(body({ params: { temperature: 0, top_k: 3 } }), { temperature: 0, top_k: 1 }, 'the best alone')
+  t.match(body({ temperature: 0, top_k: 3 }), { temperature: 0, top_k: 1 }, 'the best alone')
   const params = {
-    temperature: 0.1, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
-    repetition_penalty: 1.2, seed: 2 ** 40, logit_bias: { 5: -100 }, logprobs: true
+    temperature: 0.1, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1
   }
-  t.match(body({ params, max_tokens: 1e6, stop: 'x' }), {
-    temperature: 0.1, top_p: 0.5, top_k: 3, min_p: 0.1, frequency_penalty: 1, presence_penalty: -1,
-    repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true, top_logprobs: 1,
-    max_tokens: 99, stop: ['x']
+  t.same(body({
+    ...params, repetition_penalty: 1.2, seed: 2 ** 40, logit_bias: { 5: -100 }, logprobs: true,
+    max_tokens: 1e6, stop: ['x'], mirostat: 2, grammar: 'root ::= "a"'
+  }), {
+    ...always, ...params, repeat_penalty: 1.2, seed: 256, logit_bias: [[5, -100]], logprobs: true,
+    top_logprobs: 1, stop: ['x'], mirostat: 2, grammar: 'root ::= "a"'
   })
-  const card = chatBodies({ messages }, { ...facts, defaults: { temperature: 0.6 } })
-  t.match(card.bodies, [{ temperature: 0.6 }], 'the card has defaults')
-  t.match(body({ params: { grammar: { kind: 'json' } } }), { response_format: { type: 'json_object' } })
-  t.match(body({ params: { grammar: { kind: 'schema', schema: { type: 'string' } } } }),
-    { response_format: { json_schema: { schema: { type: 'string' } } } })
-  t.match(body({ template_variables: { enable_thinking: false }, add_generation_prompt: false }),
+  const defaults = { temperature: 0.6, repeat_last_n: 9, voice: 'x' }
+  t.same(body({}, { defaults }), { ...always, temperature: 0.6, repeat_last_n: 9 }, 'the card has defaults')
+  t.match(body({ temperature: 1 }, { defaults }), { temperature: 1 })
+  const response_format = { type: 'json_schema', json_schema: { schema: { type: 'string' } } }
+  t.same(body({ response_format }), { ...always, response_format })
+  t.match(body({ chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false }),
     { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
   t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
     { messages: [{ content: '', tool_calls: [1] }] })
+  t.equal(body({ n_predict: 5 })['max_tokens'], 5)
+  t.match(thrown(() => body({ n_predict: 100 })), { details: { issues: [{ path: 'n_predict' }] } }, 'the cap')
+  t.match(body({ stream: false, return_progress: false }), { stream: true, return_progress: true })
   t.end()
 })
 
-t.test('tools', (t) => {
+t.test('tools are an offer, unless a call is required', (t) => {
   const tools = ['a', 'b'].map((name) => ({ type: 'function', function: { name } }))
-  const body = (choice: unknown, more: object = {}): Record<string, unknown> => {
-    const params = { grammar: { kind: 'tools', tools, choice, ...more } }
-    return chatBodies({ messages, tools, params }, facts).bodies[0] ?? {}
+  const made = (payload: object, more: object = {}) =>
+    chatBodies({ messages, tools, ...payload }, { ...facts, ...more })
+  const body = (payload: object, more: object = {}): Record<string, unknown> =>
+    made(payload, more).bodies[0] ?? {}
+  t.match(body({}), { tools, tool_choice: 'auto' })
+  t.match(body({ tool_choice: 'auto', parallel_tool_calls: false }), { tools, parallel_tool_calls: false })
+  t.match(body({ tool_choice: 'required' }), { tools, tool_choice: 'required' })
+  const one = body({ tool_choice: { type: 'function', function: { name: 'b' } } })
+  t.same([one['tools'], one['tool_choice']], [tools.slice(1), 'required'], 'the chosen one is the only one')
+  t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),
+    { message: /names c, which is none of/ })
+  const response_format = { type: 'json_object' }
+  t.notOk('response_format' in body({ tool_choice: 'required', response_format }))
+  const rows: [object, object, RegExp][] = [
+    [{}, { tools: false }, /tools: not offered .* no place for them/],
+    [{ tool_choice: 'auto', parallel_tool_calls: true }, { tools: false }, /no place/],
+    [{ response_format }, {}, /keeps to a format/], [{ grammar: 'root ::= "a"' }, {}, /keeps to a format/]
+  ]
+  for (const [payload, more, warning] of rows) {
+    const { bodies: [sent], warnings } = made(payload, more)
+    t.notMatch(Object.keys(sent ?? {}).join(), /tool/)
+    t.match(warnings, [warning])
   }
-  t.match(body('auto'), { tools, tool_choice: 'auto' })
-  t.match(body('required'), { tools, tool_choice: 'required' })
-  const one = body({ type: 'function', function: { name: 'b' } })
-  t.same(one['tools'], tools.slice(1), 'one chosen tool is the only one')
-  t.equal(one['tool_choice'], 'required')
-  t.match(thrown(() => body({ function: { name: 'c' } })), { message: /the chosen tool c is none of/ })
-  t.same(body('required', { answer: { kind: 'json' } })['response_format'], undefined)
-  t.match(thrown(() => body('auto', { answer: { kind: 'json' } })),
-    { details: { issues: [{ path: 'response_format' }] } })
+  t.same(made({ tool_choice: 'none' }, { tools: false }).warnings, [])
+  for (const choice of ['required', { type: 'function', function: { name: 'b' } }]) {
+    t.match(thrown(() => body({ tool_choice: choice }, { tools: false })),
+      { reason: 'invalid_request', details: { issues: [{ path: 'tool_choice' }] } })
+  }
+  t.ok(readsTools({}))
+  t.ok(readsTools({ chat_template: '{% if tools %}' }))
+  t.notOk(readsTools({ chat_template: '{{ messages }}' }))
+  t.notOk(readsTools({ chat_template: '{% if tools %}', chat_template_caps: { supports_tools: false } }))
   t.end()
 })
 
@@ -165,13 +190,13 @@ t.test('ids of calls where the template takes short ones only', (t) => {
 t.test('bodies of completions and embeddings', (t) => {
   const body = (payload: object): Record<string, unknown> =>
     completionBodies({ prompt: 'p', ...payload }, facts).bodies[0] ?? {}
-  t.match(body({ params: { grammar: { kind: 'json' } } }), { json_schema: { type: 'object' } })
-  t.match(body({ params: { logprobs: true, top_logprobs: 3 } }), { n_probs: 3 })
+  t.match(body({ json_schema: { type: 'object' }, typical_p: 0.5 }),
+    { json_schema: { type: 'object' }, typical_p: 0.5 })
+  t.match(body({ logprobs: true, top_logprobs: 3, max_tokens: 4 }), { n_probs: 3, n_predict: 4 })
   t.equal(completionBodies({ prompt: [1, 2], n: 3 }, facts).bodies.length, 3)
   for (const payload of [
     { prompt: '' }, { prompt: [] }, { prompt: [-1] }, { prompt: [1.5] }, { prompt: null }, { prompt: ['a'] },
-    { params: { grammar: { kind: 'tools', tools: [] } } }, { params: { grammar_after: '</think>' } },
-    { n: 0 }, { stop: [''] }, { max_tokens: 0 }, { params: { seed: 'x' } }
+    { n: 0 }, { n: 1.5 }, { max_tokens: 0 }, { seed: 'x' }, { top_k: 0.5 }, { temperature: -1 }
   ]) t.match(thrown(() => body(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
   for (const wrong of ['x', [{ role: 'user', content: [1] }], [null], [{ content: 'x' }]]) {
     const call = () => chatBodies({ messages: wrong }, facts)
@@ -191,29 +216,30 @@ t.test('answers of other servers', (t) => {
   t.same(reader.read({ choices: [{ delta: { role: 'assistant', content: null } }] }), [])
   t.equal(reader.end(0), null, 'not complete')
   const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
-  reader.read({ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }], usage })
-  t.same(reader.end(5), [{
-    kind: 'done', index: 2, finish_reason: 'stop', stop_text: null,
-    usage: { prompt_tokens: 9, completion_tokens: 2, cached_tokens: 4 },
-    stats: { prompt_tps: null, generation_tps: null, peak_memory_bytes: 5 }
-  }])
+  t.same(reader.read({ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }], usage }),
+    [{ choices: [{ index: 2, delta: { content: 'x' } }] }])
+  t.same(reader.end(5), {
+    choices: [{ index: 2, delta: {}, finish_reason: 'stop', stop_text: null }], usage,
+    timings: { prompt_per_second: null, predicted_per_second: null, peak_memory_bytes: 5 }
+  })
   const cut = new ChatReader(0, 0)
-  t.match(cut.read({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: 'length' }] }),
-    [{ text: '<think>so' }])
-  t.match(cut.end(0), [{ kind: 'done', finish_reason: 'length' }], 'what was cut stays open')
-  const honest = new ChatReader(0, 0)
-  t.same([{ reasoning_content: 'so' }, { content: '<think>x' }, { content: '</think>' }].flatMap((delta) =>
-    honest.read({ choices: [{ delta }] })).map(({ kind: _, ...rest }) => rest), [
-    { index: 0, text: '<think>so' }, { index: 0, text: '</think>' },
-    { index: 0, text: '<think>x', plain: true }, { index: 0, text: '</think>', plain: true }
-  ], 'content is content, whatever it looks like')
+  t.same(cut.read({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: 'length' }] }),
+    [{ choices: [{ index: 0, delta: { reasoning_content: 'so' } }] }])
+  t.match(cut.end(0), { choices: [{ finish_reason: 'length' }] })
+  const called = new ChatReader(0, 0)
+  const call = (fn: object, id?: string): object => ({ tool_calls: [{ index: 1, id, function: fn }] })
+  t.same([call({ name: 'f', arguments: '{' }, 'c1'), call({ arguments: '}' })].flatMap((delta) =>
+    called.read({ choices: [{ delta }] })).map(({ choices: [choice] }) => choice?.delta?.tool_calls), [
+    [{ index: 1, id: 'c1', function: { name: 'f', arguments: '{' } }],
+    [{ index: 1, function: { arguments: '}' } }]
+  ])
   const old = new CompletionReader(0, 0)
   const last = { content: 'x', stop: true, stopped_limit: true, tokens_evaluated: 3, tokens_predicted: 1 }
-  t.same(old.read(last), [{ kind: 'delta', index: 0, text: 'x' }])
-  t.match(old.end(0), [{ finish_reason: 'length', usage: { prompt_tokens: 3, cached_tokens: 0 } }])
+  t.same(old.read(last), [{ choices: [{ index: 0, text: 'x' }] }])
+  t.match(old.end(0), { choices: [{ finish_reason: 'length' }], usage: { prompt_tokens: 3 } })
   const stopped = new CompletionReader(0, 0)
   stopped.read({ content: 'x', stop: true, stop_type: 'word', stopping_word: 'END' })
-  t.match(stopped.end(0), [{ finish_reason: 'stop', stop_text: 'END' }])
+  t.match(stopped.end(0), { choices: [{ finish_reason: 'stop', stop_text: 'END' }] })
   for (const event of [{}, { choices: 3 }, { choices: [null] }, { usage: [], timings: 'x' }]) {
     t.same(new ChatReader(0, 0).read(event), [], JSON.stringify(event))
   }
@@ -250,6 +276,9 @@ t.test('errors of other servers', (t) => {
     [native, 'the cache is full']] as const) {
     t.equal(serverError({ error: { message } }, 'm', 500).message, `llama-server failed: ${told}`)
   }
+  const opened = { error: { message: 'cannot open "/srv/a b.gguf" (/opt/x): /etc/y at #/a/b' } }
+  t.equal(serverError(opened, 'm').message,
+    'llama-server failed: cannot open "[path]" ([path]): [path] at #/a/b', 'no paths')
   t.ok(serverError({ error: { message: 'x'.repeat(1e5) } }, 'm', 500).message.length < 1_100)
   t.end()
 })

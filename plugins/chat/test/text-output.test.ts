@@ -111,16 +111,6 @@ t.test('arguments come before the call is over', async (t) => {
   t.strictSame(reader.push('": 1').toolCalls.map((d) => d.arguments).join(''), '": 1')
 })
 
-t.test('what is content for certain may look like a marker', (t) => {
-  const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
-  const said = [reader.push('<think>so</think>'), reader.plain('\n<think>a</think><tool_call>'),
-    reader.push('<tool_call>{"name": "f", "arguments": {}}</tool_call>'), reader.end()]
-  t.equal(said.map(({ reasoning }) => reasoning).join(''), 'so')
-  t.equal(said.map(({ content }) => content).join(''), '<think>a</think><tool_call>')
-  t.equal(reader.calls, 1)
-  t.end()
-})
-
 t.test('the types of a value are looked for in so many places only', (t) => {
   const parts = Array.from({ length: 60 }, () => ({ $ref: '#/properties/x' }))
   const schema = { type: 'object', properties: { x: { anyOf: parts } } }

@@ -9,3 +9,11 @@ export function invalid (message: string, path: string): EngineError {
 export function badModel (message: string): EngineError {
   return new EngineError('model_invalid', message)
 }
+
+/** The refusal of a prompt that leaves no room for an answer, in the words that clients look for. */
+export function contextExceeded (modelId: string, prompt: number, context: number): EngineError {
+  return new EngineError('context_length_exceeded',
+    `context_length_exceeded: this model's maximum context length is ${context} tokens, one of them at ` +
+    `least for the answer; the prompt for ${modelId} has ${prompt} tokens`,
+    { prompt_tokens: prompt, context_length: context })
+}

@@ -19,7 +19,6 @@ export class Assembly {
     for (const { key, val } of added) this.#set(key, val)
   }
 
-  /** The state as it is now. */
   state (): Record<string, unknown> {
     for (const key of this.#stale) {
       if (this.#whole.has(key)) this.#objects.set(key, this.#object(key))

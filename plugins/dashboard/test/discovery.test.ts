@@ -29,12 +29,11 @@ t.test('the frames of a node are read, however they are cut', (t) => {
     const read = []
     for (let at = 0; at < all.byteLength; at += step) read.push(...reader.push(all.subarray(at, at + step)))
     t.same(read.map(plain), FRAMES.map(plain), `${step} bytes at once`)
-    t.equal(reader.inside, false)
     t.same(read.map(isLast), [false, false, false, true])
   }
-  t.throws(() => new FrameReader().push(Buffer.from('<html>nothing of the kind</html>')), /no frame/)
+  t.throws(() => new FrameReader().push(Buffer.from('<html>none</html>')), /a frame header of \d+ bytes/)
   const less = encodeFrame({ header: { kind: 'chunk', media: { size: -1 } }, media: null })
-  t.throws(() => new FrameReader().push(less), /-1 bytes/)
+  t.throws(() => new FrameReader().push(less), /media.size must be/)
   t.throws(() => new FrameReader().push(encodeFrame({ header: {}, media: null })), /no kind/)
   t.end()
 })

@@ -101,13 +101,16 @@ t.test('a bearer counts over loopback, and in clear from another machine not', {
     const { error, token } = await json(response) as { error?: { reason: string }, token?: string }
     return { status: response.statusCode, reason: error?.reason, token }
   }
-  const session = async (): Promise<Sent> => await sign(signer, '/v1/devices/session', 'POST', '{}')
+  const session = async (path = '/v1/devices/session'): Promise<Sent> =>
+    await sign(signer, path, 'POST', '{}')
   const { token } = await from('127.0.0.1', await session())
   const bearer = { url: '/who', authorization: `Bearer ${token}` }
   t.match(await from('127.0.0.1', bearer), { status: 200 })
   const refused = { status: 403, reason: 'bearer_in_clear' }
   t.match(await from(outside!, bearer), refused)
-  t.match(await from(outside!, await session()), refused, 'nor is one given')
+  for (const path of ['/v1/devices/session', '/v1/devices/%73ession', '/v1/devices/session?x=1']) {
+    t.match(await from(outside!, await session(path)), refused, `nor is one given: ${path}`)
+  }
   t.match(await from(outside!, await sign(signer, '/who')), { status: 200 }, 'a signature is no secret')
   t.match(await from(outside!, { ...bearer, authorization: 'Bearer svc_dev_x' }), { status: 401 })
 })

@@ -238,7 +238,7 @@ t.test('calls are counted with how long they waited', async (t) => {
   t.teardown(metrics.stop)
   const outcome: CallOutcome = {
     callId: 'c', commandId: 'd', requestId: 'r', capability: 'tts@1.0.0', callerId: 'x', kind: 'completed',
-    reason: null, taskId: null, seconds: 2, queuedSeconds: 0.5
+    reason: null, taskId: null, passedOn: false, seconds: 2, queuedSeconds: 0.5
   }
   ended(outcome)
   ended({ ...outcome, kind: 'cancelled', queuedSeconds: null })

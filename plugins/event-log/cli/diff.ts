@@ -63,7 +63,6 @@ export interface Side {
   readonly state: Fields
 }
 
-/** One difference. */
 export interface Difference {
   readonly what: 'session' | 'master' | 'node' | 'instance' | 'runner' | 'conflict'
   readonly change: 'added' | 'removed' | 'changed'

@@ -59,12 +59,10 @@ export function samePosition (a: Position, b: Position): boolean {
   return a.idx === b.idx && a.chain === b.chain
 }
 
-/** The kind of an event. */
 export function kindOf (event: TaggedEvent): string {
   return Object.keys(event)[0] ?? ''
 }
 
-/** Bytes of a value as JSON. */
 export function jsonBytes (value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value))
 }

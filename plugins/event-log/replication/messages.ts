@@ -1,3 +1,4 @@
+import { parseJson } from '../../../kernel/index.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
@@ -28,7 +29,6 @@ export type Message =
   /** Follower to master: events that shall get an index. */
   | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
 
-/** A message of one type. */
 export type Of<T extends Message['type']> = Extract<Message, { type: T }>
 
 type Entries = Extract<Message, { entries: unknown }>
@@ -139,14 +139,6 @@ export function readMessage (value: unknown): Message | null {
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
   // Older versions send the list itself.
   const { entries } = value
-  const message = typeof entries === 'string' ? { ...value, entries: parsed(entries) } : value
+  const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
   return fits(message) ? message as unknown as Message : null
-}
-
-function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }

@@ -14,7 +14,6 @@ import type { Op } from './queue.js'
 import type { Db, OpenDb } from './sqlite.js'
 import type { Damaged, Snapshot } from './types.js'
 
-/** A file and what is in it. */
 export interface LogFile extends Contents {
   readonly path: string
   /** The number in its name: no entry in it has a smaller index. */

@@ -31,7 +31,6 @@ export interface Db {
 /** Opens a database file; makes it when told to. Rejects with DbError. */
 export type OpenDb = (path: string, make: boolean) => Promise<Db>
 
-/** An error of SQLite. */
 export class DbError extends Error {
   override readonly name = 'DbError'
   /** SQLite's word, e.g. `SQLITE_FULL`. */

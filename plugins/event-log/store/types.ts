@@ -38,7 +38,6 @@ export interface StoreQuery {
   readonly newest?: boolean
 }
 
-/** How the store is. */
 export interface StoreStatus {
   /**
    * `normal`; `counting-only` while events are counted and not written; `memory` where nothing can be

@@ -1,4 +1,4 @@
-import { kernelError } from '../../../kernel/index.js'
+import { noSuchNode } from '../../../kernel/index.js'
 import type { NodeView, RouteRequest } from '../../../kernel/index.js'
 import { idOf, nodesOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
@@ -46,7 +46,7 @@ export async function undrain (
 /** Also one that is not live: it may be drained before it comes back. */
 function nodeOf ({ ctx }: Planning, ref: string): NodeView {
   const node = ctx.deps.cluster.resolve(ref)
-  if (node === undefined) throw kernelError('node_not_found', `No node ${ref.slice(0, 128)} is known.`)
+  if (node === undefined) throw noSuchNode(ref, ctx.deps.cluster.nodes())
   return node
 }
 

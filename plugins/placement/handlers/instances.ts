@@ -126,9 +126,7 @@ export async function awaitReady (
   planning: Planning, request: RouteRequest<typeof routes.await>
 ): Promise<void> {
   const { query, caller } = request
-  const stream = request.open({
-    contentType: 'text/event-stream', headers: { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
-  })
+  const stream = request.open({ contentType: 'text/event-stream' })
   const instance = await firstReady(planning, request, stream).catch((error: unknown) => {
     if (!request.signal.aborted) throw error
     return null

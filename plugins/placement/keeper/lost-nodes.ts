@@ -9,7 +9,6 @@ export const SUSPECT_MS = 30_000
 /** No node counts as lost in a session younger than this, ms: links are still being made. */
 export const SESSION_GRACE_MS = 3000
 
-/** Which nodes are lost. */
 export interface Losses {
   /** Ids of nodes that are gone. */
   gone: Set<string>

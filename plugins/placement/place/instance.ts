@@ -110,10 +110,8 @@ export function intentShownBy (instance: Instance): PlacementIntent {
   }
 }
 
-/** The id of an instance. */
 export const idOf = (instance: Instance): string => bodyOf(instance).instanceId
 
-/** The model of an instance. */
 export const modelOf = (instance: Instance): string => bodyOf(instance).shardAssignments.modelId
 
 /** The ids of the nodes of an instance. */

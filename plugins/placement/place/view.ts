@@ -72,7 +72,7 @@ function factsOf (
       ? null
       : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
     gpus: gpusOf(system?.accelerators ?? []),
-    backends: resources === null ? null : backendsOf(resources.backends, engines),
+    backends: resources === null ? null : backendsOf(resources, engines),
     lacks: programsLacking(resources?.['engines']),
     participation: resources?.participation ?? null,
     silent: resources?.readings === false,
@@ -96,11 +96,13 @@ function programsLacking (engines: unknown): string[] {
   return Object.entries((engines ?? {}) as object).flatMap(([name, found]) => found === null ? [name] : [])
 }
 
+/** By engine; release 0.1.0 has one list for all. */
 function backendsOf (
-  offered: readonly string[], engines: ClusterView['engines']
+  { backends: offered, engineBackends }: NonNullable<NodeReport['resources']>, engines: ClusterView['engines']
 ): Record<string, readonly string[]> {
+  const own = engineBackends as Readonly<Record<string, readonly string[]>> | undefined
   return Object.fromEntries(Object.entries(engines).map(([name, { backends }]) =>
-    [name, backends.filter((backend) => offered.includes(backend))]))
+    [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
 /** A runner in one of these has its model in memory: the readings show it. */

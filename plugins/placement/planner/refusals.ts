@@ -78,7 +78,8 @@ export function noBackend (
 
 export function allExcluded (request: PlanRequest, excluded: readonly NodeFacts[]): Unplanned {
   return unplanned('exclusions_removed_all', request,
-    `The exclusions removed every node that can run ${request.card.modelId}: ${named(excluded)}.`,
+    `Model ${request.card.modelId} may not be placed on ${named(excluded)} ` +
+    '(--node, excluded_nodes), and no other live node can run it.',
     { excludedNodes: excluded.map(idOf) })
 }
 

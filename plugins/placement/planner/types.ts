@@ -44,7 +44,6 @@ export interface NodeFacts {
   drained?: boolean
 }
 
-/** What an engine can do. */
 export interface EngineTraits extends MemoryTraits {
   /** Whether a model can be spread over several nodes. */
   multiNode: boolean

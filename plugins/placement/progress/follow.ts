@@ -93,11 +93,14 @@ function problemOf (facts: Facts, modelId: string): string | null {
 export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): Absence | null {
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
+    // Its node was removed or is away, and it may run on no other.
+    const bound = waiting.value.reason === 'exclusions_removed_all'
     return {
       code: waiting.value.reason === 'node_lost' ? 'node_lost' : 'waiting_for_node',
       problem: `it waits for a node: ${waiting.value.message.replace(/\.$/, '')}`,
-      remedy: 'It is placed as soon as it fits; ' +
-        `\`svc place ${modelId} --dry-run --explain\` shows the sums.`,
+      remedy: bound
+        ? `Place it where it may run: \`svc stop ${waiting.key}\`, then \`svc place ${modelId}\`.`
+        : `It is placed as soon as it fits; \`svc place ${modelId} --dry-run --explain\` shows the sums.`,
       waits: true
     }
   }

@@ -71,7 +71,9 @@ export function stateOf (gibs: Record<string, number>): StateView {
     nodeMemory: each((gib) => ({
       ramTotal: { inBytes: gib * GIB }, ramAvailable: { inBytes: gib * GIB / 2 }
     })),
-    nodeResources: each(() => ({ backends: ['cpu'], participation: 'full' as const }))
+    // Another engine uses the GPU.
+    nodeResources: each(() =>
+      ({ backends: ['cpu', 'cuda'], engineBackends: { gpu: ['cpu'] }, participation: 'full' as const }))
   }
 }
 

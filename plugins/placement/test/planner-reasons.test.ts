@@ -80,14 +80,14 @@ const rows: Row[] = [{
   request: { excluded: ['a', 'install-b', 'c', 'nobody'] },
   view: view(three),
   reason: 'exclusions_removed_all',
-  message: /removed every node that can run acme\/x: a, b, c\. It can be placed if you no longer exclu/,
+  message: /^Model acme\/x may not be placed on a, b, c \(.* no other .* can run it\. It can be placed if/,
   suggestions: ['no longer exclude a']
 }, {
   what: 'the last that has the backend is excluded',
   request: { excluded: ['b'] },
   view: view([node('a', 50, { backends: { other: ['cpu'] } }), node('b', 50)]),
   reason: 'exclusions_removed_all',
-  message: /: b\./
+  message: /on b \(/
 }, {
   what: 'everyone that could is drained',
   view: view(three.map((one) => ({ ...one, drained: true }))),
@@ -292,7 +292,7 @@ t.test('many nodes are named briefly', async (t) => {
   t.match(result.message, /on 7 nodes: n0: .*; n3: [^;]*; and 3 more\./)
   t.equal((result.details['nodes'] as unknown[]).length, 7)
   const excluded = nodes.map(({ nodeId }) => nodeId)
-  t.match(refused(plan(request({ excluded }), view(nodes))).message, /: n0, n1, n2, n3 and 3 more\./)
+  t.match(refused(plan(request({ excluded }), view(nodes))).message, /on n0, n1, n2, n3 and 3 more \(/)
 })
 
 t.test('stopping an instance is suggested, the smallest first', async (t) => {

@@ -1,7 +1,9 @@
 import t from 'tap'
-import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
+import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
 import type { Body, PlacementRig } from './kit.js'
+import { AUTOPLACE } from '../place/instance.js'
 import { bodyOf } from '../../runners/service.js'
+import { instanceOn } from './verb-kit.js'
 
 const BODY = { model_id: 'acme/chat', wait: true, timeout_seconds: 60 }
 
@@ -217,4 +219,17 @@ t.test('any number that wait read the state once, after a change and for the rea
   await rig.rest(250)
   t.equal(rig.reads - before, 1)
   t.strictSame(new Set((await Promise.all(answers)).map(({ status }) => status)), new Set([200]))
+})
+
+t.test('an instance that may only run on a node that is gone says how to move it', async (t) => {
+  const rig = await startPlacement(t,
+    { nodes: { n1: 64 }, lost: ['n2'], isMaster: true, config: { autoplace: [] } })
+  const [[tag, body]] = Object.entries(instanceOn(ID, 'acme/chat', ['id-n2'])) as [[string, object]]
+  const placement = { ...AUTOPLACE, origin: 'request', excluded: ['install-n1'] }
+  rig.state.instances[ID] = { [tag]: { ...body, placement } } as never
+  await rig.clock.advance(10_000)
+  t.match(rig.absence('acme/chat'), {
+    problem: /: Model acme\/chat may not be placed on n1 \(.*no other live node can run it/,
+    remedy: new RegExp(`\`svc stop ${ID}\`, then \`svc place acme/chat\``)
+  })
 })

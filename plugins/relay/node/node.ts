@@ -8,7 +8,6 @@ import type { UplinkState } from './uplink.js'
 /** How long a node may be away from its relay before that is a conflict, ms. */
 export const AWAY_MS = 60_000
 
-/** This node at its relay. */
 export interface RelayNode { view (): object }
 
 const NOWHERE = {

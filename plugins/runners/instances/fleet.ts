@@ -2,6 +2,7 @@ import { backoffMs, delay } from '../../../kernel/index.js'
 import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
 import { LaunchError, reasonOf } from '../process/errors.js'
 import type { FailureCode } from '../process/errors.js'
+import { DEFAULT_LIMITS } from '../process/limits.js'
 import { kindOf, serves } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
@@ -13,7 +14,7 @@ const MESSAGE_CHARS_MAX = 500
 /** Pauses between attempts to get a model's files, ms. */
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
 /** Pauses before a runner that was given up is started again, ms. */
-const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
+export const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
 /** Failures that would be the same on any other node, so that moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
@@ -32,8 +33,10 @@ export interface Member {
   readonly lends: boolean
   /** It has used up its attempts to start, and waits for the next round of them. */
   gaveUp: boolean
-  /** Number of times it was given up. */
+  /** Number of times it was given up since it last served for long. */
   rounds: number
+  /** Since when its runner serves without a break, monotonic ms. */
+  readyAt: number | null
 }
 
 export interface RunnerFailure {
@@ -74,7 +77,8 @@ export class Fleet {
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
     const lends = this.#parts.lends(assignment)
-    const member = { assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0 }
+    const member: Member =
+      { assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0, readyAt: null }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)
@@ -206,6 +210,12 @@ export class Fleet {
   #set (member: Member, status: RunnerStatus): void {
     const { assignment } = member
     if (this.#members.get(assignment.runnerId) !== member) return
+    const now = this.#parts.clock.mono()
+    if (serves(kindOf(status))) member.readyAt ??= now
+    else {
+      if (now - (member.readyAt ?? now) >= DEFAULT_LIMITS.readyClearMs) member.rounds = 0
+      member.readyAt = null
+    }
     if (this.#parts.statuses.set(assignment.runnerId, status)) this.#parts.onMoved(assignment, status)
     this.#parts.onChange()
   }

@@ -10,9 +10,8 @@ import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'
 import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
-import { chooseBackend, declaredBackend, programMissing, runtimesFor } from '../machine/backends.js'
+import { chooseBackend, declaredBackend, offersOf, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
-import { builtFor } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes, partIn } from '../machine/memory.js'
 import { filesFor } from '../process/confine.js'
@@ -38,7 +37,7 @@ export interface LaunchParts {
   bundle: Bundle
   /** Files of models; absent where the plugin `staging` is off. */
   models: Models | undefined
-  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs'>
+  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<Drivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
@@ -76,15 +75,13 @@ export function backendOf (
   const { name, decl: { backends, backendsWhy, program } } = engine
   const found = detection.programs()[name]
   if (found === null && program !== undefined) return programMissing(name, program)
-  const build = builtFor(found)
+  const devices = detection.devices(name)
   return chooseBackend({
     engine: name,
-    // A build for something else has no CUDA in it.
-    offers: backends.filter((one) => card.backends.includes(one))
-      .filter((one) => one !== 'cuda' || build === undefined || build === one),
+    offers: offersOf(backends, devices).filter((one) => card.backends.includes(one)),
     why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
-    runtimes: runtimesFor(engine.decl, detection.runtimes)
+    runtimes: runtimesFor(engine.decl, detection.runtimes, devices)
   })
 }
 
@@ -205,7 +202,8 @@ function programs (
   const program = detection.programs()[name]
   // An operator's word for a backend counts more than what the build was made for.
   const declared = choice.backend !== null && choice.declared
-  const gpu = !declared && ['metal', 'vulkan'].includes(builtFor(program) ?? '')
+  const build = program != null && 'build' in program ? program.build.backend : ''
+  const gpu = !declared && ['metal', 'vulkan'].includes(build)
   const built = program != null && 'build' in program
     ? { serverBinary: program.path, ...gpu ? { gpu } : {} } : {}
   if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }

@@ -1,5 +1,6 @@
 import { realpath, stat } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
+import { listsBackend } from './programs.js'
 import type { ProgramDecl } from './programs.js'
 import type { Runtimes } from './runtimes.js'
 
@@ -56,9 +57,22 @@ export function programMissing (engine: string, { name, builds }: ProgramDecl): 
   }
 }
 
-/** The runtimes as an engine sees them: an external program brings its own GPU libraries. */
-export const runtimesFor = (engine: { external?: boolean | undefined }, runtimes: Runtimes): Runtimes =>
-  engine.external === true ? { ...runtimes, cuda: true } : runtimes
+/**
+ * The runtimes as an engine sees them: an external program brings its own GPU libraries, and may list its
+ * `devices`.
+ */
+export function runtimesFor (
+  engine: { external?: boolean | undefined }, runtimes: Runtimes, devices?: readonly string[] | null
+): Runtimes {
+  if (engine.external !== true) return runtimes
+  return devices == null || !listsBackend(devices, 'cuda')
+    ? { ...runtimes, cuda: true }
+    : { ...runtimes, cuda: true, nvidiaDevice: true }
+}
+
+/** The backends of an engine that a program with these devices has; all where it does not list any. */
+export const offersOf = (backends: readonly string[], devices?: readonly string[] | null): string[] =>
+  backends.filter((name) => name === 'cpu' || devices == null || listsBackend(devices, name))
 
 /** Reads the `backends` table of the configuration, whose values the schema has checked. */
 export function declaredBackend (

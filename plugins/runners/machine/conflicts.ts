@@ -1,5 +1,5 @@
 import type { Gpu } from '../../../kernel/index.js'
-import { chooseBackend, declaredBackend, runtimesFor } from './backends.js'
+import { chooseBackend, declaredBackend, offersOf, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
 import type { Runtimes } from './runtimes.js'
@@ -18,8 +18,10 @@ export interface EngineOffer {
   backends: readonly string[]
   /** It drives an external program. */
   external?: boolean | undefined
-  /** What the build of that program is for, where `svc engine add` brought it. */
-  built?: string | undefined
+  /** That program is on this node. */
+  present?: boolean
+  /** The GPUs that it lists; null where it lists none or was not asked. */
+  devices?: readonly string[] | null
 }
 
 /** What was found on this machine, and what was declared. */
@@ -55,12 +57,20 @@ function invalidBinaries ({ binaries }: Observation): string[] {
     `${variable}: ${path === '' ? 'the path' : path} ${problem}`)
 }
 
+/**
+ * Only engines that somebody set up: those with a declared backend, and programs that are here. The others
+ * run on the CPU as they came.
+ */
 function servingDisabled ({ gpus, runtimes: found, declared, engines }: Observation): string[] {
   return engines.flatMap((engine) => {
-    const runtimes = runtimesFor(engine, found)
+    const wanted = declaredBackend(declared, engine.name)
+    if (wanted === undefined && (engine.external !== true || engine.present === false)) return []
+    const runtimes = runtimesFor(engine, found, engine.devices)
     const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))
-    const why = engine.built === 'cpu' ? 'its build is for the CPU (`svc engine ls`)'
-      : cpuOnly(engine, declaredBackend(declared, engine.name), runtimes)
+    const offers = offersOf(engine.backends, engine.devices)
+    const why = engine.devices != null && offers.every((one) => one === 'cpu')
+      ? 'its program lists no GPU (`svc engine ls`)'
+      : cpuOnly(engine, wanted, runtimes)
     if (gpu === undefined || why === null) return []
     return [`${gpu.name} is visible, but engine ${engine.name} runs on the CPU only: ${why}`]
   })

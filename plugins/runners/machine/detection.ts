@@ -1,10 +1,10 @@
 import type { Caller, Context, Logger, Machine } from '../../../kernel/index.js'
-import { declaredBackend, overrideVariable } from './backends.js'
+import { binaryProblem, declaredBackend, offersOf, overrideVariable, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import { findConflict } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
-import { findProgram } from './programs.js'
-import type { Program, ProgramDecl } from './programs.js'
+import { findProgram, outputOf, readDevices } from './programs.js'
+import type { Build, Program, ProgramDecl } from './programs.js'
 import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
@@ -20,6 +20,8 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
   /** Of the node. */
   home: string
+  /** The user that the node runs as. */
+  uid: number
   /** Says what the sandbox of runners lacks; null for nothing. */
   unheld? (): string | null
   files: RuntimeFiles
@@ -38,8 +40,10 @@ export interface Detection {
   /** Resolves once the quick look at files is done; runners wait for it. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
-  /** Backends this node offers: what is found and, honoured unseen, what is declared. */
-  backends (): string[]
+  /** By engine, the backends it can use here: what is found and, honoured unseen, what is declared. */
+  backends (): Record<string, string[]>
+  /** The GPUs that the program of an engine lists; null where it was not asked yet or lists none. */
+  devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
   /** By engine: the program it drives here, found within the last 100 ms; null where there is none. */
@@ -57,10 +61,6 @@ export function startDetection (parts: DetectionParts): Detection {
   const publish = (...codes: ConflictCode[]): void => {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
-  const lookAtFiles = async (): Promise<void> => {
-    [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
-    publish('invalid_engine_binary')
-  }
   let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
@@ -69,6 +69,15 @@ export function startDetection (parts: DetectionParts): Detection {
       found = { atMs: nowMs, programs: programsOf(parts, seen) }
     }
     return found.programs
+  }
+  const lists = deviceLists(files.env, parts.uid)
+  const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], looked)
+  let looked = false
+  const lookAtFiles = async (): Promise<void> => {
+    [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
+    publish('invalid_engine_binary')
+    // Half a second that only machines with a GPU need before the first model.
+    if (seen.runtimes.nvidiaDevice) await Promise.all(Object.values(programs()).map(lists.ask))
   }
   const probed = lookAtFiles().catch((error: unknown) => {
     log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
@@ -79,7 +88,10 @@ export function startDetection (parts: DetectionParts): Detection {
     const hidden = cudaHidden(files.env['CUDA_VISIBLE_DEVICES'])
     seen.gpus = gpus.filter(({ vendor }) => vendor !== 'nvidia' || !hidden)
     seen.problems = problems
-    seen.engines = engines.map((engine) => ({ ...engine, built: builtFor(programs()[engine.name]) }))
+    await Promise.all(Object.values(programs()).map(lists.ask))
+    looked = true
+    seen.engines = engines.map((engine) =>
+      ({ ...engine, present: programs()[engine.name] != null, devices: devices(engine.name) }))
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
@@ -94,7 +106,12 @@ export function startDetection (parts: DetectionParts): Detection {
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
     programs,
-    backends: () => offered(seen),
+    devices,
+    backends: () => Object.fromEntries(engines.map((engine) => {
+      const wanted = declaredBackend(declared, engine.name)
+      const usable = offered(engine, devices(engine.name), seen)
+      return [engine.name, wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]]
+    })),
     stop () {
       stopped = true
       cancel()
@@ -124,15 +141,53 @@ function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts
   }
 }
 
-function offered ({ runtimes: { cuda, nvidiaDevice, webgpu }, gpus, declared }: Observation): string[] {
-  const wanted = Object.keys(declared).map((engine) => declaredBackend(declared, engine))
-  const there = { cpu: true, cuda: cuda && nvidiaDevice, webgpu: webgpu && gpus.length > 0 }
-  return (['cpu', 'cuda', 'webgpu'] as const).filter((name) => there[name] || wanted.includes(name))
+type Found = BinaryOverride | Program | null | undefined
+
+/**
+ * The devices that programs list, each asked once. The node runs them outside of a sandbox, so those that
+ * another user may have written are not asked.
+ */
+function deviceLists (env: RuntimeFiles['env'], uid: number): {
+  ask (program: Found): Promise<void>
+  /** Null until it is known; a program that came later is asked when `late`. */
+  of (program: Found, late: boolean): string[] | null
+} {
+  const asked = new Map<string, Promise<void>>()
+  const known = new Map<string, string[] | null>()
+  const ask = async (program: Found): Promise<void> => {
+    if (program == null || 'build' in program) return
+    const { path } = program
+    const devices = async (): Promise<string[] | null> => await binaryProblem(path, uid) === null
+      ? readDevices(await outputOf(path, '--list-devices', env)) : null
+    if (!asked.has(path)) {
+      asked.set(path, devices().catch(() => null).then((list) => { known.set(path, list) }))
+    }
+    await asked.get(path)
+  }
+  return {
+    ask,
+    of (program, late) {
+      if (program == null) return null
+      if ('build' in program) return devicesOf(program.build)
+      if (late) void ask(program)
+      return known.get(program.path) ?? null
+    }
+  }
 }
 
-/** What the build in use was made for; undefined where no build of svc's is in use. */
-export const builtFor = (program: BinaryOverride | Program | null | undefined): string | undefined =>
-  program != null && 'build' in program ? program.build.backend : undefined
+/** A build of an old release lists no devices, whatever it is for. */
+const devicesOf = ({ backend, devices }: Build): string[] | null =>
+  devices.length === 0 && backend === 'cuda' ? null : devices
+
+/** Without what is declared. */
+function offered (
+  engine: EngineOffer, devices: readonly string[] | null, { runtimes, gpus }: Observation
+): string[] {
+  const { cuda, nvidiaDevice, webgpu } = runtimesFor(engine, runtimes, devices)
+  const there: Readonly<Record<string, boolean>> =
+    { cpu: true, cuda: cuda && nvidiaDevice, webgpu: webgpu && gpus.length > 0 }
+  return offersOf(engine.backends, devices).filter((name) => there[name])
+}
 
 /** Engines that say which program they drive; what a variable names counts, usable or not. */
 function programsOf (
@@ -155,7 +210,11 @@ export function nodeResources (
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, Record<string, unknown>>
     const engines = Object.fromEntries(Object.entries(programs()).map(([name, one]) => [name, shown(one)]))
-    return { ...nodes, [nodeId]: { ...nodes[nodeId], backends: backends(), engines, rpcForEveryUser } }
+    const engineBackends = backends()
+    const all = [...new Set(['cpu', ...Object.values(engineBackends).flat()])]
+    return {
+      ...nodes, [nodeId]: { ...nodes[nodeId], backends: all, engineBackends, engines, rpcForEveryUser }
+    }
   }
 }
 

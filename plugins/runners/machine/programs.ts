@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
+import { promisify } from 'node:util'
 
 /** What an engine says of the external program it drives. */
 export interface ProgramDecl {
@@ -79,6 +81,32 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   const [build] = buildsOf(home, builds)
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
+
+/** Longer than a large GPU library needs to load from a slow disk. */
+const OUTPUT_MS = 60_000
+const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
+
+/** The output of a program that is run with one flag. Throws when it fails or takes more than a minute. */
+export async function outputOf (
+  path: string, flag: string, env: Place['env'], signal?: AbortSignal
+): Promise<string> {
+  const { stdout, stderr } = await promisify(execFile)(path, [flag], {
+    timeout: OUTPUT_MS, killSignal: 'SIGKILL', ...signal === undefined ? {} : { signal },
+    env: Object.fromEntries(OUTPUT_ENV.flatMap((name) => env[name] === undefined ? [] : [[name, env[name]]]))
+  })
+  return `${stdout}\n${stderr}`
+}
+
+/** The devices that `llama-server --list-devices` prints: `CUDA0: NVIDIA H200 (143155 MiB, …)`. Pure. */
+export function readDevices (text: string): string[] | null {
+  const [, list] = text.split(/^Available devices:$/m)
+  return list === undefined ? null
+    : [...list.matchAll(/^ {2}([A-Za-z]+\d+: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
+}
+
+/** Whether a backend is among devices, which are named by theirs: CUDA0, Vulkan1. */
+export const listsBackend = (devices: readonly string[], backend: string): boolean =>
+  devices.some((device) => device.toLowerCase().startsWith(backend))
 
 /** Whether a file is there that this user may run. */
 export function runnable (path: string): boolean {

@@ -24,7 +24,7 @@ export const DEFAULT_LIMITS = {
   /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
   stopStepMs: 5_000,
   /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
-  checkMs: 250,
+  checkMs: 500,
   rssPollMs: 1_000,
   /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
   backoffFirstMs: 1_000,

@@ -16,7 +16,7 @@ export const SLOT_COUNT = 3
 export const PHASE = { loading: 0, warmup: 1, serving: 2 } as const
 
 /** How often the main thread raises the beat, and the watchdog looks. */
-export const BEAT_MS = 500
+export const BEAT_MS = 1_000
 
 /** What the watchdog thread is started with. Times in milliseconds. */
 export interface WatchdogData {

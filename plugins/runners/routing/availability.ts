@@ -18,7 +18,7 @@ export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
   /** Absent where the plugin `staging` is off. */
-  models?: Pick<Models, 'card' | 'copies' | 'allCopies'> | undefined
+  models?: Pick<Models, 'card' | 'copies' | 'allCopies' | 'silentStore'> | undefined
   cluster: Pick<Cluster, 'nodes'>
   /** Tells which backends other nodes offer; absent where nobody reads the state. */
   state: StateReader | undefined
@@ -87,8 +87,12 @@ interface Source {
 /** Of a model that runs: its runner has one. */
 const OF_RUNNER: BackendChoice = { backend: 'what its runner has', declared: false }
 
-/** Backends of a node, and by engine the program that it drives: null where there is none. */
-interface Offers { backends?: readonly string[], engines?: Readonly<Record<string, unknown>> }
+/** Backends of a node and of its engines, and by engine the program that it drives: null for none. */
+interface Offers {
+  backends?: readonly string[]
+  engineBackends?: Readonly<Record<string, readonly string[]>>
+  engines?: Readonly<Record<string, unknown>>
+}
 
 interface Question extends Look { modelId: string, capability: string | null }
 
@@ -236,6 +240,7 @@ export class Availability {
       cardProblem,
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
+      silentStore: running ? undefined : this.#parts.models?.silentStore()?.name,
       backend: card === null ? null : source.backend(card),
       elsewhere: this.#elsewhere(source, question, card),
       placed: instances.length > 0,
@@ -263,8 +268,10 @@ export class Availability {
   #elsewhere ({ offers }: Source, { runners }: Question, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     const known = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
-    return offers.some(({ backends = [], engines }) => engines?.[card?.engine ?? ''] !== null &&
-      known.some((name) => card!.backends.includes(name) && backends.includes(name)))
+    const engine = card?.engine ?? ''
+    return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
+      known.some((name) => card!.backends.includes(name) &&
+        (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }
 

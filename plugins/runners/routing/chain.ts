@@ -2,6 +2,7 @@ import { kernelError, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
 import type { Judge } from '../../staging/service.js'
 import type { BackendChoice } from '../machine/backends.js'
+import { RETRY_PAUSE } from '../instances/fleet.js'
 import { kindOf, serves } from '../process/states.js'
 import type { Absence, RunnerStatus } from '../service.js'
 
@@ -29,6 +30,8 @@ export interface ChainFacts {
   /** Why the model's card, which is there, cannot be read. */
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
+  /** Name of a store host whose list of models is not known here. */
+  silentStore?: string | undefined
   backend: BackendChoice | null
   /** Another live node runs the model or could: this one needs no backend for it. */
   elsewhere: boolean
@@ -67,6 +70,8 @@ export interface BrokenLink {
   remedy: string
   /** The model is placed or waits for a place: the same request may succeed in a moment. */
   comes: boolean
+  /** ISO time of the node's next try, if it is known. */
+  nextTryAt?: string | undefined
 }
 
 /** Everything about one model's chain. */
@@ -76,7 +81,7 @@ export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 /** What is found of a link. */
-export type Found = Omit<ChainLink, 'link'>
+export type Found = Omit<ChainLink, 'link'> & Pick<BrokenLink, 'nextTryAt'>
 
 export const good = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
 export const bad = (code: string, message: string, remedy: string): Found =>
@@ -87,7 +92,7 @@ const LOOK: Record<Link, (facts: ChainFacts) => Found> = {
   copy: copyLink,
   backend: backendLink,
   placement: placementLink,
-  runner: runnerLink,
+  runner: (facts) => ({ ...runnerLink(facts), nextTryAt: nextTryOf(facts.runner) }),
   request: requestLink
 }
 
@@ -104,9 +109,9 @@ export function follow (look: (link: Link) => Found, comes: (link: Link) => bool
   let broken: BrokenLink | null = null
   const links = LINKS.map((link): ChainLink => {
     if (broken !== null) return { link, ok: null, message: 'not looked at', remedy: null, code: null }
-    const found = look(link)
+    const { nextTryAt, ...found } = look(link)
     if (found.ok === false) {
-      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes: comes(link) }
+      broken = { link, problem: found.message, remedy: found.remedy ?? '', comes: comes(link), nextTryAt }
     }
     return { link, ...found }
   })
@@ -123,30 +128,41 @@ export function noInstanceMessage (modelId: string, { problem }: Pick<BrokenLink
 }
 
 /** 404 for a model that nobody placed, 503 for one that is placed or waits for a place. */
-export function noInstance (modelId: string, broken: BrokenLink): SvcError {
-  const { link: brokenLink, remedy, comes } = broken
+export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
+  const { link: brokenLink, remedy, comes, nextTryAt } = broken
   const message = noInstanceMessage(modelId, broken)
-  const details = { model: modelId, brokenLink, remedy }
+  // The time may be of another node's clock.
+  const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
+  const again = seconds > 0 ? { retryAfterSeconds: seconds } : {}
+  const details = { model: modelId, brokenLink, remedy, ...again }
   return comes
     ? new SvcError('no_instance', { ...COMES, message, remedy }, message, details)
     : kernelError('no_instance', message, details)
 }
 
 const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
+/** Longest Retry-After: the longest pause before a runner that was given up is started again. */
+const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-function cardLink ({ card, cardProblem, known, modelId }: ChainFacts): Found {
+/** Of a model that only the store may know, or have the files of. */
+const storeAway = (what: string, store: string): Found => bad('store_unreachable',
+  `${what}, and the store on ${store}, which may have it, cannot be reached`,
+  `Bring ${store} back: \`svc up\` there; \`svc nodes\` shows it.`)
+
+function cardLink ({ card, cardProblem, known, modelId, silentStore }: ChainFacts): Found {
   if (card !== null) return good(`${card.tasks.join(', ') || 'no task'}, runs on engine ${card.engine}`)
   if (cardProblem !== undefined) {
     return bad('card_unreadable', cardProblem,
       'Install the package that brings the model anew, then restart.')
   }
+  if (silentStore !== undefined) return storeAway(`no model is called ${modelId} here`, silentStore)
   return bad('model_unknown', `no model is called ${modelId} here`, known.length === 0
     ? `Bring it: \`svc pull ${modelId}\`, or enable a plugin that brings one: \`svc plugin ls\`.`
     : `Use one of: ${known.join(', ')}; or bring it: \`svc pull ${modelId}\`.`)
 }
 
 /** Any node will do: the one that runs the model fetches its files from there. */
-function copyLink ({ copies, modelId, runner }: ChainFacts): Found {
+function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found {
   if (copies === undefined) {
     return good(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not told')
   }
@@ -155,6 +171,9 @@ function copyLink ({ copies, modelId, runner }: ChainFacts): Found {
   if (lost.length > 0) {
     return bad('node_lost', `only ${lost.join(', ')} had its files and gives no sign of life`,
       `Bring the node back (\`svc up\` there; \`svc nodes\`), or the files: \`svc pull ${modelId}\`.`)
+  }
+  if (receiving.length === 0 && silentStore !== undefined) {
+    return storeAway('no node that can be reached has its files', silentStore)
   }
   return receiving.length > 0
     ? bad('files_coming', 'its files are on their way', SHOWN_BY_DOWNLOADS)
@@ -196,7 +215,7 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   }
   const waits = runner !== null && 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor : undefined
   if (failure !== undefined) {
-    const { nextTryAt } = runner !== null && 'RunnerFailed' in runner ? runner.RunnerFailed : {}
+    const nextTryAt = nextTryOf(runner)
     const next = nextTryAt === undefined ? '' : `It is started again at ${nextTryAt}; to have it now: `
     return bad(CODES[waits?.reason ?? ''] ?? CODES[failure.code ?? ''] ?? 'runner_failed',
       `it was given up: ${failure.message}`,
@@ -218,6 +237,12 @@ function runnerLink ({ runner, failure, copies, modelId, lost = [] }: ChainFacts
   }
   return bad('loading', runner === null ? 'its runner has not started yet' : `its runner ${phase(runner)}`,
     SHOWN_BY_PS)
+}
+
+function nextTryOf (runner: RunnerStatus | null): string | undefined {
+  if (runner === null) return undefined
+  if ('RunnerFailed' in runner) return runner.RunnerFailed.nextTryAt
+  return 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor?.nextTryAt : undefined
 }
 
 /** What a failure of a runner, or what it waits for, is called as the cause of a broken chain. */

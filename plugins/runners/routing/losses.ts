@@ -76,8 +76,11 @@ export class Losses {
   /** On the master: emits the events of those that have none yet. */
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
-      if (this.#emitted.has(failure.taskId)) continue
-      this.#emitted.add(failure.taskId)
+      const { taskId, commandId } = failure
+      // A call whose node was lost before it named the task is reported with its command's id in place of it.
+      const same = taskId === commandId ? `of ${commandId}` : commandId
+      if (this.#emitted.has(taskId) || this.#emitted.has(same)) continue
+      this.#emitted.add(taskId).add(`of ${commandId}`)
       this.#parts.tell(failure)
     }
     for (const taskId of this.#emitted) {

@@ -219,7 +219,11 @@ export function runnerWork (
 }
 
 /** Token counts that an engine sends with its last chunk. */
-interface Usage { prompt_tokens?: unknown, cached_tokens?: unknown, completion_tokens?: unknown }
+interface Usage {
+  prompt_tokens?: unknown
+  completion_tokens?: unknown
+  prompt_tokens_details?: { cached_tokens?: unknown } | null
+}
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
 
@@ -241,8 +245,9 @@ class TaskWatch {
   }
 
   see ({ payload, media, timing }: EngineChunk): void {
-    // `admitted` says that the engine has accepted the request; it is not part of the answer.
-    if (this.#firstMs === null && payload['kind'] !== 'admitted') {
+    // A chunk without choices says that the engine has accepted the request; it is no part of the answer.
+    const { choices } = payload
+    if (this.#firstMs === null && !(Array.isArray(choices) && choices.length === 0)) {
       this.#firstMs = this.#clock.mono() - this.#since
     }
     if (media !== undefined) this.#audioSeconds += timing?.durationSeconds ?? 0
@@ -265,7 +270,7 @@ class TaskWatch {
     const { prompt, cached, generated } = this.#tokens ?? { prompt: 0, cached: 0, generated: 0 }
     this.#tokens = {
       prompt: Math.max(prompt, countOf(usage.prompt_tokens)),
-      cached: Math.max(cached, countOf(usage.cached_tokens)),
+      cached: Math.max(cached, countOf(usage.prompt_tokens_details?.cached_tokens)),
       generated: generated + countOf(usage.completion_tokens)
     }
   }

@@ -29,7 +29,8 @@ export class VirtualModels {
    * `no_instance` for what it does not do.
    */
   route (
-    query: RouteQuery, { newId, self: { nodeId, installId } }: Pick<RoutingParts, 'newId' | 'self'>
+    query: RouteQuery,
+    { clock, newId, self: { nodeId, installId } }: Pick<RoutingParts, 'clock' | 'newId' | 'self'>
   ): Route | undefined {
     const { modelId, capability, trace } = query
     const model = this.#models.get(modelId)
@@ -37,7 +38,7 @@ export class VirtualModels {
     const refusal = model.refusal()
     if (refusal !== null) throw refusal
     const { broken } = chainOf(modelId, model, capability)
-    if (broken !== null) throw noInstance(modelId, broken)
+    if (broken !== null) throw noInstance(modelId, broken, clock.now())
     const route: Route = {
       taskId: newId(), nodeId, installId, instanceId: '', runnerId: '', modelId, trace
     }

@@ -49,6 +49,8 @@ function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => Judge } {
     cards: () => [{ card: card(OTHER), origin: 'store' }],
     copies: (modelId) => modelId === OTHER ? copies : bundled,
     allCopies: () => new Map([[OTHER, copies], [VOICE, bundled]]),
+    silentStore: () => undefined,
+    placed: () => () => {},
     virtual: () => () => {},
     judge (fn) {
       judge = fn
@@ -154,7 +156,8 @@ t.test('a thousand models are judged by what is read once', async (t) => {
     models: {
       card,
       copies: () => { throw new Error('asked model by model') },
-      allCopies: once('copies', new Map(ids.map((id) => [id, [copy('n2')]])))
+      allCopies: once('copies', new Map(ids.map((id) => [id, [copy('n2')]]))),
+      silentStore: () => undefined
     },
     cluster: { nodes: once('nodes', [node('n2')]) },
     state: { read: async () => once('state', {})() } as never,

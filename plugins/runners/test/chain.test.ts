@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chainOf, LINKS, noInstanceMessage } from '../routing/chain.js'
+import { chainOf, LINKS, noInstance, noInstanceMessage } from '../routing/chain.js'
 import type { ChainFacts, Link } from '../routing/chain.js'
 import type { RunnerStatus } from '../service.js'
 
@@ -34,6 +34,8 @@ check('a running runner serves too', { runner: { RunnerRunning: {} } }, null)
 check('a question about the model alone', { capability: null }, null)
 check('no card', { card: null }, 'card', /no model is called acme\/x/, /Use one of: svc\/voice-en/)
 check('no card and no model at all', { card: null, known: [] }, 'card', /acme\/x/, /svc pull acme\/x/)
+check('no card while the store is away', { card: null, silentStore: 'attic' }, 'card',
+  /called acme\/x here, and the store on attic/, /^Bring attic back: (?!.*svc pull)/)
 check(
   'a broken card',
   { card: null, cardProblem: 'its card cannot be read: nLayers' },
@@ -51,6 +53,8 @@ check('not placed', { placed: false, runner: null }, 'placement', /not placed/, 
 check('no runner yet', { runner: null }, 'runner', /not started/, /svc ps/)
 const nowhere = { live: [], lost: [], receiving: [] }
 check('no files', { copies: nowhere }, 'copy', /no node has its files/, /svc pull acme\/x/)
+check('no files while the store is away', { copies: nowhere, silentStore: 'attic' }, 'copy', /store on attic/,
+  /^Bring attic back/)
 check('files on their way', { copies: { ...nowhere, receiving: ['n2'] } }, 'copy', /on their way/,
   /svc downloads/)
 check('lost files', { copies: { ...nowhere, lost: ['n2'] } }, 'copy', /only n2 had its files/, /svc nodes/)
@@ -183,3 +187,23 @@ t.test('every link, and nothing behind the first broken one', async (t) => {
   t.match(broken[3], { remedy: /svc place/ })
   t.match(broken[4], { message: 'not looked at', remedy: null })
 })
+
+const NOW = Date.parse('2026-01-01T00:00:00.000Z')
+const given = (nextTryAt?: string): RunnerStatus =>
+  ({ RunnerFailed: { errorMessage: 'y', nextTryAt } }) as never
+const asks = (nextTryAt: string): RunnerStatus =>
+  ({ RunnerIdle: { waitsFor: { reason: 'x', message: 'x', since: nextTryAt, nextTryAt } } }) as never
+const retries: [string, RunnerStatus, number, number | undefined][] = [
+  ['the time of the next try', given('2026-01-01T00:03:59.500Z'), 240, 240],
+  ['at most the longest pause', given('2026-01-02T00:00:00.000Z'), 900, 900],
+  ['a time that is over', given('2025-12-31T00:00:00.000Z'), 1, undefined],
+  ['no time', given(), 1, undefined],
+  ['files are asked for again', asks('2026-01-01T00:00:30.000Z'), 30, 30]
+]
+for (const [name, runner, seconds, detail] of retries) {
+  t.test(`Retry-After: ${name}`, async (t) => {
+    const broken = chainOf({ ...whole, runner, failure: { instanceId: 'I', message: 'y' } }).broken
+    const { retryAfterSeconds, details, status } = noInstance('acme/x', broken!, NOW)
+    t.strictSame([status, retryAfterSeconds, details['retryAfterSeconds']], [503, seconds, detail])
+  })
+}

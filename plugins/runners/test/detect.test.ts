@@ -14,6 +14,7 @@ const gpu = (vendor: Gpu['vendor'], vram: number | null): Gpu => ({
   powerWatts: null, temperatureCelsius: null
 })
 const nvidia = gpu('nvidia', 24 * GiB)
+const H200 = 'CUDA0: NVIDIA H200 (143155 MiB, 142629 MiB free)'
 const onnx = { name: 'onnx-tts', backends: ['cuda', 'webgpu', 'cpu'] }
 
 interface Row {
@@ -46,9 +47,9 @@ check(
   {}
 )
 check(
-  'a GPU without the libraries',
+  'a GPU without the libraries, as after an install: nobody set the engine up',
   { seen: { gpus: [nvidia], runtimes: { ...none, nvidiaDevice: true } } },
-  { gpu_serving_disabled: /nvidia card is visible, but engine onnx-tts .*libraries are not installed/ }
+  {}
 )
 check(
   'a GPU and cpu declared',
@@ -59,15 +60,15 @@ check(
   'a GPU and a build for the CPU',
   {
     seen: { gpus: [nvidia], runtimes: cudaHere },
-    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, built: 'cpu' }]
+    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, devices: [] }]
   },
-  { gpu_serving_disabled: /engine llama-server runs on the CPU only: its build is for the CPU/ }
+  { gpu_serving_disabled: /engine llama-server runs on the CPU only: its program lists no GPU/ }
 )
 check(
   'a GPU and a build for it',
   {
     seen: { gpus: [nvidia], runtimes: cudaHere },
-    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, built: 'cuda' }]
+    engines: [{ name: 'llama-server', backends: ['cuda', 'cpu'], external: true, devices: [H200] }]
   },
   {}
 )
@@ -101,6 +102,16 @@ check(
   { seen: { gpus: [nvidia] }, engines: [external] },
   { gpu_serving_disabled: /no GPU backend is declared$/ }
 )
+check(
+  'a program that lists a GPU without a device file',
+  { seen: { gpus: [nvidia] }, engines: [{ ...external, devices: [H200] }] },
+  {}
+)
+check(
+  'a program that is not here',
+  { seen: { gpus: [nvidia] }, engines: [{ ...external, present: false }] },
+  {}
+)
 check('no engine at all', { seen: { gpus: [nvidia] }, engines: [] }, {})
 check(
   'two engines, one on the CPU',
@@ -113,7 +124,10 @@ check(
 )
 check(
   'a large AMD GPU with webgpu at hand',
-  { seen: { gpus: [gpu('amd', 16 * GiB)], runtimes: { ...none, webgpu: true } } },
+  {
+    seen: { gpus: [gpu('amd', 16 * GiB)], runtimes: { ...none, webgpu: true } },
+    declared: { 'onnx-tts': 'cpu' }
+  },
   { gpu_serving_disabled: /amd card/ }
 )
 check(
@@ -137,7 +151,9 @@ check(
 )
 check(
   'an Apple GPU left unused',
-  { seen: { gpus: [gpu('apple', null)], runtimes: { ...none, webgpu: true } } },
+  {
+    seen: { gpus: [gpu('apple', null)], runtimes: { ...none, webgpu: true } }, declared: { 'onnx-tts': 'cpu' }
+  },
   { gpu_serving_disabled: /apple card/ }
 )
 

@@ -125,9 +125,19 @@ t.test('a runner that was given up is started again, after longer and longer pau
   t.ok(fleet.ready(fleet.get('R')!), 'it is back')
   made[0]!.giveUp('it crashes')
   t.match(statuses.get('R'), { RunnerFailed: { errorMessage: 'it crashes', nextTryAt: nextTryAt(900_000) } })
+  const rows = [['RunnerReady', 599_999, 900_000], ['RunnerRunning', 600_000, 60_000]] as const
+  for (const [status, ms, pauseMs] of rows) {
+    await clock.advance(900_000)
+    await turn()
+    made.at(-1)!.options.onStatus({ [status]: {} } as RunnerStatus)
+    await clock.advance(ms)
+    made.at(-1)!.options.onStatus({ RunnerConnecting: {} })
+    made.at(-1)!.giveUp('it crashes')
+    t.match(statuses.get('R'), { RunnerFailed: { nextTryAt: nextTryAt(pauseMs) } }, `served ${ms} ms`)
+  }
   await fleet.stop('R')
   await clock.advance(1_000_000)
-  t.strictSame([tries, made.length], [7, 1], 'not after a stop')
+  t.strictSame([tries, made.length], [9, 3], 'not after a stop')
 })
 
 t.test('files that do not come are asked for again for ever', async (t) => {

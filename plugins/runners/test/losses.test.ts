@@ -68,6 +68,14 @@ t.test('the master tells at once, and each task once, whoever reports it', async
   t.same(told, ['x', 'y'])
 })
 
+t.test('a call without a known task and its task are told once, whichever comes first', async (t) => {
+  const { losses, told } = desk('a-1')
+  const of = (taskId: string, commandId: string): TaskFailure => ({ ...failure(taskId), commandId })
+  losses.take([of('c1', 'c1'), of('t1', 'c1'), of('c1', 'c1')])
+  losses.take([of('t2', 'c2'), of('c2', 'c2'), of('t3', 'c2')])
+  t.same(told, ['c1', 't2', 't3'], 'a second task of one call is another loss')
+})
+
 t.test('another node has the master tell, those of one moment together', async (t) => {
   const { losses, told, sent, clock } = desk('b-1')
   losses.report(failure('x'))

@@ -232,6 +232,7 @@ t.test('a GPU that CUDA_VISIBLE_DEVICES hides is none', async (t) => {
 
 t.test('a GPU left unused is an error in nodeHealth', async (t) => {
   const rig = await startRunners(t, {
+    config: { backends: { 'onnx-tts': 'cpu' } },
     files: { list: async (folder) => (folder === '/dev' ? ['nvidia0', 'nvidiactl'] : []) },
     fakes: [fake(MachineService, { ...noGpus, gpus: async () => ({ gpus: [h200], problems: [] }) })]
   })

@@ -61,7 +61,7 @@ t.test('faults in a task that end the runner: one terminal, then ready again', a
   const quick = { workMinMs: 500, loopBlockedMs: 60_000 }
   await check('block', /work "step" of 1 units has been running for/, quick)
   await check('workHangs', /work "decode" of 1 units/, quick)
-  await check('blockAfterIo', /ended by SIGKILL while serving/, { loopBlockedMs: 500 })
+  await check('blockAfterIo', /ended by SIGKILL while serving/, { loopBlockedMs: 1_000 })
   await check('exit', /exited with code 9 while serving/)
   await check('rejectLater', /engine failed \(serve\): nobody waits for this/)
   await check('garbage', /broke the frame protocol: frame of 1195725856 bytes/)

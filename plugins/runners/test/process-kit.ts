@@ -1,5 +1,7 @@
 import './process-plain-spawn.js'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { kindOf } from '../process/states.js'
@@ -102,7 +104,9 @@ export function bench (
   const statuses: RunnerStatus[] = []
   const failures: Bench['failures'] = []
   const { log, lines } = recordingLog()
-  const scratch = t.testdir()
+  const scratch = mkdtempSync(join(tmpdir(), 'svc-runner-'))
+  // The last lines of a runner may still be written to it.
+  t.teardown(() => { rmSync(scratch, { recursive: true, force: true, maxRetries: 9, retryDelay: 100 }) })
   const supervisor = createSupervisor({
     runnerId: 'runner-1',
     instanceId: 'instance-1',

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -24,7 +24,8 @@ function homeOf (t: TestCase): string {
 function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:00.000Z'): string {
   const folder = join(buildsFolder(home, 'llama.cpp'), `b7-${backend}`)
   mkdirSync(folder, { recursive: true })
-  const told = { tag: 'b7', backend, usedSince, digests: ['sha256:1'], devices: ['Test0: x'] }
+  const devices = backend === 'cpu' ? [] : [`${backend.toUpperCase()}0: x`]
+  const told = { tag: 'b7', backend, usedSince, digests: ['sha256:1'], devices }
   writeFileSync(join(folder, 'build.json'), buildText({ name: '', folder, ...told }))
   return folder
 }
@@ -34,7 +35,7 @@ async function look (
   home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock()
 ): Promise<Detection> {
   const detection = startDetection({
-    home, declared: {}, options: {}, clock, raise () {}, clear () {},
+    home, uid: process.getuid!(), declared: {}, options: {}, clock, raise () {}, clear () {},
     engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
     gpus: async () => ({ gpus: [], problems: [] }),
@@ -76,7 +77,7 @@ t.test('PATH counts more than a build, a variable more than both, usable or not'
   const home = homeOf(t)
   addBuild(home, 'cpu')
   t.strictSame(shown(await look(home)),
-    { [ENGINE]: { from: 'build', tag: 'b7', backend: 'cpu', devices: ['Test0: x'] } })
+    { [ENGINE]: { from: 'build', tag: 'b7', backend: 'cpu', devices: [] } })
   writeFileSync(join(home, 'llama-server'), '')
   chmodSync(join(home, 'llama-server'), 0o755)
   t.strictSame(shown(await look(home, { PATH: `/none:${home}` })), { [ENGINE]: { from: 'path' } })
@@ -106,4 +107,44 @@ t.test('a build without CUDA is not asked for it', async (t) => {
   await clock.advance(100)
   t.match(choice(detection), { backend: 'cuda' })
   t.match(choice(detection, { [ENGINE]: 'cpu' }), { backend: 'cpu', declared: true })
+})
+
+t.test('each engine has backends of its own: a program says which GPUs it can use', async (t) => {
+  const home = homeOf(t)
+  const backends = async (listed: string, nvidiaDevice: boolean): Promise<unknown> => {
+    writeFileSync(join(home, 'llama-server'), `#!/bin/sh\nprintf '${listed}'\n`)
+    chmodSync(join(home, 'llama-server'), 0o755)
+    const clock = manualClock()
+    const detection = await look(home, { PATH: `${home}:/bin` }, nvidiaDevice, clock)
+    await clock.advance(1000)
+    const own = (): string[] => detection.backends()[ENGINE]!
+    while (!nvidiaDevice && listed.includes('CUDA') && !own().includes('cuda')) {
+      await new Promise((resolve) => { setImmediate(resolve) })
+    }
+    const { n } = nodeResources('n', detection, false)({} as never) as { n: Record<string, unknown> }
+    t.strictSame(n['engineBackends'], { [ENGINE]: own() })
+    t.match(choice(detection), { backend: own()[0] })
+    return n['backends']
+  }
+  const list = 'Available devices:\\n'
+  const h200 = '  CUDA0: NVIDIA H200 (143155 MiB, 142629 MiB free)\\n'
+  t.strictSame(await backends(list + h200, true), ['cpu', 'cuda'])
+  t.strictSame(await backends(list + h200, false), ['cpu', 'cuda'], 'without a device file, as in WSL')
+  t.strictSame(await backends(list, true), ['cpu'], 'a build for the CPU beside a GPU')
+  t.strictSame(await backends('unknown option', true), ['cpu', 'cuda'], 'an old program: as the driver says')
+})
+
+t.test('a program that others may write is not run outside of the sandbox', async (t) => {
+  const home = homeOf(t)
+  const path = join(home, 'llama-server')
+  const ran = async (mode: number): Promise<boolean> => {
+    rmSync(join(home, 'ran'), { force: true })
+    writeFileSync(path, `#!/bin/sh\ntouch ${join(home, 'ran')}\n`)
+    chmodSync(path, mode)
+    // Waits for the answer, as the machine has a GPU.
+    await look(home, { PATH: `${home}:/bin:/usr/bin` }, true)
+    return existsSync(join(home, 'ran'))
+  }
+  t.equal(await ran(0o777), false)
+  t.equal(await ran(0o755), true)
 })

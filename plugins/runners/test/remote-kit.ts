@@ -99,7 +99,8 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     models: {
       card: (id) => id === VOICE && options.storeAway !== true ? card(VOICE) : undefined,
       copies: () => [{ nodeId, nodeName: 'beta', kind: 'staged', live: true }],
-      allCopies: () => new Map()
+      allCopies: () => new Map(),
+      silentStore: () => undefined
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     gossip: { load: () => options.told ?? null, tasks: () => [] },
@@ -157,7 +158,7 @@ const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 /** The asking node's own runners: none, or a ready one. */
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
   const member: Member =
-    { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0 }
+    { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0, readyAt: null }
   for (let n = 0; n < (own?.load ?? 0); n++) {
     const { instanceId, modelId, runnerId } = OWN
     const about = { commandId: 'x', instanceId, modelId, capability: 'tts', createdAt: 'T' }

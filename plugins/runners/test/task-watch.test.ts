@@ -46,20 +46,22 @@ function desk (options: { nodeId?: string, member?: string | null } = {}) {
   return { run, told, stop, failed, watchers, tasks }
 }
 
-const admitted: EngineChunk = { payload: { kind: 'admitted', prompt_tokens: 9 } }
-const delta: EngineChunk = { payload: { kind: 'delta', text: 'secret words' } }
-const done = (usage: Record<string, unknown>): EngineChunk => ({ payload: { kind: 'done', usage } })
+const admitted: EngineChunk = { payload: { choices: [], usage: { prompt_tokens: 9 } } }
+const delta: EngineChunk = { payload: { choices: [{ index: 0, delta: { content: 'secret words' } }] } }
+const done = (usage: Record<string, unknown>): EngineChunk => ({
+  payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage }
+})
 const sound: EngineChunk = {
   payload: {}, media: new Uint8Array(3), timing: { timestampSeconds: 0, durationSeconds: 0.25 }
 }
 
 t.test('a task is told with its times and counts when it has ended', async (t) => {
   const { run, told } = desk()
-  const usage = { prompt_tokens: 9, cached_tokens: 3, completion_tokens: 5 }
+  const usage = { prompt_tokens: 9, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 3 } }
   await run([admitted, delta, delta, done(usage), done({ ...usage, completion_tokens: 7 })])
   await run([sound, sound])
   await run([])
-  await run([done({ prompt_tokens: -1, completion_tokens: 'many', cached_tokens: 1.5 })])
+  await run([done({ prompt_tokens: -1, completion_tokens: 'many', prompt_tokens_details: null })])
   t.same(told, [
     {
       taskId: 't0', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',

@@ -1,7 +1,7 @@
 /** From the files of a model to its card. */
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
-import { filePathProblem } from '../files/names.js'
+import { checkCardPaths, filePathProblem } from '../files/names.js'
 import { Folder } from './folder.js'
 import {
   CARD_FILE, cardFiles, checked, PICKLE, toCard, type DeriveOptions, type Found
@@ -52,7 +52,7 @@ async function ownCard (folder: Folder, { modelId, revision }: DeriveOptions): P
   const text = await folder.text(CARD_FILE, CARD_BYTES)
   let card: ModelCard
   try {
-    card = parseCard(text, CARD_FILE)
+    card = checkCardPaths(parseCard(text, CARD_FILE), CARD_FILE)
   } catch (error) {
     throw new CardError((error as Error).message.slice(0, 500), { cause: error })
   }

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { modelIdProblem } from '../files/names.js'
+import { checkCardPaths, modelIdProblem } from '../files/names.js'
 import { readText } from './reader.js'
 
 /** The operator's own may be longer than those that come with models. */
@@ -19,7 +19,7 @@ export async function readHomeCards (folder: string): Promise<{ cards: ModelCard
   for (const name of await names(folder, problems)) {
     const path = join(folder, name)
     try {
-      const card = parseCard(await readText(path, CARD_BYTES, true), path)
+      const card = checkCardPaths(parseCard(await readText(path, CARD_BYTES, true), path), path)
       const problem = modelIdProblem(card.modelId)
       if (problem !== null) throw new Error(`model card ${path}: modelId: ${problem}`)
       if (cards.has(card.modelId)) {

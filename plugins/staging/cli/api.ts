@@ -8,11 +8,13 @@ export const storePath = (modelId: string): string => `/store/models/${modelInPa
 
 /** Every known copy in the cluster, or of one model. */
 export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ClusterCopy[]> {
-  const { copies } = await client.json<{ copies: ClusterCopy[] }>('/models/copies')
+  const { copies } = await client.json<CopiesAnswer>('/models/copies')
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
 }
 
-/** The copies of each model. */
+/** GET /models/copies; an older node leaves `silent_store` out. */
+export interface CopiesAnswer { copies: ClusterCopy[], silent_store?: string | null }
+
 export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, ClusterCopy[]> {
   const byModel = new Map<string, ClusterCopy[]>()
   for (const copy of copies) {

@@ -1,5 +1,6 @@
-import { showBytes } from '../../../kernel/cli/index.js'
-import { copiesByModel, readCopies, sizeOfCopies, whereOf } from './api.js'
+import { plain, showBytes } from '../../../kernel/cli/index.js'
+import { copiesByModel, sizeOfCopies, whereOf } from './api.js'
+import type { CopiesAnswer } from './api.js'
 import type { ClusterCopy } from '../types.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
@@ -18,24 +19,27 @@ interface ListEntry {
 export interface ModelRow {
   modelId: string
   sizeBytes: number | null
-  state: 'ready' | 'receiving' | 'installed' | '-'
+  state: 'ready' | 'receiving' | 'installed' | 'store unreachable' | '-'
   tasks: string[]
   copies: ClusterCopy[]
 }
 
 export default {
   async run (ctx) {
-    const [copies, { data }] = await Promise.all([
-      readCopies(ctx), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
+    const [{ copies, silent_store: silent = null }, { data }] = await Promise.all([
+      ctx.client.json<CopiesAnswer>('/models/copies'), ctx.client.json<{ data: ListEntry[] }>('/v1/models')
     ])
     const models = joinModels(data.filter(
-      ({ id, root = id, virtual }) => root === id && virtual !== true), copies)
+      ({ id, root = id, virtual }) => root === id && virtual !== true), copies, silent !== null)
     if (ctx.out.json) ctx.out.value({ models })
-    else if (models.length === 0) {
+    else if (models.length === 0 && silent === null) {
       ctx.err.line('no models yet; `svc pull org/name` or `svc pull ./folder` brings one')
     } else {
       ctx.out.table(['NAME', 'SIZE', 'WHERE', 'STATE'], models.map((model) => [model.modelId,
         model.sizeBytes === null ? '-' : showBytes(model.sizeBytes), whereOf(model.copies), model.state]))
+    }
+    if (silent !== null) {
+      ctx.err.line(plain(`the store on ${silent} cannot be reached, so models may be missing: svc nodes`))
     }
   }
 } satisfies Verb
@@ -43,7 +47,9 @@ export default {
 const MIB = 1024 * 1024
 
 /** Every model that is in the catalogue or somewhere on a disk, by name. */
-export function joinModels (entries: readonly ListEntry[], copies: readonly ClusterCopy[]): ModelRow[] {
+export function joinModels (
+  entries: readonly ListEntry[], copies: readonly ClusterCopy[], storeAway = false
+): ModelRow[] {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const byModel = copiesByModel(copies)
   const ids = [...new Set([...listed.keys(), ...byModel.keys()])].sort()
@@ -54,16 +60,19 @@ export function joinModels (entries: readonly ListEntry[], copies: readonly Clus
     return {
       modelId,
       sizeBytes: sizeOfCopies(own) ?? (told === undefined ? null : Math.round(told * MIB)),
-      state: stateOf(entry, own),
+      state: stateOf(entry, own, storeAway),
       tasks: entry?.tasks ?? [],
       copies: own
     }
   })
 }
 
-function stateOf (entry: ListEntry | undefined, copies: readonly ClusterCopy[]): ModelRow['state'] {
+function stateOf (
+  entry: ListEntry | undefined, copies: readonly ClusterCopy[], storeAway: boolean
+): ModelRow['state'] {
   if (entry?.ready === true) return 'ready'
   if (copies.some((copy) => copy.kind === 'receiving')) return 'receiving'
   const usable = copies.some((copy) => copy.kind !== 'store' && copy.live)
-  return entry?.installed === true || usable ? 'installed' : '-'
+  if (entry?.installed === true || usable) return 'installed'
+  return storeAway ? 'store unreachable' : '-'
 }

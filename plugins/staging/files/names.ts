@@ -1,3 +1,5 @@
+import type { ModelCard } from '../../../kernel/index.js'
+
 const PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 const FOLDER = /^([A-Za-z0-9](?:(?!--[A-Za-z0-9])[A-Za-z0-9._-])*)--([A-Za-z0-9][A-Za-z0-9._-]*)$/
 /** Two parts of 96 characters and the slash. */
@@ -60,6 +62,15 @@ export function filePathProblem (path: string): string | null {
   if (typeof path !== 'string') return 'A file path is a text.'
   const problem = pathShapeProblem(path)
   return problem === null ? null : `${shown(path)} is no file path of a model: ${problem}.`
+}
+
+/** The same card. Throws an Error that names the file that no model may have. */
+export function checkCardPaths (card: ModelCard, where: string): ModelCard {
+  for (const { path } of card.files) {
+    const problem = filePathProblem(path)
+    if (problem !== null) throw new Error(`model card ${where}: files: ${problem}`)
+  }
+  return card
 }
 
 function pathShapeProblem (path: string): string | null {

@@ -76,6 +76,15 @@ export async function putOwn<T> (
   })
 }
 
+/** The same with a text, which is on the disk when this resolves. */
+export async function putOwnText (root: string, name: string, text: string): Promise<void> {
+  await putOwn(root, name, async (file) => {
+    await file.writeFile(text)
+    await file.sync()
+    await file.close()
+  })
+}
+
 async function openIn (folder: OpenFolder, name: string, mode: OpenMode): Promise<FileHandle> {
   const [path, shown] = [join(folder.path, name), join(folder.name, name)]
   await refuseIrregular(path, shown)

@@ -5,7 +5,7 @@ import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
 import { sync } from './folders.js'
-import { putOwn, readOwn } from './open.js'
+import { putOwnText, readOwn } from './open.js'
 
 /** The most files a model may have. */
 export const MOST_FILES = 16_384
@@ -112,7 +112,6 @@ export function manifestDigest (manifest: ModelManifest): string {
 /** Files of manifests by path: one is asked for thousands of times while a model is fetched. */
 const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
 
-/** The file of a manifest with that path. */
 export function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
   let files = byPath.get(manifest)
   if (files === undefined) byPath.set(manifest, files = new Map(manifest.files.map((one) => [one.path, one])))
@@ -176,10 +175,6 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
 
 /** Writes a record into a folder: at any moment the old one or the new one is there, whole. */
 export async function writeRecord (folder: string, record: CopyRecord): Promise<void> {
-  await putOwn(folder, RECORD_FILE, async (file) => {
-    await file.writeFile(`${JSON.stringify({ format: FORMAT, ...record })}\n`)
-    await file.sync()
-    await file.close()
-  })
+  await putOwnText(folder, RECORD_FILE, `${JSON.stringify({ format: FORMAT, ...record })}\n`)
   await sync(folder)
 }

@@ -3,6 +3,7 @@ import { checkCard } from '../../../kernel/cards/index.js'
 import { askMember, kernelError, Reply } from '../../../kernel/index.js'
 import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { isAnthropic } from '../../chat/service.js'
+import { checkCardPaths } from '../files/names.js'
 import { modelListEntry } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
@@ -73,7 +74,10 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
   const installed = new Set(live.map(({ modelId }) => modelId))
   const host = manager.access.known()
   const virtual = manager.virtual()
-  return [...[...manager.catalogue.cards().values()].map(({ card }) => card), ...virtual]
+  const known = [...manager.catalogue.cards().values()].map(({ card }) => card)
+  const placed = new Map(manager.placed().map((card) => [card.modelId, card]))
+  for (const { modelId } of known) placed.delete(modelId)
+  return [...known, ...placed.values(), ...virtual]
     .sort((a, b) => a.modelId < b.modelId ? -1 : 1)
     .map((card) => {
       const judgement = judge?.(card.modelId)
@@ -115,7 +119,7 @@ function createdOf (manager: ModelManager, modelId: string, host: NodeView | und
 
 /** GET /models/copies. */
 export function copies (manager: ModelManager): unknown {
-  return { copies: manager.catalogue.copies() }
+  return { copies: manager.catalogue.copies(), silent_store: manager.access.silent()?.name ?? null }
 }
 
 /** GET /models/{id}/card, with the files where any node that can be asked knows them. */
@@ -176,7 +180,7 @@ function cardOf (given: unknown): ModelCard {
     kernelError('invalid_request', `card: ${message}`, { issues: [{ path, message }] })
   let checked: ModelCard
   try {
-    checked = checkCard(given, 'in the body')
+    checked = checkCardPaths(checkCard(given, 'in the body'), 'in the body')
   } catch (error) {
     throw refuse('/card', (error as Error).message)
   }

@@ -88,6 +88,8 @@ export class ModelManager {
   memory: MemoryPlanner | null = null
   /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
+  /** The cards of the models that are placed. */
+  placed: () => readonly ModelCard[] = () => []
   /** Who knows further names of models. */
   readonly names = new Set<() => readonly OtherName[]>()
   /** When this node began to know of models, ms since 1970. */

@@ -179,6 +179,10 @@ export function modelsService (manager: ModelManager): Models {
       manager.virtual = cards
       return () => { manager.virtual = () => [] }
     },
+    placed (cards) {
+      manager.placed = cards
+      return () => { manager.placed = () => [] }
+    },
     isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
     names (names) {
       manager.names.add(names)

@@ -2,6 +2,7 @@ import { askMember } from '../../../kernel/index.js'
 import type { AskMemberParts, NodeView, SvcError } from '../../../kernel/index.js'
 import { checkCard } from '../../../kernel/cards/index.js'
 import type { StagingContext } from '../manifest.js'
+import { checkCardPaths } from '../files/names.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
 import type { Store } from '../store/store.js'
@@ -127,7 +128,7 @@ export async function askManifest (
 export function readManifest (body: unknown, modelId: string): ModelContent {
   const { card: said, digest: _digest, ...rest } = body as { card?: unknown, digest?: unknown }
   const manifest = checkManifest(rest)
-  const card = checkCard(said, modelId)
+  const card = checkCardPaths(checkCard(said, modelId), modelId)
   if (manifest.modelId !== modelId || card.modelId !== modelId) throw new Error('it sent another model')
   return { manifest, digest: manifestDigest(manifest), card }
 }

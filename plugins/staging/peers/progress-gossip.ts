@@ -79,10 +79,14 @@ export class ProgressGossip {
 
   #receive (from: string, message: unknown): boolean {
     const fits = problemOf(message) === null
-    if (fits) this.#others.set(from, message as DownloadView[])
+    if (fits) this.#others.set(from, (message as DownloadView[]).flatMap(knownState))
     return fits
   }
 }
+
+/** The view with its state alone, without what a newer version adds; none if the state is not known here. */
+const knownState = (view: DownloadView): DownloadView[] => Object.entries(view)
+  .filter(([state]) => Object.hasOwn(states, state)).slice(0, 1).map((entry) => Object.fromEntries([entry]))
 
 const [text, bytes] = [{ type: 'string' }, { type: 'number' }]
 
@@ -94,19 +98,17 @@ const view = (more: object = {}, required: string[] = []) => ({
   }
 })
 
+const states = {
+  DownloadPending: view(), DownloadCompleted: view(), DownloadFailed: view(),
+  DownloadOngoing: view({
+    downloadProgress: {
+      type: 'object', required: ['downloaded'],
+      properties: { downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] } }
+    }
+  }, ['downloadProgress'])
+}
+
 /** What is wrong with a message of another node; null when it is a list of transfers. */
 export const problemOf = schemaChecker({
-  type: 'array', maxItems: MOST,
-  items: {
-    type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: false,
-    properties: {
-      DownloadPending: view(), DownloadCompleted: view(), DownloadFailed: view(),
-      DownloadOngoing: view({
-        downloadProgress: {
-          type: 'object', required: ['downloaded'],
-          properties: { downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] } }
-        }
-      }, ['downloadProgress'])
-    }
-  }
+  type: 'array', maxItems: MOST, items: { type: 'object', minProperties: 1, properties: states }
 })

@@ -1,5 +1,5 @@
 /** Counts starts of work on a model that ended with the process, so that it is not resumed for ever. */
-import { putOwn, readOwn } from '../files/open.js'
+import { putOwnText, readOwn } from '../files/open.js'
 import { StoreError } from './types.js'
 
 /** Work that ended with the process this many times is parked. */
@@ -23,10 +23,5 @@ export async function attempt (root: string, modelId: string, work: () => Promis
   }
 }
 
-async function note (root: string, attempts: Record<string, number>): Promise<void> {
-  await putOwn(root, NAME, async (file) => {
-    await file.writeFile(JSON.stringify(attempts))
-    await file.sync()
-    await file.close()
-  })
-}
+const note = async (root: string, attempts: Record<string, number>): Promise<void> =>
+  await putOwnText(root, NAME, JSON.stringify(attempts))

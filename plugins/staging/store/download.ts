@@ -1,6 +1,6 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { filePathProblem } from '../files/names.js'
-import { putOwn, readOwn } from '../files/open.js'
+import { putOwnText, readOwn } from '../files/open.js'
 import { fields, hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
 import type { Failure, Job } from '../transfer/job.js'
@@ -108,11 +108,7 @@ export async function writeDownload (
   const { message: error = null, reason = null } = failure ?? {}
   const about = { ...request, state, error, reason, attempts, startedAt, totalBytes, selection }
   const record: DownloadRecord = { format: 1, ...about }
-  await putOwn(folder, NAME, async (file) => {
-    await file.writeFile(JSON.stringify(record))
-    await file.sync()
-    await file.close()
-  })
+  await putOwnText(folder, NAME, JSON.stringify(record))
 }
 
 /** The download kept in a folder; undefined when there is none or when it is not whole. */

@@ -28,7 +28,8 @@ t.test('cards of the operator', async (t) => {
     'f.yaml': 'x'.repeat(2 ** 18 + 1),
     'g.yaml': '',
     'h.yml': 'not looked at',
-    'i.yaml': stringify(card('a--b/c'))
+    'i.yaml': stringify(card('a--b/c')),
+    'm.yaml': stringify(card('acme/m', { files: [{ path: '.svc-record.json', role: 'other', bytes: 1 }] }))
   })
   mkdirSync(join(folder, 'j.yaml'))
   execFileSync('mkfifo', [join(folder, 'k.yaml')])
@@ -39,7 +40,8 @@ t.test('cards of the operator', async (t) => {
   const expected: Record<string, RegExp> = {
     'b.yaml': /nLayers must be >= 0/, 'c.yaml': /c\.yaml: /, 'd.yaml': /acme\/a is in an earlier file/,
     'e.yaml': /modelId: /, 'f.yaml': /more than 262144/, 'g.yaml': /must be object/, 'i.yaml': /modelId: /,
-    'j.yaml': /not a regular file/, 'k.yaml': /not a regular file/, 'l.yaml': /earlier file/
+    'j.yaml': /not a regular file/, 'k.yaml': /not a regular file/, 'l.yaml': /earlier file/,
+    'm.yaml': /"\.svc-record\.json" is no file path/
   }
   for (const [name, sentence] of Object.entries(expected)) t.match(named(name), sentence, name)
   t.equal(problems.length, Object.keys(expected).length)

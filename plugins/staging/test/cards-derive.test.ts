@@ -291,6 +291,8 @@ t.test('a card of its own', async (t) => {
     [{ 'card.yaml': 'tasks: [' }, /card.yaml/],
     [yaml({ ...own, nLayers: 'many' }), /card.yaml: nLayers must be integer/],
     [yaml({ ...own, files: [{ path: 'gone', role: 'weights', bytes: 1 }] }), /names gone as weights/],
+    [yaml({ ...own, files: [{ path: '.last_used', role: 'other', bytes: 1 }] }),
+      /last_used" is no file path/],
     [{ 'card.yaml': 'x'.repeat(32_769) }, /32769 bytes, more than 32768: list only the files/],
     [{ 'card.yaml': '['.repeat(20_000) }, /card.yaml/],
     [{ 'card.yaml': 'a: &a [x]\nb: [*a, *a]' }, /card.yaml/]

@@ -225,6 +225,8 @@ t.test('what a node says is checked', (t) => {
     ['a broken card', { ...manifest, card: { ...CARD, tasks: 7 } }],
     ['a path out of the folder', { ...manifest, files: [{ ...manifest.files[0], path: '../x' }],
       card: CARD }],
+    ['a file of svc itself', { ...manifest, card: { ...CARD,
+      files: [{ path: '.SVC-record.json', role: 'other', bytes: 1 }] } }],
     ['a wrong sum', { ...manifest, totalBytes: 1, card: CARD }]
   ]
   for (const [what, body] of bad) t.throws(() => readManifest(body, ID), Error, what)

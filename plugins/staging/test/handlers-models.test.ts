@@ -75,6 +75,8 @@ t.test('cards that are none', async (t) => {
     ['a name of what ships', { card: card('svc/mine') }], ['the same by source', { source: 'svc/mine' }],
     ['a wrong field', { card: { ...good, tasks: 'tts' } }],
     ['another field', { card: { ...good, extra: 1 } }],
+    ['a file of svc itself',
+      { card: { ...good, files: [{ path: '.svc-record.json', role: 'x', bytes: 1 }] } }],
     ['no model id', { card: { ...good, modelId: 'x' } }],
     ['a device', { card: { ...good, modelId: 'CON/x' } }],
     ['two dots', { card: { ...good, modelId: 'a..b/x' } }], ['too large', { card: { ...good, files: many } }],
@@ -332,6 +334,16 @@ t.test('further names of models are listed as models are, by those who know them
   t.match(await call(rig, 'GET', '/v1/models/no such'), { status: 404 })
   stop()
   t.same((await listed()).map(({ id }) => id), ['acme/mine', 'also'])
+})
+
+t.test('a model that is placed is listed though no store tells of it', async (t) => {
+  const rig = await startNode(t, { store: scratch(t) })
+  await call(rig, 'POST', '/models/add', { card: card('acme/mine', { title: 'Mine' }) })
+  const listed = async (): Promise<unknown> => (await call(rig, 'GET', '/v1/models')).body['data']
+  const stop = rig.service(ModelsService).placed(() => [card('acme/away'), card('acme/mine')])
+  t.match(await listed(), [{ id: 'acme/away', installed: false }, { id: 'acme/mine', name: 'Mine' }])
+  stop()
+  t.match((await listed() as object[]).length, 1)
 })
 
 t.test('a model that a plugin answers itself is listed, and has no files', async (t) => {

@@ -55,6 +55,20 @@ t.test('svc ls', async (t) => {
   ])
 })
 
+t.test('svc ls while the store is away names it', async (t) => {
+  const answers: { data: object[] } = { data: [{ id: 'acme/x' }, { id: 'acme/y', ready: true }] }
+  const node = await nodeOf(t, {
+    'GET /models/copies': (response) => { sendJson(response, { copies: [], silent_store: 'attic' }) },
+    'GET /v1/models': (response) => { sendJson(response, { object: 'list', ...answers }) }
+  })
+  t.match(await node.run(['ls']), { out: /acme\/x .* store unreachable\nacme\/y .* ready\n/,
+    err: /the store on attic cannot be reached/ })
+  answers.data = []
+  const { err } = await node.run(['ls'])
+  t.match(err, /attic/)
+  t.notMatch(err, /svc pull/)
+})
+
 t.test('svc ls without models names the next step', async (t) => {
   const node = await nodeOf(t, {
     'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },

@@ -29,7 +29,6 @@ export interface JobParts {
 /** A model on its way to this node, from the asking to the end: a download into the store, or a staging. */
 export class Job<Ask = unknown> {
   readonly modelId: string
-  /** What was asked for. */
   readonly ask: Ask
   readonly attemptId = randomUUID()
   /** ISO-8601. */

@@ -5,7 +5,6 @@ import type { Answer, ToolCall } from '../types.js'
 import type { World } from './entities.js'
 import type { Understood } from './understand.js'
 
-/** What a call found. */
 export interface Found { readonly call: ToolCall, readonly finding: Finding }
 
 /** The reader's answer, without what the turn knows of itself. */

@@ -55,7 +55,7 @@ t.test('an answer streams, and a silent stream shows that it is alive', async (t
   const rig = await start(t, held.voice)
   const { response, text } = await streamed(t, rig)
   await until(() => text() !== '')
-  t.match(response.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
+  t.match(response.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' })
   t.equal(text(), 'data: {"type":"text","text":"So: "}\n\n')
   await rig.clock.advance(10_000)
   await until(() => text().includes('alive'))

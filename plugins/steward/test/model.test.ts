@@ -112,15 +112,14 @@ t.test('what it cannot do is refused in the words of the API', async (t) => {
   const tools = [{ type: 'function', function: { name: 'f', parameters } }]
   const image = [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] }]
   const wrong: [string, object, RegExp][] = [
-    ['/v1/chat/completions', { messages, tools }, /"tools are not called by svc\/steward/],
+    ['/v1/chat/completions', { messages, tools, tool_choice: 'required' }, /tool_choice requires a call/],
     ['/v1/chat/completions', { messages: image }, /is an image/],
     ['/v1/chat/completions', { messages, n: 2 }, /n is 2/],
     ['/v1/chat/completions', { messages, response_format: { type: 'json_object' } },
       /response_format is not/],
-    ['/v1/responses', { input: 'x', tools: [{ type: 'function', name: 'f', parameters }] }, /tools are/],
-    ['/v1/messages', { messages, max_tokens: 9, tools: [{ name: 'f', input_schema: parameters }] },
-      /"type":"error".*tools are not called/],
-    ['/ollama/api/chat', { messages, tools }, /"error":"tools are not/],
+    ['/v1/messages', {
+      messages, max_tokens: 9, tools: [{ name: 'f', input_schema: parameters }], tool_choice: { type: 'any' }
+    }, /"type":"error".*tool_choice requires a call/],
     ['/ollama/api/generate', { prompt: 'x', images: ['AA'] }, /images.0 is an image/],
     ['/v1/tokenize', { messages }, /has no tokens/]
   ]

@@ -1,4 +1,4 @@
-import { clusterChecks, factOf, isVerbError } from '../../../kernel/cli/index.js'
+import { clusterChecks, factOf, isVerbError, settledState } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 
 /** The gravest first. */
@@ -7,7 +7,8 @@ const RANKS: Readonly<Record<Fact['level'], number>> = { fail: 0, warn: 1, info:
 /** Everything that `svc doctor` looks at in a cluster. */
 export default {
   async run ({ look, declared }) {
-    const [state, { manifests }] = await Promise.all([look<ClusterState>('/state'), declared()])
+    const read = settledState(() => look<ClusterState>('/state'))
+    const [state, { manifests }] = await Promise.all([read, declared()])
     if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
     const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
     // That the asker may not see the members is no fault; it is told among the unknown.

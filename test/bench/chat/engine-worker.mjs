@@ -22,9 +22,9 @@ await serveWorker(async ({ folder, card, threads, options = {} }) => {
   async function writeAll ({ length, seed, tokens, n = 1, afterMs = 0 }) {
     await sleep(afterMs)
     const watches = Array.from({ length: n }, stopwatch)
-    const payload = { prompt: promptOf(length, seed), max_tokens: tokens, n, params: { temperature: 0 } }
-    for await (const { payload: { kind, index } } of session.run({ kind: 'completion', payload }, never)) {
-      if (kind === 'delta') watches[index].token()
+    const payload = { prompt: promptOf(length, seed), max_tokens: tokens, n, temperature: 0 }
+    for await (const { payload: { choices } } of session.run({ kind: 'completion', payload }, never)) {
+      for (const { index, finish_reason: end } of choices) if (end == null) watches[index].token()
     }
     return watches.map((watch) => watch.done())
   }

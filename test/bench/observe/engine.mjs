@@ -11,7 +11,7 @@ async function compute (ms) {
 }
 
 async function * answer ({ tokens, ms }, trace, signal) {
-  yield { payload: { kind: 'admitted', prompt_tokens: 1, in_reasoning: false } }
+  yield { payload: { choices: [], usage: { prompt_tokens: 1 } } }
   // The steps of a traced request, as the engine for language models notes them.
   const steps = trace?.series('decode', 'decode')
   let at = trace?.now()
@@ -22,13 +22,12 @@ async function * answer ({ tokens, ms }, trace, signal) {
       steps.add(at, now)
       at = now
     }
-    yield { payload: { kind: 'delta', index: 0, text: `${process.hrtime.bigint()};` } }
+    yield { payload: { choices: [{ index: 0, delta: { content: `${process.hrtime.bigint()};` } }] } }
   }
   yield {
     payload: {
-      kind: 'done', index: 0, finish_reason: 'stop',
-      usage: { prompt_tokens: 1, completion_tokens: tokens, cached_tokens: 0 },
-      stats: { prompt_tps: 1, generation_tps: 1, peak_memory_bytes: 1 }
+      choices: [{ index: 0, delta: {}, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 1, completion_tokens: tokens }
     }
   }
 }

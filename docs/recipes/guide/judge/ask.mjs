@@ -4,16 +4,17 @@ import engine from '../../../../plugins/chat/engine/index.ts'
 
 const env = { progress () {}, log () {}, work: async (_label, _units, call) => await call() }
 
-/** A function that answers a question; `directory` has the model and its card. */
+/** A function that answers a question or a conversation; `directory` has the model and its card. */
 export async function asker (directory) {
   const session = await engine.load(
     { card: readCard(directory), directory, backend: 'cpu', threads: 1, options: {} }, env)
   const { signal } = new AbortController()
   return async (question) => {
     let text = ''
-    const payload = { messages: [{ role: 'user', content: question }], max_tokens: 160 }
+    const messages = typeof question === 'string' ? [{ role: 'user', content: question }] : question
+    const payload = { messages, max_tokens: 160 }
     for await (const { payload: piece } of session.run({ kind: 'chat', payload }, signal)) {
-      text += piece.text ?? ''
+      text += piece.choices[0]?.delta?.content ?? ''
     }
     return text
   }

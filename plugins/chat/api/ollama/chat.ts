@@ -4,14 +4,14 @@ import { answer } from '../answer.js'
 import { inWordsOf, refused } from '../errors.js'
 import { plainImage, wholeOf } from '../images.js'
 import { chatParameters } from '../made.js'
-import { chatTask, completionTask, eyesOf, functionCall, functionTool, named } from '../task.js'
+import { chatTask, completionTask, eyesOf, functionCall, functionTool } from '../task.js'
 import { chatFormat, generateFormat } from './format.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../answer.js'
 import type { Eyes } from '../images.js'
-import type { ChatBody, CompletionBody, InputMessage, Naming, Seeing, Tool } from '../task.js'
+import type { ChatBody, CompletionBody, InputMessage, Seeing, Tool } from '../task.js'
 import type { chatBody, generateBody } from './body.js'
 
 /** Valid bodies. */
@@ -44,7 +44,7 @@ export async function ollamaGenerate (
     return await loadOnly(parts, request, body, TEXT_TASKS, { response: '' })
   }
   const asked = inWordsOf(NAMES, () => body.raw === true
-    ? completionTask(fromOllamaRaw(body, parts), parts)
+    ? completionTask(fromOllamaRaw(body), parts)
     : chatTask(fromOllamaGenerate(body, parts), parts))
   const loadMs = await loadFor(parts, request, body, TEXT_TASKS)
   const shown = { ...asked, shownAs: request.body.model, loadMs }
@@ -66,7 +66,7 @@ export function fromOllamaChat (body: OllamaChat, rules: Seeing): ChatBody {
     throw refused('messages',
       'must end with one of the user or of a tool: an answer cannot be begun for the model')
   }
-  return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body, rules), messages }
+  return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
 }
 
 /** Messages of this API in the format of the chat API. Throws `invalid_request`. */
@@ -79,17 +79,17 @@ export function messagesOf (messages: readonly Message[], eyes: Eyes): InputMess
 export function fromOllamaGenerate (body: OllamaGenerate, rules: Seeing): ChatBody {
   const system = body.system == null || body.system === '' ? [] : [{ role: 'system', content: body.system }]
   const content = withImages(body.prompt ?? '', body.images, 'images', eyesOf(rules, body.model))
-  return { ...commonOf(body, rules), messages: [...system, { role: 'user', content }] }
+  return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }
 
 /** A prompt that is taken as it is (`raw`). */
-export function fromOllamaRaw (body: OllamaGenerate, naming: Naming): CompletionBody {
+export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   if (formatOf(body.format) !== null) throw refused('format', 'is not served with raw: true')
   if (any(body.images)) throw refused('images', 'are not served with raw: true; leave that out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
-    model, prompt: prompt ?? '', max_tokens: Number.MAX_SAFE_INTEGER,
-    ...chatParameters(options, named(naming, model).made),
+    model, prompt: prompt ?? '', max_tokens: -1,
+    ...chatParameters(options),
     ...logprobs === true ? { logprobs: top ?? 0 } : {}
   }
 }
@@ -153,11 +153,11 @@ function toolOf (tool: Record<string, unknown>, i: number): Tool {
 
 /** What both routes ask for beside the messages. */
 function commonOf (
-  { model, options, format, think, logprobs, top_logprobs }: Common, naming: Naming
+  { model, options, format, think, logprobs, top_logprobs }: Common
 ): Omit<ChatBody, 'messages'> {
   return {
     model,
-    ...chatParameters(options, named(naming, model).made),
+    ...chatParameters(options),
     ...present({
       logprobs, top_logprobs,
       response_format: formatOf(format),

@@ -1,9 +1,8 @@
 /** How answers are written for Ollama's clients. */
 import { fieldsOf, parsed } from '../../json.js'
 import { ollamaFailure } from '../failures.js'
-import { tokenLogprob } from '../openai.js'
 import { Collector } from '../pieces.js'
-import type { TokenReport } from '../../engine/pieces.js'
+import type { TokenReport } from '../../chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing } from '../answer.js'
 import type { Totals, Whole, WholeCall } from '../pieces.js'
 
@@ -39,13 +38,8 @@ const chatField: Field = ({ content, reasoning: thinking, calls, tokens }) => ({
 const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
   ({ response: content, ...thinking === '' ? {} : { thinking }, ...logprobsOf(tokens) })
 
-function logprobsOf (tokens: readonly TokenReport[]): object {
-  if (tokens.length === 0) return {}
-  return { logprobs: tokens.map(({ top, ...token }) => ({
-    ...tokenLogprob(token, token.logprob),
-    top_logprobs: top.map((each) => tokenLogprob(each, each.logprob))
-  })) }
-}
+const logprobsOf = (tokens: readonly TokenReport[]): object =>
+  tokens.length === 0 ? {} : { logprobs: tokens }
 
 /** A call that was cut off has no arguments that can be read. */
 const callValue = ({ name, arguments: json }: WholeCall): object =>

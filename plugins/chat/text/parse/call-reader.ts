@@ -47,7 +47,6 @@ export class CallReader {
     return this.news()
   }
 
-  /** Whether this is a call for certain. */
   get certain (): boolean {
     return this.name !== null && this.hasArguments
   }

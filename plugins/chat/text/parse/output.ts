@@ -64,12 +64,6 @@ export class OutputReader {
     return this.collector.taken()
   }
 
-  /** Adds content without searching it for markers. */
-  plain (text: string): OutputDelta {
-    this.collector.content(text)
-    return this.collector.taken()
-  }
-
   /** What was held back. */
   end (): OutputDelta {
     this.input.over = true

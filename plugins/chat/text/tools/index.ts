@@ -31,7 +31,6 @@ const FORMATS = {
 /** The name of a format, as an engine tells it. */
 export type ToolFormatName = keyof typeof FORMATS
 
-/** Every format by its name. */
 export const toolFormats: Readonly<Record<ToolFormatName, ToolFormat>> = FORMATS
 /** The names, in the order of comparison. */
 export const toolFormatNames = Object.keys(FORMATS) as readonly ToolFormatName[]

@@ -72,7 +72,6 @@ export function * skipPast (input: Input, marker: string): Reading<void> {
 export interface CallKeys { name: string, given: string, id?: string }
 const KEYS: CallKeys = { name: 'name', given: 'arguments' }
 
-/** The rule of one call of one of the tools. */
 export function objectRule ({ make, tools }: CallGrammar, keys: CallKeys = KEYS): Rule {
   const field = (key: string, value: Rule, required = true): { rule: Rule, required: boolean } =>
     ({ rule: make.entry(make.values([key]), value), required })
@@ -85,7 +84,6 @@ export function objectRule ({ make, tools }: CallGrammar, keys: CallKeys = KEYS)
   return new Choice(make, tools.map(one))
 }
 
-/** The rule of a list of calls. */
 export const listRule = (grammar: CallGrammar, keys: CallKeys = KEYS): Rule => {
   const { make, most } = grammar
   return make.spaced(

@@ -1,4 +1,5 @@
 // The frames of a capability call, from the three ways in which they come.
+import { FrameParser } from '../../../../kernel/calls/frame-parser.js'
 
 export interface FrameMedia {
   media_type: string, codec: string, sample_rate: number, channels: number, size: number
@@ -18,66 +19,33 @@ export interface Frame { header: FrameHeader, media: Uint8Array | null }
 export const isLast = ({ header: { kind } }: Frame): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
-const LENGTH_BYTES = 4
-/** Longest header and longest media that are read: what comes from another origin may be anything. */
-const MOST_HEADER = 8 * 1024 * 1024
-const MOST_MEDIA = 64 * 1024 * 1024
-
 /** Reads `application/vnd.svc.frames`, however its bytes are cut. */
 export class FrameReader {
-  #held = new Uint8Array(0)
-
-  /** True while part of a frame waits for the rest. */
-  get inside (): boolean { return this.#held.byteLength > 0 }
+  readonly #parser = new FrameParser()
 
   /**
    * The frames that are whole with these bytes.
    * @throws Error when they are no frames
    */
   push (bytes: Uint8Array): Frame[] {
-    const all = new Uint8Array(this.#held.byteLength + bytes.byteLength)
-    all.set(this.#held)
-    all.set(bytes, this.#held.byteLength)
+    this.#parser.push(bytes)
     const frames: Frame[] = []
-    let at = 0
-    for (let next = frameAt(all, at); next !== null; next = frameAt(all, at)) {
-      frames.push(next.frame)
-      at = next.end
+    for (let next = this.#parser.next(); next !== null; next = this.#parser.next()) {
+      frames.push({ ...next, header: headerOf(next.header) })
     }
-    this.#held = all.slice(at)
     return frames
   }
 }
 
-function frameAt (bytes: Uint8Array, at: number): { frame: Frame, end: number } | null {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  if (bytes.byteLength < at + LENGTH_BYTES) return null
-  const length = view.getUint32(at)
-  if (length < 2 || length > MOST_HEADER) {
-    throw new Error(`A frame's header has ${length} bytes: this is no frame.`)
-  }
-  const body = at + LENGTH_BYTES + length
-  if (bytes.byteLength < body) return null
-  const header = headerOf(new TextDecoder().decode(bytes.subarray(at + LENGTH_BYTES, body)))
-  const size = header.media?.size ?? 0
-  if (!Number.isInteger(size) || size < 0 || size > MOST_MEDIA) {
-    throw new Error(`A frame says that it has ${size} bytes of media.`)
-  }
-  if (bytes.byteLength < body + size) return null
-  return {
-    frame: { header, media: header.media === null ? null : bytes.slice(body, body + size) }, end: body + size
-  }
-}
-
-function headerOf (text: string): FrameHeader {
-  const header = JSON.parse(text) as Partial<FrameHeader> | null
-  if (typeof header?.kind !== 'string') throw new Error('A frame has no kind.')
-  return { call_id: null, sequence: 0, payload: null, media: null, error: null, ...header } as FrameHeader
+function headerOf (header: Record<string, unknown> | null): FrameHeader {
+  if (typeof header?.['kind'] !== 'string') throw new Error('A frame has no kind.')
+  const without = { call_id: null, sequence: 0, payload: null, media: null, error: null }
+  return { ...without, ...header } as unknown as FrameHeader
 }
 
 /** A frame from the data of a server-sent event: its media is in the header, as base64. */
 export function frameOfEvent (data: string): Frame {
-  const header = headerOf(data)
+  const header = headerOf(JSON.parse(data) as Record<string, unknown> | null)
   const { data: encoded, ...media } = (header.media ?? {}) as FrameMedia & { data?: string }
   if (encoded === undefined) return { header, media: null }
   const bytes = Uint8Array.from(atob(encoded), (one) => one.charCodeAt(0))

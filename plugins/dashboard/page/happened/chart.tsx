@@ -13,7 +13,6 @@ const HEIGHT = 170
 const scheme = signal(0)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { scheme.value++ })
 
-/** A value with its unit. */
 export function figure (value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return 'none'
   if (unit === 'bytes') return bytes(value)

@@ -163,10 +163,12 @@ export class TaskGossip {
     received.loads = new Map(Object.entries(loads))
     const mono = this.#parts.clock.mono()
     for (const taskId of ended) received.tasks.delete(taskId)
-    for (const task of tasks) {
-      received.tasks.delete(task.taskId)
-      const asker = Object.hasOwn(given, task.taskId) ? given[task.taskId]! : null
-      received.tasks.set(task.taskId, { task, asker, mono })
+    for (const { taskId, commandId, instanceId, modelId, capability, status, createdAt } of tasks) {
+      // A newer version may say more of a task than /state declares.
+      const task = { taskId, commandId, instanceId, modelId, capability, status, createdAt }
+      received.tasks.delete(taskId)
+      const asker = Object.hasOwn(given, taskId) ? given[taskId]! : null
+      received.tasks.set(taskId, { task, asker, mono })
     }
     this.#sweep(received.tasks)
     this.#received.set(from, received)
@@ -208,8 +210,7 @@ const isText = (value: unknown): boolean => typeof value === 'string' && value.l
 function isTask (value: unknown): value is Task {
   if (typeof value !== 'object' || value === null) return false
   const task = value as Record<string, unknown>
-  return STATUSES.has(task['status']) && TEXTS.every((key) => isText(task[key])) &&
-    Object.keys(task).length === TEXTS.length + 1
+  return STATUSES.has(task['status']) && TEXTS.every((key) => isText(task[key]))
 }
 
 export function isGossip (value: unknown): value is GossipMessage {

@@ -116,7 +116,7 @@ async function refusal ({ status, headers, body }: MemberResponse): Promise<Erro
 
 /** The error for a task whose node went away, broke the connection or sent something malformed. */
 function lost (parts: MemberParts, route: Route, error: unknown, ended: boolean): RunnerError {
-  const undone = error instanceof Refused || (error instanceof SvcError && 'addresses' in error.details)
+  const undone = error instanceof Refused || (error instanceof SvcError && error.details['begun'] === false)
   const how = ended ? 'was lost' : `broke off: ${reasonOf(error, 200)}`
   return new RunnerError('instance_lost',
     `The instance of ${route.modelId} was lost: ${nodeName(parts, route)} ${how}.`,

@@ -1,0 +1,83 @@
+// Reads `application/vnd.svc.frames`, without imports of Node, as the page uses this file as well.
+import { isObject, parseJson } from '../api/schema.js'
+
+/** Of a header's length, big-endian. */
+export const LENGTH_BYTES = 4
+/** Longest header a reader accepts: a payload of 1 MiB in escapes fits. */
+const MAX_HEADER_BYTES = 8 * 1024 * 1024
+const MAX_MEDIA_BYTES = 64 * 1024 * 1024
+
+/** The bytes do not follow the frame format, or they end too early. */
+export class FrameError extends Error {
+  override readonly name = 'FrameError'
+}
+
+/** A frame as it was read; nothing but `media.size` has been checked. */
+export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<ArrayBuffer> | null }
+
+/** Collects bytes until a frame is whole. */
+export class FrameParser {
+  #parts: Uint8Array[] = []
+  #length = 0
+  #header: { fields: Record<string, unknown>, size: number } | null = null
+  #headerLength: number | null = null
+
+  /** Bytes that wait for the rest of their frame. */
+  get pending (): number {
+    return this.#length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
+  }
+
+  push (bytes: Uint8Array): void {
+    if (bytes.byteLength === 0) return
+    this.#parts.push(bytes)
+    this.#length += bytes.byteLength
+  }
+
+  next (): RawFrame | null {
+    if (this.#headerLength === null) {
+      if (this.#length < LENGTH_BYTES) return null
+      const length = new DataView(this.#take(LENGTH_BYTES).buffer).getUint32(0)
+      if (length < 2 || length > MAX_HEADER_BYTES) {
+        throw new FrameError(`a frame header of ${length} bytes; from 2 to ${MAX_HEADER_BYTES} are possible`)
+      }
+      this.#headerLength = length
+    }
+    if (this.#header === null) {
+      if (this.#length < this.#headerLength) return null
+      this.#header = parseHeader(this.#take(this.#headerLength))
+    }
+    const { fields, size } = this.#header
+    if (this.#length < size) return null
+    this.#header = this.#headerLength = null
+    const none = (fields['media'] ?? null) === null
+    return { header: fields, media: none ? null : this.#take(size) }
+  }
+
+  #take (count: number): Uint8Array<ArrayBuffer> {
+    const out = new Uint8Array(count)
+    let filled = 0
+    while (filled < count) {
+      const part = this.#parts[0]!
+      const used = part.subarray(0, count - filled)
+      out.set(used, filled)
+      filled += used.byteLength
+      if (used.byteLength === part.byteLength) this.#parts.shift()
+      else this.#parts[0] = part.subarray(used.byteLength)
+    }
+    this.#length -= count
+    return out
+  }
+}
+
+function parseHeader (bytes: Uint8Array): { fields: Record<string, unknown>, size: number } {
+  const fields = parseJson(new TextDecoder().decode(bytes))
+  if (fields === undefined) throw new FrameError('a frame header is not JSON')
+  if (!isObject(fields)) throw new FrameError('a frame header is not a JSON object')
+  const media = fields['media'] ?? null
+  if (media === null) return { fields, size: 0 }
+  const size = (media as { size?: unknown }).size
+  if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > MAX_MEDIA_BYTES) {
+    throw new FrameError(`media.size must be a whole number from 0 to ${MAX_MEDIA_BYTES}`)
+  }
+  return { fields, size: size as number }
+}

@@ -1,0 +1,191 @@
+/** One answer: tokens on their way to OpenAI's deltas. */
+import { randomUUID } from 'node:crypto'
+import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
+import { AnswerSpans } from '../../chat/engine/pieces.js'
+import type { OutputDelta, OutputReader } from '../../chat/text/parse/output.js'
+import type { TextStream } from '../../chat/text/types.js'
+import type { Job } from './decoder.js'
+import type { Report, TokenSampler } from './sampler.js'
+
+const KIB = 1024
+
+/** The chunks of a request, from the decoder, which never waits, to one reader. */
+export class Outbox {
+  private readonly pending: Record<string, unknown>[] = []
+  private open: number
+  private error: unknown
+  private wake = (): void => {}
+
+  constructor (answers: number) { this.open = answers }
+
+  push (chunk: Record<string, unknown>): void {
+    this.pending.push(chunk)
+    this.wake()
+  }
+
+  /** An answer has ended. */
+  end (): void {
+    this.open--
+    this.wake()
+  }
+
+  /** The reader gets the error after what it has not read. */
+  fail (error: unknown): void {
+    this.error ??= error
+    this.open = 0
+    this.wake()
+  }
+
+  async * read (): AsyncGenerator<Record<string, unknown>, void> {
+    for (;;) {
+      const next = this.pending.shift()
+      if (next !== undefined) yield next
+      else if (this.error !== undefined) throw this.error
+      else if (this.open <= 0) return
+      else await new Promise<void>((resolve) => { this.wake = resolve })
+    }
+  }
+}
+
+/** Inputs of an answer. */
+export interface AnswerParts {
+  index: number
+  prompt: readonly number[]
+  /** At least 1; prompt and answer fit into the context. */
+  maxTokens: number
+  sampler: TokenSampler
+  stream: TextStream
+  isEnd: (token: number) => boolean
+  /** Null for a completion. */
+  reader: OutputReader | null
+  /** It has to call a tool. */
+  mustCall: boolean
+  /** Most calls. */
+  calls: number
+  outbox: Outbox
+  signal: AbortSignal
+  admitted: () => void
+  now: () => number
+  trace?: SpanSink | undefined
+}
+
+type Finish = 'stop' | 'length' | 'tool_calls'
+
+/** An answer as a job of the decoder. */
+export class Answer implements Job {
+  readonly prompt: readonly number[]
+  private readonly parts: AnswerParts
+  private readonly spans: AnswerSpans | undefined
+  private cached = 0
+  private written = 0
+  private startedAt = 0
+  private firstAt = 0
+  /** Reports that go out with the next text. */
+  private reports: Report[] = []
+  private called = 0
+
+  constructor (parts: AnswerParts) {
+    this.parts = parts
+    this.prompt = parts.prompt
+    if (parts.trace !== undefined) this.spans = new AnswerSpans(parts.trace, parts.index)
+  }
+
+  get isCancelled (): boolean { return this.parts.signal.aborted }
+
+  started (cached: number): void {
+    this.cached = cached
+    this.startedAt = this.parts.now()
+    this.spans?.started()
+    this.parts.admitted()
+  }
+
+  async next (at: number): Promise<number | null> {
+    const { sampler, stream, isEnd, maxTokens, calls, now } = this.parts
+    const { token, report } = await sampler.choose(at)
+    if (this.written++ === 0) this.firstAt = now()
+    this.spans?.token(this.written, this.prompt.length - this.cached)
+    if (isEnd(token)) return this.end('stop')
+    if (report !== null) this.reports.push(report)
+    const { text, stopped } = stream.push(token)
+    this.send(text)
+    if (stopped || this.called > calls) return this.end('stop')
+    return this.written >= maxTokens ? this.end('length') : token
+  }
+
+  failed (error: unknown): void {
+    this.parts.sampler.dispose()
+    this.parts.outbox.fail(error)
+  }
+
+  private end (reason: 'stop' | 'length'): null {
+    const { index, sampler, stream, reader, mustCall, outbox } = this.parts
+    this.send(stream.end().text, true)
+    sampler.dispose()
+    if (mustCall && this.called === 0 && reason === 'stop') {
+      outbox.fail(new EngineError('tool_call_unreadable', 'the model had to call a tool and did not'))
+      return null
+    }
+    const finish: Finish = reason === 'stop' && this.called > 0 ? 'tool_calls' : reason
+    const last = reader === null ? { text: '' } : { delta: {} }
+    outbox.push({
+      choices: [{ index, ...last, finish_reason: finish, stop_text: stream.stop }],
+      usage: {
+        prompt_tokens: this.prompt.length, completion_tokens: this.written,
+        prompt_tokens_details: { cached_tokens: this.cached }
+      },
+      timings: this.timings()
+    })
+    outbox.end()
+    this.spans?.ended({
+      input_tokens: this.prompt.length, output_tokens: this.written, cached_tokens: this.cached
+    })
+    return null
+  }
+
+  private timings (): Record<string, number> {
+    const { cached, written, firstAt, startedAt, prompt, parts: { now } } = this
+    const rate = (name: string, tokens: number, ms: number): Record<string, number> =>
+      tokens > 0 && ms > 0 ? { [name]: tokens / ms * 1000 } : {}
+    return {
+      ...rate('prompt_per_second', prompt.length - cached, firstAt - startedAt),
+      ...rate('predicted_per_second', written - 1, now() - firstAt),
+      peak_memory_bytes: process.resourceUsage().maxRSS * KIB
+    }
+  }
+
+  private send (text: string, isLast = false): void {
+    const { index, reader, outbox } = this.parts
+    const logprobs = this.reports.length === 0 ? {} : { logprobs: { content: this.reports } }
+    if (reader === null) {
+      if (text === '' && this.reports.length === 0) return
+      outbox.push({ choices: [{ index, text, ...logprobs }] })
+    } else {
+      const deltas = [reader.push(text), ...isLast ? [reader.end()] : []].map((delta) => this.deltaOf(delta))
+      const delta = deltas.find((each) => Object.keys(each).length > 0) ?? {}
+      const further = deltas.filter((each) => each !== delta && Object.keys(each).length > 0)
+      if (Object.keys(delta).length === 0 && this.reports.length === 0) return
+      outbox.push({ choices: [{ index, delta, ...logprobs }] })
+      for (const each of further) outbox.push({ choices: [{ index, delta: each }] })
+    }
+    this.reports = []
+  }
+
+  private deltaOf ({ content, reasoning, toolCalls }: OutputDelta): Record<string, unknown> {
+    const { calls } = this.parts
+    const wanted = toolCalls.filter(({ index }) => index < calls)
+    const made = wanted.map(({ index, id, name, arguments: given }) => ({
+      index,
+      ...id === undefined ? {} : { id, type: 'function' },
+      function: { ...name === undefined ? {} : { name }, ...given === undefined ? {} : { arguments: given } }
+    }))
+    for (const { index } of toolCalls) this.called = Math.max(this.called, index + 1)
+    return {
+      ...content === '' ? {} : { content },
+      ...reasoning === '' ? {} : { reasoning_content: reasoning },
+      ...made.length === 0 ? {} : { tool_calls: made }
+    }
+  }
+}
+
+/** An id of a call: nine letters and digits, which all templates take. */
+export const newCallId = (): string => randomUUID().replaceAll('-', '').slice(0, 9)

@@ -1,0 +1,171 @@
+/**
+ * The prebuilt addon of node-llama-cpp. Its JavaScript is left out: that downloads and compiles on install,
+ * shifts a full context silently, and samples the sequences of a batch in racing threads. The addon's
+ * interface is undocumented, so package.json pins its version.
+ */
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { EngineError } from '../../../kernel/api/engine.js'
+
+export interface NativeModel {
+  init (): Promise<boolean>
+  dispose (): Promise<void>
+  tokenize (text: string, special: boolean): Uint32Array
+  getTokenString (id: number): string | undefined
+  getTokenAttributes (id: number): number
+  isEogToken (id: number): boolean
+  /** 1 SentencePiece, 2 byte-level BPE, 3 WordPiece, 4 unigram. */
+  getVocabularyType (): number
+  shouldPrependBosToken (): boolean
+  shouldAppendEosToken (): boolean
+  tokenBos (): number
+  tokenEos (): number
+  sepToken (): number
+}
+
+/** The sampler, as it is configured; what is absent is off, and no temperature is greedy. */
+export interface SamplerConfig {
+  temperature?: number
+  topK?: number
+  topP?: number
+  minP?: number
+  seed?: number
+  repeatPenalty?: number
+  repeatPenaltyMaxTokens?: number
+  repeatPenaltyTokens?: Uint32Array
+  repeatPenaltyPresencePenalty?: number
+  repeatPenaltyFrequencyPenalty?: number
+  tokenBiasKeys?: Uint32Array
+  tokenBiasValues?: Float32Array
+  grammarEvaluationState?: object
+}
+
+export interface NativeSampler {
+  applyConfig (config: SamplerConfig): void
+  dispose (): void
+}
+
+/** Probabilities are pairs of token and probability in one list. */
+export type Sampled = [token: number, probabilities: number[] | undefined, confidence: number | undefined]
+
+export interface NativeContext {
+  init (): Promise<boolean>
+  dispose (): Promise<void>
+  initBatch (tokens: number): void
+  /** Returns where in the batch the logits of the tokens at `outputs` will be. */
+  addToBatch (sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): Uint32Array
+  decodeBatch (): Promise<void>
+  sampleToken (at: number, sampler: NativeSampler): Promise<number>
+  sampleToken (at: number, sampler: NativeSampler, probabilities: boolean, confidence: boolean):
+  Promise<Sampled>
+  disposeSequence (sequence: number): void
+  /** False if this kind of memory cannot drop a part. */
+  removeTokenCellsFromSequence (sequence: number, from: number, to: number): boolean
+  getEmbedding (tokens: number): Float64Array
+}
+
+interface ModelOptions {
+  addonExports: Binding
+  gpuLayers: number
+  useMmap: boolean
+  onLoadProgress?: (part: number) => void
+}
+
+interface ContextOptions {
+  contextSize: number
+  batchSize: number
+  sequences: number
+  threads: number
+  flashAttention: 'auto'
+  swaFullCache: boolean
+  embeddings: boolean
+}
+
+export interface Binding {
+  AddonModel: new (path: string, options: ModelOptions) => NativeModel
+  AddonContext: new (model: NativeModel, options: ContextOptions) => NativeContext
+  AddonSampler: new (model: NativeModel) => NativeSampler
+  /** @throws Error for a text that is no GBNF */
+  AddonGrammar: new (gbnf: string, options: { addonExports: Binding, rootRuleName: string }) => object
+  AddonGrammarEvaluationState: new (model: NativeModel, grammar: object) => object
+  markLoaded (): boolean
+  setLogger (log?: (level: number, text: string) => void): void
+  setLoggerLogLevel (level: number): void
+  loadBackends (folder?: string): void
+  init (): Promise<void>
+}
+
+/** Bits of `getTokenAttributes`. */
+export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
+/** Levels of the log. */
+const ERRORS = 2
+const LOG_MS = 20
+
+/** Packages by platform and architecture, and the folder of the addon in them. */
+const BUILDS: Readonly<Record<string, readonly [name: string, folder: string]>> = {
+  'linux-x64': ['linux-x64', 'linux-x64'],
+  'linux-arm64': ['linux-arm64', 'linux-arm64'],
+  'darwin-arm64': ['mac-arm64-metal', 'mac-arm64-metal'],
+  'darwin-x64': ['mac-x64', 'mac-x64']
+}
+
+/** The loaded addon, and the release of llama.cpp that it contains. */
+export interface LlamaCpp { native: Binding, release: string }
+
+let loaded: Promise<LlamaCpp> | undefined
+
+/** Loads the addon, once in a process. @throws EngineError no_backend */
+export async function llamaCpp (): Promise<LlamaCpp> {
+  return await (loaded ??= loadAddon())
+}
+
+async function loadAddon (): Promise<LlamaCpp> {
+  const folder = addonFolder()
+  const native = createRequire(import.meta.url)(join(folder, 'llama-addon.node')) as Binding
+  native.markLoaded()
+  native.setLoggerLogLevel(ERRORS)
+  // Chooses among the builds for CPUs beside the addon.
+  native.loadBackends(folder)
+  await native.init()
+  return { native, release: releaseOf(folder) }
+}
+
+function addonFolder (): string {
+  const host = `${process.platform}-${process.arch}`
+  const [name, folder] = BUILDS[host] ?? fail(`llama.cpp is not built for ${host}`)
+  try {
+    const main = createRequire(import.meta.url).resolve(`@node-llama-cpp/${name}`)
+    return join(dirname(main), '..', 'bins', folder)
+  } catch {
+    return fail(`the package @node-llama-cpp/${name} is not installed: it needs glibc, and an install ` +
+      'without --omit=optional')
+  }
+}
+
+function fail (why: string): never {
+  throw new EngineError('no_backend',
+    `${why}. \`svc engine add llama.cpp\` installs llama.cpp's server instead`)
+}
+
+function releaseOf (folder: string): string {
+  const { buildOptions } = JSON.parse(readFileSync(join(folder, '_nlcBuildMetadata.json'), 'utf8')) as
+    { buildOptions: { llamaCpp: { release: string } } }
+  return buildOptions.llamaCpp.release
+}
+
+/** The addon hands its log to the event loop, where it may arrive after the failed call has returned. */
+export const errorsRead = async (): Promise<void> => { await setTimeout(LOG_MS) }
+
+/** Collects the errors that llama.cpp logs during `work`. */
+export async function withErrors<T> (native: Binding, work: (errors: string[]) => Promise<T>): Promise<T> {
+  const errors: string[] = []
+  native.setLogger((level, text) => { if (level <= ERRORS && text.trim() !== '') errors.push(text.trim()) })
+  try {
+    return await work(errors)
+  } finally {
+    // A logger keeps the process alive.
+    native.setLogger()
+  }
+}

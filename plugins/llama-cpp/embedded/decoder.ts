@@ -1,0 +1,215 @@
+/**
+ * Batches what sequences share: each step decodes one token of every answer, and as much of the prompts
+ * that wait as fits into the time of a step. Steps are short, so that a cancelled request leaves soon.
+ */
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import type { NativeContext } from './binding.js'
+
+/** Most tokens of a step. */
+export const BATCH = 128
+/** Tokens of prompts in the first step, and the fewest in a step. */
+const FIRST_PART = 32
+const LEAST_PART = 4
+/** A step above this takes a smaller part of the prompts next time, one below the other a larger part, ms. */
+const LONG_MS = 300
+const SHORT_MS = 100
+/** A slot that holds more than this part of a prompt is preferred to the oldest one. */
+const WORTH_KEEPING = 0.1
+
+/** One answer. */
+export interface Job {
+  readonly prompt: readonly number[]
+  readonly isCancelled: boolean
+  /** It has a slot, which holds so many tokens of its prompt. */
+  started (cached: number): void
+  /** Takes the next token from the logits at this place of the batch; null ends the answer. */
+  next (at: number): Promise<number | null>
+  failed (error: unknown): void
+}
+
+/** One sequence of the context. */
+interface Slot {
+  readonly id: number
+  /** Tokens in its memory. */
+  tokens: number[]
+  job: Job | null
+  /** Tokens of the job that are not decoded yet. */
+  pending: number[]
+  /** Step of the last use. */
+  used: number
+  /** Number of its job, in the order of their start. */
+  since: number
+}
+
+/** Decodes the answers of all requests. */
+export class Decoder {
+  private readonly context: NativeContext
+  private readonly env: Pick<EngineEnv, 'work'>
+  private readonly now: () => number
+  private readonly slots: readonly Slot[]
+  private readonly batch: number
+  private readonly waiting: Job[] = []
+  private steps = 0
+  private started = 0
+  private running: Promise<void> | undefined
+  private closed = false
+  /** Tokens of prompts in a step. */
+  private part = FIRST_PART
+
+  constructor (
+    context: NativeContext, slots: number, env: Pick<EngineEnv, 'work'>, now: () => number
+  ) {
+    this.context = context
+    this.env = env
+    this.now = now
+    this.batch = Math.max(BATCH, slots)
+    this.slots = Array.from({ length: slots }, (_, id) =>
+      ({ id, tokens: [], job: null, pending: [], used: 0, since: 0 }))
+  }
+
+  /** Answers in work and waiting. */
+  get open (): number { return this.waiting.length + this.slots.filter(({ job }) => job !== null).length }
+
+  submit (job: Job): void {
+    this.waiting.push(job)
+    this.running ??= this.run()
+  }
+
+  /** Ends after the step in work. */
+  async close (): Promise<void> {
+    this.closed = true
+    await this.running
+    await this.context.dispose()
+  }
+
+  private async run (): Promise<void> {
+    // Jobs that are submitted together start together.
+    await new Promise<void>((resolve) => { setImmediate(resolve) })
+    try {
+      while (!this.closed) {
+        this.leaveCancelled()
+        this.assign()
+        if (this.slots.every(({ job }) => job === null)) return
+        await this.step()
+      }
+    } finally {
+      this.running = undefined
+      if (this.closed) this.fail(new EngineError('cancelled', 'the model is being unloaded'))
+    }
+  }
+
+  private leaveCancelled (): void {
+    for (const slot of this.slots) if (slot.job?.isCancelled === true) slot.job = null
+    const staying = this.waiting.filter(({ isCancelled }) => !isCancelled)
+    this.waiting.splice(0, this.waiting.length, ...staying)
+  }
+
+  private assign (): void {
+    while (this.waiting.length > 0) {
+      const free = this.slots.filter(({ job }) => job === null)
+      if (free.length === 0) return
+      const job = this.waiting.shift()!
+      const found = free.map((slot) => ({ slot, common: commonLength(slot.tokens, job.prompt) }))
+      const best = found.reduce((a, b) => b.common > a.common ? b : a)
+      const oldest = found.reduce((a, b) => b.slot.used < a.slot.used ? b : a)
+      const { slot, common } = best.common > job.prompt.length * WORTH_KEEPING ? best : oldest
+      // The last token is decoded again for its logits.
+      const kept = this.trim(slot, Math.min(common, job.prompt.length - 1))
+      slot.job = job
+      slot.pending = job.prompt.slice(kept)
+      slot.since = ++this.started
+      job.started(kept)
+    }
+  }
+
+  /** Drops what a slot holds behind `length` tokens, or all where the memory cannot drop a part. */
+  private trim (slot: Slot, length: number): number {
+    const { context } = this
+    if (length === slot.tokens.length) return length
+    if (length > 0 && context.removeTokenCellsFromSequence(slot.id, length, -1)) {
+      slot.tokens.length = length
+      return length
+    }
+    context.disposeSequence(slot.id)
+    slot.tokens = []
+    return 0
+  }
+
+  private async step (): Promise<void> {
+    const { context, env } = this
+    this.steps++
+    const parts = this.share()
+    const size = parts.reduce((sum, { tokens }) => sum + tokens.length, 0)
+    context.initBatch(size)
+    const places = parts.map(({ slot, tokens, isLast }) => context.addToBatch(slot.id, slot.tokens.length,
+      Uint32Array.from(tokens), Uint32Array.from(isLast ? [tokens.length - 1] : []))[0])
+    const startedAt = this.now()
+    try {
+      await env.work('decode', size, async () => { await context.decodeBatch() })
+    } catch (error) {
+      for (const { slot } of parts) this.drop(slot, error)
+      return
+    }
+    if (parts.some(({ tokens }) => tokens.length > 1)) this.adapt(this.now() - startedAt)
+    for (const { slot, tokens } of parts) {
+      slot.tokens.push(...tokens)
+      slot.used = this.steps
+    }
+    // One by one: the addon's samplers share the logits of the batch without a lock.
+    for (const [i, { slot }] of parts.entries()) {
+      if (places[i] !== undefined) await this.choose(slot, places[i])
+    }
+  }
+
+  /** The tokens of a step: one of each answer first, then prompts in the order of their start. */
+  private share (): { slot: Slot, tokens: number[], isLast: boolean }[] {
+    const busy = this.slots.filter(({ job, pending }) => job !== null && pending.length > 0)
+      .sort((a, b) => Math.min(a.pending.length, 2) - Math.min(b.pending.length, 2) || a.since - b.since)
+    const answers = busy.filter(({ pending }) => pending.length === 1).length
+    let left = Math.min(this.batch, answers + this.part)
+    return busy.flatMap((slot) => {
+      const tokens = slot.pending.splice(0, left)
+      left -= tokens.length
+      return tokens.length === 0 ? [] : [{ slot, tokens, isLast: slot.pending.length === 0 }]
+    })
+  }
+
+  /** Fits the part of the prompts to the time that a step with prompts took. */
+  private adapt (ms: number): void {
+    if (ms > LONG_MS) this.part = Math.max(LEAST_PART, Math.floor(this.part / 2))
+    else if (ms < SHORT_MS) this.part = Math.min(BATCH, this.part * 2)
+  }
+
+  private async choose (slot: Slot, at: number): Promise<void> {
+    const { job } = slot
+    if (job === null || job.isCancelled) return
+    try {
+      const token = await job.next(at)
+      if (token === null) slot.job = null
+      else slot.pending = [token]
+    } catch (error) {
+      slot.job = null
+      job.failed(error)
+    }
+  }
+
+  /** The memory of a slot is undefined after a failed step. */
+  private drop (slot: Slot, error: unknown): void {
+    this.context.disposeSequence(slot.id)
+    slot.tokens = []
+    slot.job?.failed(new EngineError('provider_error', `llama.cpp failed: ${(error as Error).message}`))
+    slot.job = null
+  }
+
+  private fail (error: EngineError): void {
+    for (const job of [...this.slots.flatMap(({ job }) => job ?? []), ...this.waiting]) job.failed(error)
+    for (const slot of this.slots) slot.job = null
+    this.waiting.length = 0
+  }
+}
+
+function commonLength (a: readonly number[], b: readonly number[]): number {
+  let length = 0
+  while (length < a.length && length < b.length && a[length] === b[length]) length++
+  return length
+}

@@ -1,0 +1,136 @@
+/**
+ * Engine `llama-embedded`: models in GGUF files, run by llama.cpp in the runner process. Needs no program
+ * beside svc. It is not loaded in a node: llama.cpp ends the process for some damaged files.
+ */
+import { join } from 'node:path'
+import {
+  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
+} from '../../../kernel/api/engine.js'
+import { sizesOf } from '../../chat/llama/command-line.js'
+import { modelFile } from '../../chat/llama/index.js'
+import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
+import {
+  errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
+} from './binding.js'
+import { PLAIN } from './constraint.js'
+import { BATCH, Decoder } from './decoder.js'
+import { Prompts } from './prompt.js'
+import { cannotLoad, TextSession } from './session.js'
+import { VectorSession } from './vectors.js'
+import { Vocabulary } from './vocabulary.js'
+
+/** Options of a model that is spread over devices or nodes. */
+const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
+const PERCENT = 100
+/** Characters of llama.cpp's errors in a message. */
+const MAX_REASON = 500
+
+export default {
+  async load (spec, env): Promise<EngineSession> {
+    const { card, options, directory } = spec
+    const wanted = SERVER_OPTIONS.find((name) => options[name] !== undefined)
+    if (wanted !== undefined) {
+      throw new EngineError('no_backend', `${card.modelId} cannot be spread by the llama.cpp in svc: ` +
+        '`svc engine add llama.cpp` installs its server, which does that')
+    }
+    const path = join(directory, modelFile(card))
+    const header = await headerOf(path, card.modelId)
+    const { native, release } = await llamaCpp()
+    const model = await loadModel(native, path, spec, env)
+    try {
+      return await open({ native, release, model, header, spec, env })
+    } catch (error) {
+      await model.dispose()
+      throw error
+    }
+  }
+} satisfies EngineModule as EngineModule
+
+async function headerOf (path: string, modelId: string): Promise<GgufHeader> {
+  try {
+    return await readGguf(path)
+  } catch (error) {
+    throw cannotLoad(modelId, (error as Error).message.replaceAll(path, 'the file'))
+  }
+}
+
+async function loadModel (
+  native: Binding, path: string, { card: { modelId } }: ModelSpec, env: EngineEnv
+): Promise<NativeModel> {
+  return await withErrors(native, async (errors) => {
+    const model = new native.AddonModel(path, {
+      addonExports: native, gpuLayers: 0,
+      // Weights are often kept in another order than the file's: a mapped file would count twice.
+      useMmap: false,
+      onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
+    })
+    if (await model.init()) return model
+    await errorsRead()
+    const why = errors.map((line) => line.replace(/^\w+: /, '')).join('; ').replaceAll(path, 'the file')
+    throw cannotLoad(modelId, why === '' ? 'it gives no reason' : why.slice(0, MAX_REASON))
+  })
+}
+
+/** A loaded model, and where it comes from. */
+interface Opened {
+  native: Binding, release: string, model: NativeModel, header: GgufHeader, spec: ModelSpec, env: EngineEnv
+}
+
+async function open ({ native, release, model, header, spec, env }: Opened): Promise<EngineSession> {
+  const { card, threads } = spec
+  const embeds = card.tasks.includes('embeddings')
+  const sizes = sizesOf(spec, embeds)
+  const { contextLength } = sizes
+  const slots = embeds ? 1 : sizes.slots
+  const context = new native.AddonContext(model, {
+    contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds,
+    // Attention over a whole text needs it in one batch.
+    batchSize: embeds ? contextLength : Math.max(BATCH, slots),
+    flashAttention: 'auto',
+    // A part of it can be kept then, and placement counts all of it.
+    swaFullCache: true
+  })
+  await withErrors(native, async (errors) => {
+    if (await context.init()) return
+    await errorsRead()
+    throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
+  })
+  const size = lengthOf(header.metadata.get('tokenizer.ggml.tokens'))
+  const addsSpace = header.metadata.get('tokenizer.ggml.add_space_prefix') !== false
+  const vocabulary = new Vocabulary(model, { size, addsSpace })
+  if (embeds) {
+    const close = async (): Promise<void> => { await released(context, model) }
+    return new VectorSession({ contextLength, release, vocabulary, context, env, close })
+  }
+  const now = (): number => performance.now()
+  const decoder = new Decoder(context, slots, env, now)
+  const prompts = new Prompts(vocabulary, templatesOf(header),
+    { bos: model.tokenBos(), eos: model.tokenEos() })
+  return new TextSession({
+    modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
+    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN, now,
+    close: async () => {
+      await decoder.close()
+      await model.dispose()
+    }
+  })
+}
+
+async function released (context: NativeContext, model: NativeModel): Promise<void> {
+  await context.dispose()
+  await model.dispose()
+}
+
+const lengthOf = (value: GgufValue | undefined): number =>
+  typeof value === 'object' && value !== null ? value.length : 0
+
+/** The templates of a file by name, `default` first. */
+function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
+  const key = 'tokenizer.chat_template'
+  const named = [...metadata].flatMap(([name, text]) => {
+    if (typeof text !== 'string' || text === '') return []
+    if (name === key) return [['default', text] as const]
+    return name.startsWith(`${key}.`) ? [[name.slice(key.length + 1), text] as const] : []
+  })
+  return new Map(named.sort(([a], [b]) => Number(b === 'default') - Number(a === 'default')))
+}

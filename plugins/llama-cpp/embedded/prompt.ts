@@ -1,0 +1,142 @@
+/** From a chat request to the tokens of its prompt, and how the answer to it is read. */
+import { Cutter } from '../../chat/text/verbatim.js'
+import { MARKERS } from '../../chat/text/parse/output.js'
+import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
+import { ChatTemplate } from '../../chat/text/template.js'
+import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import type { ChatMessage } from '../../chat/text/types.js'
+import { fieldsOf, isObject, listOf, textOf, type Fields } from '../../chat/json.js'
+import { HERMES } from './formats.js'
+import { invalid, needsServer } from './refusals.js'
+import type { Vocabulary } from './vocabulary.js'
+
+/** For files without a template, as llama.cpp does. */
+const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}' +
+  '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}{% endif %}'
+/** The end of a prompt that may contain a mark of reasoning, characters. */
+const END_CHARS = 200
+
+/** A prompt, and the writing of its answer. */
+export interface Prompt {
+  ids: number[]
+  /** Null: calls are not looked for. */
+  tools: ToolFormatName | null
+  reasoning: ReasoningName | null
+  thoughts: Thoughts
+}
+
+/** Renders conversations with the template of a file. */
+export class Prompts {
+  private readonly vocabulary: Vocabulary
+  private readonly template: ChatTemplate
+  private readonly answers: Cutter
+  private readonly others: Cutter
+
+  /** `templates`: by name, `default` first; `bos` and `eos` are ids. */
+  constructor (
+    vocabulary: Vocabulary, templates: ReadonlyMap<string, string>, { bos, eos }: { bos: number, eos: number }
+  ) {
+    const { added, special } = vocabulary.table
+    const tokens = { bos_token: vocabulary.textOf(bos) ?? '', eos_token: vocabulary.textOf(eos) ?? '' }
+    const all = templates.size === 0 ? new Map([['default', CHATML]]) : templates
+    this.vocabulary = vocabulary
+    this.template = new ChatTemplate(all, tokens, added.keys())
+    const { reasoning } = this.template
+    const own = reasoning === null || reasonings[reasoning].channels === true ? []
+      : [reasonings[reasoning].opens, reasonings[reasoning].closes]
+    const words = [...added].filter(([text, id]) => [...text].length > 1 &&
+      (special.has(id) || MARKERS.includes(text))).map(([text]) => text)
+    // Templates search earlier answers for the marks around reasoning.
+    this.answers = new Cutter(words.filter((word) => !own.includes(word)))
+    this.others = new Cutter(words)
+  }
+
+  /** Finds out what the template does with tools, some milliseconds. */
+  warm (): void { void this.template.tools }
+
+  /** @throws EngineError invalid_request */
+  read (payload: Fields): Prompt {
+    const messages = messagesOf(payload['messages'])
+    const { tools: given, tool_choice: choice } = payload
+    const offered = Array.isArray(given) && choice !== 'none' ? given : []
+    const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
+    const tools = this.others.cut(offered)
+    const shows = this.shows(tools, spoken)
+    const rendered = this.template.render(shows ? spoken : inHermes(spoken, tools), {
+      addGenerationPrompt: payload['add_generation_prompt'] !== false,
+      ...shows && tools.length > 0 ? { tools } : {},
+      ...isObject(payload['chat_template_kwargs'])
+        ? { extra: this.others.cut(payload['chat_template_kwargs']) } : {}
+    })
+    const { reasoning } = this.template
+    return {
+      ids: this.vocabulary.encodeRendered(rendered),
+      tools: tools.length === 0 ? null : shows ? this.template.tools.format : 'hermes',
+      reasoning,
+      thoughts: reasoning === null ? 'over' : thoughtsAfter(rendered.slice(-END_CHARS), reasonings[reasoning])
+    }
+  }
+
+  private cutterOf (role: string): Cutter { return role === 'assistant' ? this.answers : this.others }
+
+  /** Whether the template shows these tools and calls in a writing that can be read again. */
+  private shows (tools: readonly unknown[], messages: readonly ChatMessage[]): boolean {
+    const calls = messages.some(({ tool_calls: made, role }) => made !== undefined || role === 'tool')
+    if (tools.length === 0 && !calls) return true
+    const { way, format } = this.template.tools
+    return way !== null && format !== null
+  }
+}
+
+/** @throws EngineError invalid_request */
+function messagesOf (value: unknown): ChatMessage[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    throw invalid('messages takes at least one message with a role and a text', 'messages')
+  }
+  return value.map((message: unknown, i) => {
+    const { role, content } = fieldsOf(message)
+    if (typeof role !== 'string') throw invalid(`messages[${i}].role is not a text`, `messages[${i}].role`)
+    return { ...fieldsOf(message), role, content: contentOf(content, `messages[${i}].content`) }
+  })
+}
+
+function contentOf (content: unknown, path: string): string | null {
+  if (content == null || typeof content === 'string') return content ?? null
+  if (!Array.isArray(content)) throw invalid(`${path} is neither a text nor a list of parts`, path)
+  return content.map((part: unknown) => {
+    const { type, text } = fieldsOf(part)
+    if (type === 'text' && typeof text === 'string') return text
+    if (type === 'image_url' || type === 'input_audio') {
+      throw needsServer(path, 'reads no images and no sound')
+    }
+    throw invalid(`${path} has a part of type ${JSON.stringify(type)}`, path)
+  }).join('')
+}
+
+const INSTRUCTIONS = (tools: readonly unknown[]): string => [
+  'You may call these functions to answer. Each is a JSON object with its name, description and parameters:',
+  ...tools.map((tool) => JSON.stringify(fieldsOf(tool)['function'] ?? tool)),
+  'To call one, write nothing but:',
+  HERMES.call.replace('{{name}}', 'NAME').replace('{{arguments}}', '{"PARAMETER": VALUE}')
+].join('\n')
+
+/** The conversation with tools, calls and their results as text, for templates that do not show them. */
+function inHermes (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
+  const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
+    if (message.role === 'tool') {
+      return { role: 'user', content: `<tool_response>\n${textOf(message.content)}\n</tool_response>` }
+    }
+    const written = listOf(calls).map((call) => {
+      const { name, arguments: given } = fieldsOf(call['function'])
+      return HERMES.call.replace('{{name}}', () => textOf(name))
+        .replace('{{arguments}}', () => typeof given === 'string' ? given : JSON.stringify(given ?? {}))
+    })
+    const parts = [textOf(message.content), ...written].filter((text) => text !== '')
+    return { ...message, content: parts.join('\n') }
+  })
+  if (tools.length === 0) return told
+  const [first, ...rest] = told
+  return first?.role === 'system'
+    ? [{ ...first, content: `${textOf(first.content)}\n\n${INSTRUCTIONS(tools)}` }, ...rest]
+    : [{ role: 'system', content: INSTRUCTIONS(tools) }, ...told]
+}

@@ -1,0 +1,123 @@
+/** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
+import { randomInt } from 'node:crypto'
+import { fieldsOf, isObject, type Fields } from '../../chat/json.js'
+import { SAMPLING, type Parameter } from '../../chat/sampling.js'
+import type { SamplerConfig } from './binding.js'
+import { invalid, needsServer } from './refusals.js'
+
+/** llama.cpp's own. */
+const DEFAULTS: Readonly<Record<Exclude<Parameter, 'seed'>, number>> = {
+  temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05, repetition_penalty: 1, repeat_last_n: 64,
+  frequency_penalty: 0, presence_penalty: 0
+}
+const SEEDS = 2 ** 32
+const MAX_ANSWERS = 128
+const MAX_TOP = 20
+const MAX_BIAS = 100
+
+/** Fields that change an answer, and that only the server knows. */
+const SERVER_FIELDS: Readonly<Record<string, string>> = {
+  lora: 'loads no LoRA', id_slot: 'has no slots to choose', suffix: 'fills nothing in',
+  input_prefix: 'fills nothing in', input_suffix: 'fills nothing in', input_extra: 'fills nothing in',
+  samplers: 'has one order of samplers', mirostat: 'has no mirostat', typical_p: 'has no typical_p',
+  dynatemp_range: 'has no dynamic temperature', xtc_probability: 'has no xtc', dry_multiplier: 'has no dry'
+}
+
+/** A checked request, without its prompt. */
+export interface Parameters {
+  n: number
+  maxTokens: number
+  stop: string[]
+  logprobs: boolean
+  tops: number
+  /** The seed of each answer. */
+  seedOf: (index: number) => number
+  /** `prompt` is for penalties. */
+  configOf: (index: number, prompt: readonly number[]) => SamplerConfig
+}
+
+interface Facts { defaults: Fields, contextLength: number, vocabularySize: number }
+
+/** @throws EngineError invalid_request */
+export function readParameters (payload: Fields, facts: Facts): Parameters {
+  for (const [field, why] of Object.entries(SERVER_FIELDS)) {
+    const value = payload[field]
+    if (value != null && value !== 0 && value !== '' && value !== false) throw needsServer(field, why)
+  }
+  const seed = numberIn(payload, 'seed', SAMPLING.seed.min, SAMPLING.seed.max) ?? randomInt(SEEDS)
+  const seedOf = (index: number): number => ((seed + index) % SEEDS + SEEDS) % SEEDS
+  const config = samplerOf(payload, facts)
+  const { repeatPenaltyMaxTokens: last } = config
+  return {
+    n: numberIn(payload, 'n', 1, MAX_ANSWERS) ?? 1,
+    maxTokens: numberIn(payload, 'max_tokens', 1, Number.MAX_SAFE_INTEGER) ?? Infinity,
+    stop: stopOf(payload['stop']),
+    logprobs: payload['logprobs'] === true,
+    tops: numberIn(payload, 'top_logprobs', 0, MAX_TOP) ?? 0,
+    seedOf,
+    configOf: (index, prompt) => ({
+      ...config, seed: seedOf(index),
+      ...last === undefined ? {} : { repeatPenaltyTokens: Uint32Array.from(prompt.slice(-last)) }
+    })
+  }
+}
+
+function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }: Facts): SamplerConfig {
+  const value = (name: keyof typeof DEFAULTS): number => {
+    const { min, max } = SAMPLING[name]
+    // Off, for some clients.
+    const least = name === 'top_k' ? -1 : min
+    const own = defaults[name]
+    return numberIn(payload, name, least, max) ?? (typeof own === 'number' ? own : DEFAULTS[name])
+  }
+  const [temperature, topK, topP, minP] =
+    [value('temperature'), value('top_k'), value('top_p'), value('min_p')]
+  return {
+    ...temperature === 0 ? {} : {
+      temperature,
+      ...topK > 0 ? { topK } : {}, ...topP < 1 ? { topP } : {}, ...minP > 0 ? { minP } : {}
+    },
+    ...penaltiesOf(value, contextLength),
+    ...biasOf(payload['logit_bias'], vocabularySize)
+  }
+}
+
+function penaltiesOf (value: (name: keyof typeof DEFAULTS) => number, contextLength: number): SamplerConfig {
+  const [repeat, frequency, presence] =
+    [value('repetition_penalty'), value('frequency_penalty'), value('presence_penalty')]
+  const last = value('repeat_last_n')
+  if (last === 0 || (repeat === 1 && frequency === 0 && presence === 0)) return {}
+  return {
+    repeatPenalty: repeat, repeatPenaltyFrequencyPenalty: frequency, repeatPenaltyPresencePenalty: presence,
+    repeatPenaltyMaxTokens: last < 0 ? contextLength : Math.min(last, contextLength)
+  }
+}
+
+function biasOf (bias: unknown, vocabularySize: number): SamplerConfig {
+  if (bias == null) return {}
+  const entries = Object.entries(fieldsOf(bias))
+  const isFine = isObject(bias) && entries.every(([id, value]) => /^\d+$/.test(id) &&
+    Number(id) < vocabularySize && typeof value === 'number' && Math.abs(value) <= MAX_BIAS)
+  if (!isFine) {
+    throw invalid(
+      `logit_bias maps token ids below ${vocabularySize} to numbers from -100 to 100`, 'logit_bias')
+  }
+  if (entries.length === 0) return {}
+  return {
+    tokenBiasKeys: Uint32Array.from(entries, ([id]) => Number(id)),
+    tokenBiasValues: Float32Array.from(entries, ([, value]) => value as number)
+  }
+}
+
+function numberIn (payload: Fields, field: string, min: number, max: number): number | undefined {
+  const value = payload[field]
+  if (value == null) return undefined
+  if (typeof value === 'number' && value >= min && value <= max) return value
+  throw invalid(`${field} is ${JSON.stringify(value)}: it takes a number from ${min} to ${max}`, field)
+}
+
+function stopOf (stop: unknown): string[] {
+  const list: unknown[] = stop == null ? [] : Array.isArray(stop) ? stop : [stop]
+  if (list.every((text) => typeof text === 'string' && text !== '')) return list as string[]
+  throw invalid('stop takes texts that are not empty', 'stop')
+}

@@ -1,0 +1,95 @@
+/** Chooses the tokens of one answer, and reports their log probabilities. */
+import { EngineError } from '../../../kernel/api/engine.js'
+import { bytesOf, type TokenTable } from '../../chat/text/tokens.js'
+import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
+import { invalid } from './refusals.js'
+
+/** A token in OpenAI's form. */
+interface TokenLogprob { token: string, logprob: number, bytes: number[] }
+/** A chosen token in OpenAI's form. */
+export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
+
+/** OpenAI's value for a token without a probability. */
+const LEAST = -9_999
+/** Candidates that are read at once; a chosen token is nearly always among them. */
+const CANDIDATES = 64
+
+/** A loaded model, as far as samplers need it. */
+export interface SamplerParts {
+  native: Binding
+  model: NativeModel
+  context: NativeContext
+  table: TokenTable
+}
+
+/** Chooses tokens. Probabilities are the model's own, before biases, penalties, temperature and grammar. */
+export class TokenSampler {
+  private readonly parts: SamplerParts
+  private readonly tops: number
+  private readonly chooser: NativeSampler
+  /** The likeliest token with its probability, and the likeliest tokens among themselves. */
+  private readonly readers: readonly [NativeSampler, NativeSampler] | null
+
+  /** `gbnf`: null for none. @throws EngineError invalid_request for a grammar that llama.cpp cannot read */
+  constructor (
+    parts: SamplerParts, config: SamplerConfig, gbnf: string | null, logprobs: { tops: number } | null
+  ) {
+    const { native, model } = parts
+    this.parts = parts
+    this.tops = logprobs?.tops ?? 0
+    const grammar = gbnf === null ? {} : { grammarEvaluationState: grammarState(parts, gbnf) }
+    const sampler = (settings: SamplerConfig): NativeSampler => {
+      const made = new native.AddonSampler(model)
+      made.applyConfig(settings)
+      return made
+    }
+    this.chooser = sampler({ ...config, ...grammar })
+    this.readers = logprobs === null ? null : [
+      sampler({}), sampler({ temperature: 1, topK: Math.max(CANDIDATES, this.tops), seed: 0 })]
+  }
+
+  async choose (at: number): Promise<{ token: number, report: Report | null }> {
+    const token = await this.parts.context.sampleToken(at, this.chooser)
+    if (token < 0) throw new EngineError('provider_error', 'the model gave no token a finite probability')
+    return { token, report: this.readers === null ? null : await this.read(at, token, ...this.readers) }
+  }
+
+  dispose (): void { for (const sampler of [this.chooser, ...this.readers ?? []]) sampler.dispose() }
+
+  private async read (
+    at: number, token: number, likeliest: NativeSampler, candidates: NativeSampler
+  ): Promise<Report> {
+    const { context } = this.parts
+    const [, , best = 1] = await context.sampleToken(at, likeliest, false, true)
+    const [, among = []] = await context.sampleToken(at, candidates, true, false)
+    // Those are shares of the candidates only.
+    let found = pairs(among).map(({ id, share }) => ({ id, share: share / among[1]! * best }))
+    if (!found.some(({ id }) => id === token)) {
+      const [, all = []] = await context.sampleToken(at, likeliest, true, false)
+      found = pairs(all)
+    }
+    const chosen = found.find(({ id }) => id === token)
+    return {
+      ...this.named(token, chosen?.share ?? 0),
+      top_logprobs: found.slice(0, this.tops).map(({ id, share }) => this.named(id, share))
+    }
+  }
+
+  private named (id: number, probability: number): TokenLogprob {
+    const bytes = [...bytesOf(this.parts.table, id)]
+    const logprob = Math.max(LEAST, Math.log(probability))
+    return { token: Buffer.from(bytes).toString(), logprob, bytes }
+  }
+}
+
+const pairs = (list: readonly number[]): { id: number, share: number }[] =>
+  Array.from({ length: list.length / 2 }, (_, i) => ({ id: list[2 * i]!, share: list[2 * i + 1]! }))
+
+function grammarState ({ native, model }: SamplerParts, gbnf: string): object {
+  try {
+    const grammar = new native.AddonGrammar(gbnf, { addonExports: native, rootRuleName: 'root' })
+    return new native.AddonGrammarEvaluationState(model, grammar)
+  } catch {
+    throw invalid('the grammar cannot be read by llama.cpp', 'grammar')
+  }
+}

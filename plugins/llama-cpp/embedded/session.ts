@@ -1,0 +1,173 @@
+/** A loaded model: its tasks. */
+import {
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type SpanSink
+} from '../../../kernel/api/engine.js'
+import { overloaded, unknownTask } from '../../chat/engine/request.js'
+import type { Sizes } from '../../chat/llama/command-line.js'
+import { fieldsOf, idsOf, isObject, listOf, type Fields } from '../../chat/json.js'
+import { OutputReader, MARKERS } from '../../chat/text/parse/output.js'
+import { reasoningMarkers, reasonings } from '../../chat/text/reasoning.js'
+import { decodeAll, textStream } from '../../chat/text/stream.js'
+import { markersOf, toolFormats } from '../../chat/text/tools/index.js'
+import { Answer, newCallId, Outbox } from './answer.js'
+import { constraintOf, type Constraint, type GrammarCompiler } from './constraint.js'
+import type { Decoder } from './decoder.js'
+import type { Prompt, Prompts } from './prompt.js'
+import { invalid, tooLong } from './refusals.js'
+import { readParameters, type Parameters } from './request.js'
+import { TokenSampler, type SamplerParts } from './sampler.js'
+import type { Vocabulary } from './vocabulary.js'
+
+const WARMUP_TOKENS = 4
+
+/** Parts of a session. */
+export interface SessionParts {
+  modelId: string
+  defaults: Fields
+  sizes: Sizes
+  release: string
+  vocabulary: Vocabulary
+  prompts: Prompts
+  decoder: Decoder
+  sampling: SamplerParts
+  compiler: GrammarCompiler
+  now: () => number
+  close: () => Promise<void>
+}
+
+/** A parsed request. */
+interface Asked { prompt: Prompt, constraint: Constraint, isChat: boolean, payload: Fields }
+
+/** A model that writes. */
+export class TextSession implements EngineSession {
+  private readonly parts: SessionParts
+
+  constructor (parts: SessionParts) { this.parts = parts }
+
+  async warmup (): Promise<void> {
+    this.parts.prompts.warm()
+    const payload = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
+    const task = { kind: 'completion', payload }
+    for await (const chunk of this.run(task, new AbortController().signal)) void chunk
+  }
+
+  async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    if (kind === 'tokenize') yield { payload: this.tokenized(payload) }
+    else if (kind === 'detokenize') yield { payload: this.detokenized(payload) }
+    else if (kind === 'chat') yield * this.write(this.chat(payload), signal, trace)
+    else if (kind === 'completion' || kind === 'completions') {
+      yield * this.write(this.completion(payload), signal, trace)
+    } else throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { sizes: { contextLength, slots }, release } = this.parts
+    return { contextLength, answersAtOnce: slots, build: release }
+  }
+
+  async close (): Promise<void> { await this.parts.close() }
+
+  private chat (payload: Fields): Asked {
+    const prompt = this.parts.prompts.read(payload)
+    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: true, payload }
+  }
+
+  private completion (payload: Fields): Asked {
+    const ids = this.plain(payload['prompt'])
+    const prompt: Prompt = { ids, tools: null, reasoning: null, thoughts: 'over' }
+    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: false, payload }
+  }
+
+  private plain (prompt: unknown, path = 'prompt', special = true): number[] {
+    const { vocabulary } = this.parts
+    if (typeof prompt === 'string') return vocabulary.encode(prompt, special)
+    const ids = idsOf(prompt)
+    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
+    throw invalid(`${path} takes a text or token ids below ${vocabulary.table.size}`, path)
+  }
+
+  private async * write (
+    asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { modelId, sizes, decoder, vocabulary, defaults } = this.parts
+    const { contextLength } = sizes
+    const { ids } = asked.prompt
+    if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to go on from', 'prompt')
+    if (ids.length >= contextLength) throw tooLong(ids.length, contextLength)
+    const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
+    const parameters = readParameters(asked.payload, facts)
+    if (decoder.open + parameters.n > sizes.most) throw overloaded(modelId, decoder.open, sizes.most)
+    // The reader may leave without an abort.
+    const left = new AbortController()
+    const outbox = new Outbox(parameters.n)
+    const gone = AbortSignal.any([signal, left.signal])
+    gone.addEventListener('abort', () => { outbox.fail(gone.reason) }, { once: true })
+    for (const answer of this.answers(asked, parameters, outbox, gone, trace)) decoder.submit(answer)
+    try {
+      for await (const payload of outbox.read()) {
+        if (signal.aborted) return
+        yield { payload }
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error
+    } finally {
+      left.abort()
+    }
+  }
+
+  private answers (
+    asked: Asked, parameters: Parameters, outbox: Outbox, signal: AbortSignal, trace: SpanSink | undefined
+  ): Answer[] {
+    const { prompt: { ids }, constraint, payload, isChat } = asked
+    const { sampling, sizes: { contextLength }, vocabulary, now } = this.parts
+    const { n, stop, tops, logprobs, configOf } = parameters
+    let isAdmitted = false
+    const admitted = (): void => {
+      if (!isAdmitted) outbox.push({ choices: [], usage: { prompt_tokens: ids.length } })
+      isAdmitted = true
+    }
+    const { tool_choice: choice } = payload
+    return Array.from({ length: n }, (_, index) => new Answer({
+      index, prompt: ids, outbox, signal, trace, now, admitted,
+      maxTokens: Math.min(parameters.maxTokens, contextLength - ids.length),
+      sampler: new TokenSampler(sampling, configOf(index, ids), constraint.gbnf, logprobs ? { tops } : null),
+      stream: textStream(vocabulary.table, stop, { continues: !isChat, markers: this.markers(asked) }),
+      isEnd: (token) => vocabulary.isEnd(token),
+      reader: isChat ? this.reader(asked) : null,
+      mustCall: constraint.tools !== null && (choice === 'required' || isObject(choice)),
+      calls: payload['parallel_tool_calls'] === false ? 1 : Infinity
+    }))
+  }
+
+  /** Special tokens that the reader of an answer needs; all others are not shown. */
+  private markers ({ constraint: { tools }, prompt: { reasoning }, isChat }: Asked): string[] {
+    const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
+      ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]
+    return isChat ? MARKERS.filter((marker) => own.includes(marker)) : []
+  }
+
+  private reader ({ constraint: { tools }, prompt: { reasoning, thoughts }, payload }: Asked): OutputReader {
+    const functions = listOf(payload['tools']).map((tool) => fieldsOf(tool['function']))
+    return new OutputReader({
+      tools, reasoning, startsInReasoning: thoughts === 'inside', newId: newCallId,
+      parameters: (name) => functions.find((one) => one['name'] === name)?.['parameters']
+    })
+  }
+
+  private tokenized (payload: Fields): Record<string, unknown> {
+    const { prompts, sizes: { contextLength } } = this.parts
+    const tokens = payload['messages'] === undefined
+      ? this.plain(payload['prompt'], 'prompt', payload['add_special_tokens'] !== false)
+      : prompts.read(payload).ids
+    return { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength }
+  }
+
+  private detokenized ({ tokens }: Fields): Record<string, unknown> {
+    if (!Array.isArray(tokens)) throw invalid('tokens takes token ids', 'tokens')
+    return { kind: 'text', text: decodeAll(this.parts.vocabulary.table, this.plain(tokens, 'tokens'), false) }
+  }
+}
+
+/** Failures while a model is loaded. */
+export const cannotLoad = (modelId: string, why: string): EngineError =>
+  new EngineError('model_invalid', `llama.cpp cannot load ${modelId}: ${why}`)

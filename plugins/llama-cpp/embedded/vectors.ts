@@ -1,0 +1,93 @@
+/** A model that makes embeddings. */
+import type { EngineChunk, EngineEnv, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
+import { unknownTask } from '../../chat/engine/request.js'
+import { readEmbed, vectorChunk } from '../../chat/engine/vectors.js'
+import { idsOf, type Fields } from '../../chat/json.js'
+import { decodeAll } from '../../chat/text/stream.js'
+import type { NativeContext } from './binding.js'
+import { invalid, tooLong } from './refusals.js'
+import type { Vocabulary } from './vocabulary.js'
+
+interface VectorParts {
+  contextLength: number
+  release: string
+  vocabulary: Vocabulary
+  context: NativeContext
+  env: Pick<EngineEnv, 'work'>
+  close: () => Promise<void>
+}
+
+/** One text at a time: the addon reads vectors of one sequence only. */
+export class VectorSession implements EngineSession {
+  private readonly parts: VectorParts
+  private last: Promise<unknown> = Promise.resolve()
+
+  constructor (parts: VectorParts) { this.parts = parts }
+
+  async warmup (): Promise<void> { await this.vector(this.idsOf('warm')) }
+
+  async * run ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { vocabulary, contextLength } = this.parts
+    if (kind === 'tokenize') {
+      const tokens = this.idsOf(payload['prompt'], payload['add_special_tokens'] !== false)
+      yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
+    } else if (kind === 'detokenize') {
+      const tokens = this.idsOf(payload['tokens'])
+      yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens, false) } }
+    } else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
+    else throw unknownTask(kind, 'embed, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { contextLength, release } = this.parts
+    return { contextLength, answersAtOnce: 1, build: release }
+  }
+
+  async close (): Promise<void> {
+    await this.last
+    await this.parts.close()
+  }
+
+  private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { contextLength } = this.parts
+    const { inputs, shape } = readEmbed(payload)
+    const texts = inputs.map((input) => this.idsOf(input))
+    for (const ids of texts) {
+      if (ids.length === 0) throw invalid('input is empty: there is nothing to read', 'input')
+      if (ids.length > contextLength) throw tooLong(ids.length, contextLength)
+    }
+    for (const [i, ids] of texts.entries()) {
+      const vector = await this.vector(ids)
+      if (signal.aborted) return
+      yield vectorChunk(i, vector, shape)
+    }
+    const tokens = texts.reduce((sum, { length }) => sum + length, 0)
+    const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
+    yield { payload: { kind: 'done', usage } }
+  }
+
+  private idsOf (input: unknown, special = true): number[] {
+    const { vocabulary } = this.parts
+    if (typeof input === 'string') {
+      return special ? vocabulary.encodeWhole(input) : vocabulary.encode(input, false)
+    }
+    const ids = idsOf(input)
+    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
+    throw invalid(`input takes texts or token ids below ${vocabulary.table.size}`, 'input')
+  }
+
+  private async vector (ids: readonly number[]): Promise<Float32Array> {
+    const turn = this.last.then(async () => await this.decoded(ids))
+    this.last = turn.catch(() => {})
+    return await turn
+  }
+
+  private async decoded (ids: readonly number[]): Promise<Float32Array> {
+    const { context, env } = this.parts
+    context.disposeSequence(0)
+    context.initBatch(ids.length)
+    context.addToBatch(0, 0, Uint32Array.from(ids), Uint32Array.from(ids.keys()))
+    await env.work('embed', ids.length, async () => { await context.decodeBatch() })
+    return Float32Array.from(context.getEmbedding(ids.length))
+  }
+}

@@ -1,0 +1,93 @@
+/** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
+import { CUT } from '../../chat/text/verbatim.js'
+import type { TokenTable } from '../../chat/text/tokens.js'
+import { ATTRIBUTE, type NativeModel } from './binding.js'
+
+const SENTENCE_PIECE = 1
+const BYTE_LEVEL = 2
+const utf8 = new TextEncoder()
+
+/** GPT-2's writing of bytes as visible characters. */
+const byteOf = ((): ReadonlyMap<string, number> => {
+  const isVisible = (byte: number): boolean =>
+    (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174
+  let next = 256
+  return new Map(Array.from({ length: 256 }, (_, byte) =>
+    [String.fromCodePoint(isVisible(byte) ? byte : next++), byte]))
+})()
+
+function bytesOf (text: string, attributes: number, type: number): Uint8Array {
+  if ((attributes & (ATTRIBUTE.control | ATTRIBUTE.userDefined)) !== 0) return utf8.encode(text)
+  if (type === BYTE_LEVEL) {
+    const bytes = [...text].map((char) => byteOf.get(char))
+    return bytes.includes(undefined) ? utf8.encode(text) : Uint8Array.from(bytes as number[])
+  }
+  const byte = /^<0x([\dA-F]{2})>$/i.exec(text)?.[1]
+  return byte === undefined ? utf8.encode(text.replaceAll('▁', ' ')) : Uint8Array.of(parseInt(byte, 16))
+}
+
+/** Facts from the header of the file. */
+export interface VocabularyFacts { size: number, addsSpace: boolean }
+
+/** Tokens of a model. */
+export class Vocabulary {
+  readonly table: TokenTable
+  private readonly model: NativeModel
+
+  constructor (model: NativeModel, { size, addsSpace }: VocabularyFacts) {
+    this.model = model
+    const type = model.getVocabularyType()
+    const parts: Uint8Array[] = []
+    const offsets = new Uint32Array(size + 1)
+    const special = new Set<number>()
+    const added = new Map<string, number>()
+    for (let id = 0; id < size; id++) {
+      const text = model.getTokenString(id) ?? ''
+      const attributes = model.getTokenAttributes(id)
+      const bytes = bytesOf(text, attributes, type)
+      parts.push(bytes)
+      offsets[id + 1] = offsets[id]! + bytes.length
+      const isControl = (attributes & (ATTRIBUTE.control | ATTRIBUTE.unknown)) !== 0
+      if (isControl) special.add(id)
+      if (isControl || (attributes & ATTRIBUTE.userDefined) !== 0) added.set(text, id)
+    }
+    this.table = {
+      size, bytes: Buffer.concat(parts), offsets, special, added, known: new Uint8Array(size).fill(1),
+      strip: type === SENTENCE_PIECE && addsSpace ? 1 : 0
+    }
+  }
+
+  /** The text of a token, such as `<s>`; undefined for none. */
+  textOf (id: number): string | undefined {
+    return id < 0 ? undefined : this.model.getTokenString(id)
+  }
+
+  isEnd (id: number): boolean { return this.model.isEogToken(id) }
+
+  /** Tokens of a rendered conversation; special tokens that are cut apart by CUT are plain text. */
+  encodeRendered (text: string): number[] {
+    return this.begun(text.split(CUT).flatMap((part) => part === '' ? [] : this.tokens(part)))
+  }
+
+  /** Tokens of a plain text; `special`: with what the model puts around texts. */
+  encode (text: string, special = true): number[] {
+    return special ? this.begun(this.tokens(text)) : this.tokens(text)
+  }
+
+  /** Tokens of a text for an embedding. */
+  encodeWhole (text: string): number[] {
+    const ids = this.encode(text)
+    const [end, separator] = [this.model.tokenEos(), this.model.sepToken()]
+    if (!this.model.shouldAppendEosToken()) return ids
+    const last = separator >= 0 ? separator : end
+    return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
+  }
+
+  private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }
+
+  /** With the first token of the model, unless a template has written it. */
+  private begun (ids: number[]): number[] {
+    const bos = this.model.tokenBos()
+    return this.model.shouldPrependBosToken() && bos >= 0 && ids[0] !== bos ? [bos, ...ids] : ids
+  }
+}

@@ -1,0 +1,140 @@
+/** The engine with a tiny model, in this process. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import engine from '../embedded/index.js'
+import { SHAPE, tinyModel } from './gguf-kit.js'
+import type { EngineError, EngineSession, ModelCard, ModelSpec } from '../../../kernel/api/engine.js'
+
+/** What the kit needs of a tap test. */
+interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
+
+/** A token with its log probability. */
+interface Token {
+  token: string, logprob: number, bytes: number[], top_logprobs: Omit<Token, 'top_logprobs'>[]
+}
+interface CallPiece { index: number, function: { name?: string, arguments?: string } }
+/** A choice of a chunk. */
+interface Choice {
+  index: number
+  text?: string
+  delta?: { content?: string, reasoning_content?: string, tool_calls?: CallPiece[] }
+  logprobs?: { content: Token[] }
+  finish_reason?: string
+  stop_text?: string | null
+}
+interface Usage {
+  prompt_tokens: number, completion_tokens: number, prompt_tokens_details: { cached_tokens: number }
+}
+/** A chunk of an answer, or of another task. */
+export interface Chunk {
+  choices: Choice[], usage: Usage, tokens: number[], text: string, [other: string]: unknown
+}
+
+/** The card of the tiny model; `over` changes fields. */
+export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
+  const { layers, hidden, heads, kvHeads, headSize, context } = SHAPE
+  return {
+    modelId: 'acme/tiny', revision: '1', title: 'Tiny', description: '', tasks: ['chat', 'completions'],
+    family: 'llama', engine: 'llama-embedded', backends: ['cpu'],
+    files: [{ path: 'tiny.gguf', role: 'weights', bytes: 300_000 }], totalBytes: 300_000, nLayers: layers,
+    hiddenSize: hidden, heads, kvHeads, headSize, valueBytes: 2, contextLength: context,
+    supportsTensor: false, companions: [], licence: 'MIT', languages: ['en'],
+    quantization: 'fp32', voices: [], defaults: {}, support: {}, ...over
+  }
+}
+
+/** What an answer was, put together; `chunks` as they came. */
+export interface Whole {
+  chunks: Chunk[]
+  text: string
+  reasoning: string
+  calls: { name: string, arguments: string }[]
+  logprobs: Token[]
+  finish: string | null
+  usage: Usage
+  promptTokens: number | null
+}
+
+const NOTHING: Usage =
+  { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
+
+/** The chunks of one choice as a whole. */
+export function whole (given: readonly object[], index = 0): Whole {
+  const chunks = given as Chunk[]
+  const choices = chunks.flatMap((chunk) => chunk.choices).filter((one) => one.index === index)
+  const joined = (of: (choice: Choice) => string | undefined): string =>
+    choices.map((choice) => of(choice) ?? '').join('')
+  const calls: Whole['calls'] = []
+  const pieces = choices.flatMap(({ delta }) => delta?.tool_calls ?? [])
+  for (const { index: at, function: made } of pieces) {
+    calls[at] ??= { name: '', arguments: '' }
+    calls[at].name += made.name ?? ''
+    calls[at].arguments += made.arguments ?? ''
+  }
+  const last = chunks.find((chunk) =>
+    chunk.choices.some((one) => one.index === index && one.finish_reason != null))
+  return {
+    chunks, calls,
+    text: joined(({ text, delta }) => text ?? delta?.content),
+    reasoning: joined(({ delta }) => delta?.reasoning_content),
+    logprobs: choices.flatMap(({ logprobs }) => logprobs?.content ?? []),
+    finish: last?.choices[0]?.finish_reason ?? null,
+    usage: last?.usage ?? NOTHING,
+    promptTokens: chunks[0]?.choices.length === 0 ? chunks[0].usage.prompt_tokens : null
+  }
+}
+
+/** A loaded model, closed at the end of the test. */
+export interface Loaded {
+  session: EngineSession
+  /** Labels and sizes of announced work. */
+  work: { label: string, units: number }[]
+  chunks: (kind: string, payload: object, signal?: AbortSignal) => Promise<Chunk[]>
+  ask: (payload: object) => Promise<Whole>
+  complete: (payload: object) => Promise<Whole>
+  /** The reason of a refusal, and its message. */
+  refusal: (kind: string, payload: object) => Promise<EngineError>
+}
+
+/** Loads a model; `onWork` hears each step before it begins. */
+export async function loadTiny (
+  t: TestCase, { file = tinyModel(), card = {}, spec = {}, onWork = () => {} }: {
+    file?: Uint8Array, card?: Partial<ModelCard>, spec?: Partial<ModelSpec>, onWork?: (label: string) => void
+  } = {}
+): Promise<Loaded> {
+  const directory = t.testdir()
+  writeFileSync(join(directory, 'tiny.gguf'), file)
+  const work: Loaded['work'] = []
+  const session = await engine.load(
+    { card: tinyCard(card), directory, backend: 'cpu', threads: 1, options: {}, ...spec },
+    {
+      progress: () => {}, log: () => {},
+      work: async (label, units, call) => {
+        work.push({ label, units })
+        onWork(label)
+        return await call()
+      }
+    })
+  t.teardown(async () => { await session.close?.() })
+  const chunks: Loaded['chunks'] = async (kind, payload, signal = new AbortController().signal) => {
+    const found: Chunk[] = []
+    const task = { kind, payload: { ...payload } }
+    for await (const { payload: chunk } of session.run(task, signal)) found.push(chunk as unknown as Chunk)
+    return found
+  }
+  return {
+    session, work, chunks,
+    ask: async (payload) => whole(await chunks('chat', { messages: HELLO, ...payload })),
+    complete: async (payload) => whole(await chunks('completion', { prompt: 'once', ...payload })),
+    refusal: async (kind, payload) => {
+      try {
+        await chunks(kind, payload)
+      } catch (error) {
+        return error as EngineError
+      }
+      throw new Error('nothing was refused')
+    }
+  }
+}
+
+export const HELLO = [{ role: 'user', content: 'hello' }]

@@ -1,0 +1,256 @@
+import t from 'tap'
+import { Decoder } from '../embedded/decoder.js'
+import { HELLO, loadTiny, whole } from './embedded-kit.js'
+import { tinyModel } from './gguf-kit.js'
+import type { EngineEnv } from '../../../kernel/api/engine.js'
+
+/** Makes texts and objects end soon: the quote, and the brace. */
+const ENDING = { 34: 6, 125: 8 }
+const LOOK = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } }
+/** A template that shows tools, and calls as Hermes does. */
+const TOOLS = '{% if tools %}<|im_start|>system\n{% for x in tools %}{{ x | tojson }}{% endfor %}' +
+  '<|im_end|>\n{% endif %}' +
+  '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}' +
+  '{% if m.tool_calls %}{% for c in m.tool_calls %}' +
+  '<tool_call>{"name": "{{ c.function.name }}", "arguments": ' +
+  '{{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endif %}<|im_end|>\n{% endfor %}' +
+  '{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}'
+
+t.test('an answer in the chunks of OpenAI', async (t) => {
+  const { ask, complete } = await loadTiny(t)
+  const { chunks, text, finish, usage, promptTokens } = await ask({ temperature: 0, max_tokens: 8 })
+  t.equal(text.length, 8)
+  t.equal(finish, 'length')
+  // <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n
+  t.equal(promptTokens, 24)
+  t.match(usage, { prompt_tokens: 24, completion_tokens: 8, prompt_tokens_details: { cached_tokens: 0 } })
+  t.same(chunks[1], { choices: [{ index: 0, delta: { content: text[0] } }] })
+  t.match(chunks.at(-1), {
+    choices: [{ index: 0, delta: {}, finish_reason: 'length', stop_text: null }],
+    timings: { prompt_per_second: Number, predicted_per_second: Number, peak_memory_bytes: Number }
+  })
+  const completed = await complete({ temperature: 0, max_tokens: 4 })
+  t.match(completed.chunks[1], { choices: [{ index: 0, text: completed.text[0] }] })
+  t.match(completed.chunks.at(-1), { choices: [{ text: '', finish_reason: 'length' }] })
+})
+
+t.test('the same text each time at temperature 0, alone or beside others', async (t) => {
+  const { ask, work } = await loadTiny(t)
+  const first = await ask({ temperature: 0, max_tokens: 24 })
+  const second = await ask({ temperature: 0, max_tokens: 24 })
+  t.equal(second.text, first.text)
+  t.equal(second.usage.prompt_tokens_details.cached_tokens, 23, 'all but the last token are kept')
+  work.length = 0
+  const all = await Promise.all(Array.from({ length: 6 },
+    async () => await ask({ temperature: 0, max_tokens: 24 })))
+  for (const { text } of all) t.equal(text, first.text)
+  t.ok(work.length < 40, 'they share steps')
+})
+
+t.test('a stop text, split over tokens, ends an answer and is not part of it', async (t) => {
+  const { ask } = await loadTiny(t)
+  const { text } = await ask({ temperature: 0, max_tokens: 16 })
+  const stop = text.slice(5, 8)
+  const at = text.indexOf(stop)
+  const stopped = await ask({ temperature: 0, max_tokens: 16, stop: ['#', stop] })
+  t.equal(stopped.text, text.slice(0, at))
+  t.equal(stopped.finish, 'stop')
+  t.equal(stopped.chunks.at(-1)?.choices[0]?.stop_text, stop)
+})
+
+t.test('sampling: seeds, the model\'s defaults, bias and penalties', async (t) => {
+  const { ask, chunks } = await loadTiny(t, { card: { defaults: { temperature: 0 } } })
+  const greedy = await ask({ max_tokens: 12 })
+  const cold = await ask({ max_tokens: 12, temperature: 0 })
+  t.equal(cold.text, greedy.text, 'the default of the model counts')
+  const free = { max_tokens: 12, temperature: 1.5, top_k: 0, top_p: 1, min_p: 0 }
+  const seeded = await ask({ ...free, seed: 5 })
+  t.equal((await ask({ ...free, seed: 5 })).text, seeded.text)
+  t.not((await ask({ ...free, seed: 6 })).text, seeded.text)
+  t.equal((await ask({ max_tokens: 6, logit_bias: { 122: 100 } })).text, 'zzzzzz')
+  const unlike = await ask(
+    { max_tokens: 12, frequency_penalty: 2, repetition_penalty: 100, repeat_last_n: -1 })
+  t.equal(new Set(unlike.text).size, 12, 'no letter comes twice')
+  const answers = await chunks('chat', { messages: HELLO, ...free, seed: 5, n: 3 })
+  const texts = [0, 1, 2].map((index) => whole(answers, index).text)
+  t.equal(texts[0], seeded.text)
+  t.equal(new Set(texts).size, 3)
+  t.equal(answers.filter(({ choices }) => choices.length === 0).length, 1, 'the prompt is admitted once')
+})
+
+t.test('log probabilities are the model\'s own', async (t) => {
+  const { ask } = await loadTiny(t)
+  const { text, logprobs } = await ask({ temperature: 0, max_tokens: 4, logprobs: true, top_logprobs: 3 })
+  t.equal(logprobs.map(({ token }) => token).join(''), text)
+  for (const { token, bytes, logprob, top_logprobs: tops } of logprobs) {
+    t.same(bytes, [...Buffer.from(token)])
+    t.equal(tops.length, 3)
+    t.same(tops[0], { token, bytes, logprob }, 'the likeliest was chosen')
+    t.ok(tops[1]!.logprob <= logprob && tops[2]!.logprob <= tops[1]!.logprob)
+  }
+  // An unlikely token is not among the candidates that are read first: then all tokens are.
+  const unlikely = await ask({
+    temperature: 0, max_tokens: 1, logprobs: true, top_logprobs: 3, logit_bias: { 200: 100 }
+  })
+  const [first, forced] = [logprobs[0]!, unlikely.logprobs[0]!]
+  t.ok(forced.logprob < first.top_logprobs[2]!.logprob && forced.logprob > -20)
+  for (const [i, { token, logprob }] of forced.top_logprobs.entries()) {
+    t.equal(token, first.top_logprobs[i]!.token)
+    t.ok(Math.abs(logprob - first.top_logprobs[i]!.logprob) < 1e-3, 'both ways give the same probability')
+  }
+})
+
+t.test('JSON, and calls of tools', async (t) => {
+  const { ask } = await loadTiny(t, { file: tinyModel({ template: TOOLS }) })
+  const json = await ask({ response_format: { type: 'json_object' }, seed: 1, logit_bias: ENDING })
+  t.equal(json.finish, 'stop')
+  t.type(JSON.parse(json.text), 'object')
+  const called = await ask({ tools: [LOOK], tool_choice: 'required', seed: 1, logit_bias: ENDING })
+  t.equal(called.finish, 'tool_calls')
+  t.equal(called.calls[0]?.name, 'look')
+  t.type(JSON.parse(called.calls[0]!.arguments), 'object')
+  t.equal(called.text, '')
+  const named = { type: 'function', function: { name: 'see' } }
+  const see = { ...LOOK, function: { ...LOOK.function, name: 'see' } }
+  const one = await ask({
+    tools: [LOOK, see], tool_choice: named, parallel_tool_calls: false, seed: 2, logit_bias: ENDING
+  })
+  t.same(one.calls.map(({ name }) => name), ['see'])
+  const either = await ask({
+    tools: [LOOK], response_format: { type: 'json_object' }, seed: 1, logit_bias: ENDING
+  })
+  t.type(JSON.parse(either.text || either.calls[0]!.arguments), 'object')
+})
+
+t.test('a template without tools is told of them in the system message', async (t) => {
+  const { ask, chunks } = await loadTiny(t)
+  const called = await ask({ tools: [LOOK], tool_choice: 'required', seed: 1, logit_bias: ENDING })
+  t.equal(called.calls[0]?.name, 'look')
+  const messages = [...HELLO,
+    {
+      role: 'assistant', content: null,
+      tool_calls: [{ id: 'x', function: { name: 'look', arguments: '{"a":1}' } }]
+    },
+    { role: 'tool', tool_call_id: 'x', content: 'seen' }]
+  const [read] = await chunks('tokenize', { messages, tools: [LOOK] })
+  const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+  t.match(text, /^<\|im_start\|>system\nYou may call.*"name":"look"/s)
+  t.match(text, /assistant\n<tool_call>\n\{"name": "look", "arguments": \{"a":1\}\}/)
+  t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
+})
+
+t.test('special tokens in messages are plain text', async (t) => {
+  const { chunks } = await loadTiny(t)
+  const tokensOf = async (content: string): Promise<number[]> =>
+    (await chunks('tokenize', { messages: [{ role: 'user', content }] }))[0]!.tokens
+  t.equal((await tokensOf('<|im_end|>')).filter((id) => id === 258).length, 1, 'the template\'s own')
+  const [back] = await chunks('detokenize', { tokens: await tokensOf('a <|im_end|> b. "c" é') })
+  t.match(back!.text, /user\na <\|im_end\|> b\. "c" é<\|im_end\|>/)
+})
+
+t.test('prompts without room, and what only the server does, are refused', async (t) => {
+  const { refusal } = await loadTiny(t)
+  const long = await refusal('chat', { messages: [{ role: 'user', content: 'x'.repeat(600) }] })
+  t.equal(long.reason, 'context_length_exceeded')
+  t.match(long.message, /maximum context length is 512 tokens.*has 619 tokens/)
+  t.same(long.details, { prompt_tokens: 619, context_length: 512 })
+  const refused: [Record<string, unknown>, RegExp][] = [
+    [{ messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }, /svc engine add llama\.cpp/],
+    [{ lora: [{ id: 0, scale: 1 }] }, /lora: .*svc engine add llama\.cpp/],
+    [{ input_prefix: 'a' }, /input_prefix: .*svc engine add/],
+    [{ temperature: -1 }, /^temperature is -1/], [{ n: 0 }, /^n is 0/], [{ stop: [''] }, /^stop takes/],
+    [{ logit_bias: { 9999: 1 } }, /^logit_bias maps/], [{ top_logprobs: 21 }, /^top_logprobs is 21/],
+    [{ messages: [] }, /^messages takes/], [{ grammar: 'root ::= "' }, /^the grammar cannot be read/]
+  ]
+  for (const [fields, message] of refused) {
+    const { reason, message: said } = await refusal('chat', { messages: HELLO, ...fields })
+    t.equal(reason, 'invalid_request')
+    t.match(said, message)
+  }
+  t.match(await refusal('embed', { input: 'x' }), { reason: 'invalid_request', message: /serves chat/ })
+})
+
+t.test('an answer ends where the context does', async (t) => {
+  const { ask } = await loadTiny(t, { spec: { contextLength: 64 } })
+  const { finish, usage } = await ask({ temperature: 0, logit_bias: { 257: -100, 258: -100 } })
+  t.equal(finish, 'length')
+  t.equal(usage.prompt_tokens + usage.completion_tokens, 64)
+})
+
+t.test('an abort ends the work after the step in hand', async (t) => {
+  const abort = new AbortController()
+  const { chunks, work, ask } = await loadTiny(t, {
+    onWork: () => { if (work.length === 3) abort.abort() }
+  })
+  t.same(await chunks('chat', { messages: [{ role: 'user', content: 'x'.repeat(450) }] }, abort.signal), [
+    { choices: [], usage: { prompt_tokens: 469 } }])
+  await ask({ max_tokens: 1 })
+  t.ok(work.every(({ units }) => units <= 128))
+  t.equal(work.length, 4, 'three steps of the aborted one, and one of the next')
+})
+
+t.test('steps follow the speed of the model', async (t) => {
+  for (const [msPerToken, steps] of [[1, [32, 64, 128, 128]], [20, [32, 16, 8, 8]]] as const) {
+    let now = 0
+    const sizes: number[] = []
+    const context = {
+      initBatch: (size: number) => { sizes.push(size) },
+      addToBatch: (_: number, at: number, ids: Uint32Array, out: Uint32Array) =>
+        out.map(() => at + ids.length),
+      decodeBatch: async () => { now += sizes.at(-1)! * msPerToken },
+      dispose: async () => {}
+    }
+    const env: Pick<EngineEnv, 'work'> = { work: async (_, __, call) => await call() }
+    const decoder = new Decoder(context as never, 1, env, () => now)
+    await new Promise<void>((resolve, reject) => {
+      decoder.submit({
+        prompt: Array.from({ length: 500 }, (_, id) => id), isCancelled: false, started: () => {},
+        failed: reject,
+        next: async () => {
+          resolve()
+          return null
+        }
+      })
+    })
+    await decoder.close()
+    t.same(sizes.slice(0, 4), steps)
+  }
+})
+
+t.test('answers above the bound are refused, and a closed model ends its answers', async (t) => {
+  const { refusal, session, ask } = await loadTiny(t, { spec: { options: { max_batch: 2, max_queue: 1 } } })
+  t.match(await refusal('chat', { messages: HELLO, n: 4 }), { reason: 'overloaded', details: { limit: 3 } })
+  const three = [1, 2, 3].map(async () => await ask({ max_tokens: 400 }).catch((error: unknown) => error))
+  await new Promise((resolve) => { setImmediate(() => { setImmediate(resolve) }) })
+  await session.close!()
+  for (const end of await Promise.all(three)) t.match(end, { reason: 'cancelled' })
+})
+
+t.test('reasoning comes apart, and a grammar holds behind it', async (t) => {
+  const template = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n' +
+    '{% endfor %}<|im_start|>assistant\n<think>'
+  const { ask } = await loadTiny(t, { file: tinyModel({ template, special: ['<think>', '</think>'] }) })
+  // The token </think> is 262; one of its letters more often than the quote and the brace.
+  const bias = { ...ENDING, 262: 9 }
+  const { text, reasoning } = await ask(
+    { response_format: { type: 'json_object' }, seed: 4, logit_bias: bias })
+  t.notMatch(reasoning, /think/)
+  t.type(JSON.parse(text), 'object')
+})
+
+t.test('embeddings', async (t) => {
+  const file = tinyModel({ metadata: { 'llama.pooling_type': 1 } })
+  const { session, chunks, refusal } = await loadTiny(t, { file, card: { tasks: ['embeddings'] } })
+  const vectors: Float32Array[] = []
+  const task = { kind: 'embed', payload: { input: ['one', 'two', 'one'] } }
+  for await (const { payload, media } of session.run(task, new AbortController().signal)) {
+    if (media !== undefined) vectors.push(new Float32Array(media.slice().buffer))
+    else t.match(payload, { kind: 'done', usage: { prompt_tokens: 9 } })
+  }
+  t.same(vectors[0], vectors[2])
+  t.notSame(vectors[0], vectors[1])
+  t.ok(Math.abs(vectors[0]!.reduce((sum, x) => sum + x * x, 0) - 1) < 1e-5)
+  t.same(await chunks('tokenize', { prompt: 'hi' }),
+    [{ kind: 'tokens', tokens: [104, 105], count: 2, context_length: 512 }])
+  t.match(await refusal('embed', { input: 'x'.repeat(600) }), { reason: 'context_length_exceeded' })
+})
