@@ -7,18 +7,12 @@ const DATE = `(?:\\d{4}-${DAY}|${LEAP_YEAR}-02-29)`
 const HOUR_MINUTE = '(?:[01]\\d|2[0-3]):[0-5]\\d'
 const TIME = `${HOUR_MINUTE}:[0-5]\\d(?:\\.\\d{1,9})?(?:[zZ]|[+-]${HOUR_MINUTE})`
 const BYTE = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
-const IPV4 = `(?:${BYTE}\\.){3}${BYTE}`
 const HEX = '[0-9a-fA-F]{1,4}'
 /** Forms with `::`, by the number of groups before it. */
 const SHORTENED = [0, 1, 2, 3, 4, 5, 6].map((before) =>
   `${before === 0 ? '' : `(?:${HEX}:){${before - 1}}${HEX}`}::(?:${HEX}(?::${HEX}){0,${6 - before}})?`)
 const LABEL = '[0-9A-Za-z](?:-?[0-9A-Za-z]){0,20}'
 const HOST = `${LABEL}(?:\\.${LABEL}){0,4}`
-const NAME = '[0-9A-Za-z](?:[._+-]?[0-9A-Za-z]){0,30}'
-const EMAIL = `${NAME}@${LABEL}(?:\\.${LABEL}){1,3}`
-/** Without limits of its parts, whose number of states grows with the length of the whole. */
-const [LOOSE_NAME, LOOSE_LABEL] = ['[0-9A-Za-z]+(?:[._+-][0-9A-Za-z]+)*', '[0-9A-Za-z]+(?:-[0-9A-Za-z]+)*']
-const LOOSE_EMAIL = `${LOOSE_NAME}@${LOOSE_LABEL}(?:\\.${LOOSE_LABEL})+`
 const URI_CHARS = "(?:[0-9A-Za-z._~!$&'()*+,;=:@-]|%[0-9A-F]{2})"
 const TAIL = `(?:/${URI_CHARS}*)*(?:\\?(?:${URI_CHARS}|[/?])*)?(?:#(?:${URI_CHARS}|[/?])*)?`
 const URI = `(?:(?:https?|ftp|wss?)://${HOST}(?::\\d{1,4})?|(?:urn|mailto|tel|data):${URI_CHARS}+)${TAIL}`
@@ -31,17 +25,15 @@ const FORMATS: Readonly<Record<string, string>> = {
   'date-time': `${DATE}[tT]${TIME}`,
   duration: `P(?:\\d+W|(?:\\d+Y(?:${MONTHS})?|${MONTHS}|\\d+D)(?:${CLOCK})?|${CLOCK})`,
   uuid: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
-  ipv4: IPV4,
+  ipv4: `(?:${BYTE}\\.){3}${BYTE}`,
   ipv6: `(?:${HEX}:){7}${HEX}|${SHORTENED.join('|')}`,
   hostname: HOST,
-  email: EMAIL,
+  email: `[0-9A-Za-z](?:[._+-]?[0-9A-Za-z]){0,30}@${LABEL}(?:\\.${LABEL}){1,3}`,
   uri: URI,
   'uri-reference': URI,
   'json-pointer': '(?:/(?:[^~/]|~[01])*)*'
 }
 
 /** The whole text as an expression; undefined for other formats, which are annotations. */
-export function formatPattern (name: unknown, max = Infinity): string | undefined {
-  if (typeof name !== 'string' || !Object.hasOwn(FORMATS, name)) return undefined
-  return `^(?:${name === 'email' && max < 255 ? LOOSE_EMAIL : FORMATS[name]})$`
-}
+export const formatPattern = (name: unknown): string | undefined =>
+  typeof name === 'string' && Object.hasOwn(FORMATS, name) ? `^(?:${FORMATS[name]})$` : undefined

@@ -1,179 +1,190 @@
 /** Resolves references and combinations of a schema. */
-import { type Budget, escaped, invalid, isObject } from './errors.js'
-import { type All, canonical, EVERYTHING, type Flat, isType, merge, type Node, TYPES } from './flat.js'
-import { own } from './keywords.js'
-import { type Language, Languages } from './language.js'
-import { patternLanguage } from './pattern.js'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { unescape } from 'node:querystring'
+import { isDeepStrictEqual } from 'node:util'
+import { formatPattern } from './formats.js'
+import { type Grammar, invalid } from './gbnf.js'
+
+/** Keywords that all hold, without references and combinations; JSON pointers of each and of lost ones. */
+export interface Plain { words: Words, at: Record<string, string>, lost: readonly string[] }
+export type Words = Record<string, unknown>
 
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
 const MAX_DEPTH = 200
 /** Levels of objects in which a property may distinguish alternatives. */
 const APART_DEPTH = 4
+/** Keywords by the type of value that they concern. */
+export const CONCERNS: Readonly<Record<string, readonly string[]>> = {
+  number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'],
+  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  array: ['minItems', 'maxItems', 'prefixItems', 'items'],
+  object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
+}
+/** Keywords that are not expressible, and values of them that say nothing. */
+export const LOST: Words = {
+  uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
+  propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
+  dependentSchemas: undefined, $dynamicRef: undefined, multipleOf: undefined, not: false, if: undefined
+}
+const KNOWN = new Set(['type', 'enum', ...Object.values(CONCERNS).flat(), ...Object.keys(LOST)])
+const schemas = new Ajv2020({ strict: false, logger: false, validateFormats: false })
 
 export class SchemaDocument {
-  private readonly flats = new Map<unknown, readonly Flat[]>()
+  protected readonly grammar: Grammar
+  protected readonly strict: boolean
+  private readonly root: unknown
+  private readonly pointers = new Map<unknown, string>()
+  private readonly known = new Map<unknown, readonly Plain[]>()
+  private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
   private readonly active = new Set<unknown>()
-  private readonly patterns = new Map<string, Language>()
-  private readonly budget: Budget
-  private nodes = 0
   /** Whether it contains other resources, in which references mean something else. */
   private embeds = false
-  readonly languages: Languages
-  readonly root: Node
 
-  constructor (schema: unknown, at: string, budget: Budget) {
-    this.root = { schema, at }
-    this.budget = budget
-    this.languages = new Languages(budget)
-    this.scan(schema, at, 0)
+  constructor (root: unknown, at: string, grammar: Grammar, strict: boolean) {
+    ;[this.root, this.grammar, this.strict] = [root, grammar, strict]
+    this.scan(root, at, 0)
+    this.check(root, at)
   }
 
   private scan (value: unknown, at: string, depth: number): void {
     if (typeof value !== 'object' || value === null) return
     if (depth > MAX_DEPTH) throw invalid(at, `is nested more than ${MAX_DEPTH} levels deep`)
-    if (++this.nodes > MAX_NODES) throw invalid(this.root.at, `has more than ${MAX_NODES} objects and lists`)
+    if (this.pointers.size >= MAX_NODES) throw invalid('', `has more than ${MAX_NODES} objects and lists`)
+    this.pointers.set(value, at)
     if (depth > 0 && '$id' in value && typeof value.$id === 'string') this.embeds = true
-    this.budget.spend(20)
-    for (const [key, each] of Object.entries(value)) this.scan(each, `${at}/${escaped(key)}`, depth + 1)
+    for (const [key, each] of Object.entries(value)) {
+      this.scan(each, `${at}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1)
+    }
   }
 
-  /** The node that a reference names; undefined if it is not in the document. */
-  private target (reference: string): Node | undefined {
+  private check (schema: unknown, at: string): void {
+    const isSchema = schemas.getSchema('https://json-schema.org/draft/2020-12/schema')
+    if (isSchema?.(schema) === true) return
+    const { instancePath = '', message = 'must be a schema' } = isSchema?.errors?.[0] ?? {}
+    throw invalid(`${at}${instancePath}`, message)
+  }
+
+  /** The subschema that a reference names; undefined if it is not in the document. */
+  private target (reference: string): unknown {
     const [document, ...path] = reference.split('/')
     if (document !== '#' || this.embeds) return undefined
-    return path.reduce<Node | undefined>((node, part) => {
-      const key = decoded(part).replaceAll('~1', '/').replaceAll('~0', '~')
-      const parent = node?.schema
-      if (typeof parent !== 'object' || parent === null || !Object.hasOwn(parent, key)) return undefined
-      return { schema: (parent as Record<string, unknown>)[key], at: `${node?.at}/${escaped(key)}` }
+    const target = path.reduce<unknown>((parent, part) => {
+      const key = unescape(part).replaceAll('~1', '/').replaceAll('~0', '~')
+      return typeof parent === 'object' && parent !== null && Object.hasOwn(parent, key)
+        ? (parent as Words)[key] : undefined
     }, this.root)
+    if (target !== undefined) this.check(target, this.pointers.get(target) ?? reference)
+    return target
   }
 
-  /** The alternatives of schemas that all hold; none if no value fulfils them. */
-  flat (all: All): readonly Flat[] {
-    return all.reduce<readonly Flat[]>((flats, node) => this.product(flats, this.flatOne(node)), [EVERYTHING])
-  }
-
-  private flatOne ({ schema, at }: Node): readonly Flat[] {
-    if (schema === true) return [EVERYTHING]
-    if (schema === false) return []
-    if (!isObject(schema)) throw invalid(at, 'is not a schema')
-    const known = this.flats.get(schema)
+  /** The alternatives of a schema; none if no value fulfils it. */
+  protected alternatives (schema: unknown): readonly Plain[] {
+    if (typeof schema === 'boolean') return schema ? [{ words: {}, at: {}, lost: [] }] : []
+    const [known, at] = [this.known.get(schema), this.pointers.get(schema) ?? '']
     if (known !== undefined) return known
     if (this.active.has(schema)) throw invalid(at, 'refers to itself without a value between')
     if (this.active.size >= MAX_DEPTH) throw invalid(at, `is at the end of more than ${MAX_DEPTH} references`)
     this.active.add(schema)
-    const flats = this.combined(schema, at)
+    const plain = this.combined(schema as Words, at)
     this.active.delete(schema)
-    this.flats.set(schema, flats)
-    return flats
+    this.known.set(schema, plain)
+    return plain
   }
 
-  private combined (schema: Record<string, unknown>, at: string): readonly Flat[] {
-    let flats: readonly Flat[] = [own(schema, at, this.hasName)]
-    const lose = (word: string): void => {
-      flats = flats.map((each) => ({ ...each, lost: [...each.lost, { at: `${at}/${word}` }] }))
-    }
-    const { $ref: reference } = schema
-    if (reference !== undefined) {
-      const node = typeof reference === 'string' ? this.target(reference) : undefined
-      if (node === undefined) lose('$ref')
-      else flats = this.product(flats, this.flatOne(node))
-    }
-    for (const word of ['allOf', 'anyOf', 'oneOf']) {
-      const list = schema[word]
-      if (list === undefined) continue
-      if (!Array.isArray(list) || list.length === 0) throw invalid(`${at}/${word}`,
-        'is not a list of schemas')
-      const parts = list.map((each, i) => this.flatOne({ schema: each, at: `${at}/${word}/${i}` }))
-      if (word === 'allOf') flats = parts.reduce((before, part) => this.product(before, part), flats)
-      else flats = this.product(flats, parts.flat())
-      const exclusive = word !== 'oneOf' || parts.every((part, i) =>
-        parts.slice(0, i).every((other) => this.product(part, other).every((flat) => this.isEmpty(flat, 0))))
-      if (!exclusive) lose(word)
-    }
-    return flats
+  private combined (schema: Words, at: string): readonly Plain[] {
+    const { $ref: reference, allOf = [], anyOf, oneOf } = schema as Record<string, unknown[] | undefined>
+    const target = reference === undefined ? true : this.target(String(reference))
+    const one = oneOf?.map((each) => this.alternatives(each))
+    const lost = [...target === undefined ? [`${at}/$ref`] : [],
+      ...one === undefined || this.areApart(one) ? [] : [`${at}/oneOf`]]
+    const own = { ...ownOf(schema, at), lost }
+    const parts = [...[target ?? true, ...allOf].map((part) => this.alternatives(part)),
+      ...[anyOf, oneOf].flatMap((list) => list === undefined ? []
+        : [list.flatMap((part) => this.alternatives(part))])]
+    return parts.reduce((before, part) => this.product(before, part, at), [own] as readonly Plain[])
   }
 
-  private product (left: readonly Flat[], right: readonly Flat[]): readonly Flat[] {
+  private product (left: readonly Plain[], right: readonly Plain[], at: string): readonly Plain[] {
     if (left.length * right.length > MAX_ALTERNATIVES) {
-      throw invalid((right[0] ?? left[0])?.at ?? '', `has more than ${MAX_ALTERNATIVES} alternatives`)
+      throw invalid(at, `has more than ${MAX_ALTERNATIVES} alternatives`)
     }
-    if (left[0] === EVERYTHING) return right
-    if (right[0] === EVERYTHING && right.length === 1) return left
-    return left.flatMap((a) => right.map((b) => {
-      this.budget.spend(100 + 10 * (a.properties.size + b.properties.size))
-      return merge(a, b, this.property)
-    })).filter(({ types, values }) => types?.size !== 0 && values?.length !== 0)
+    return left.flatMap((a) => right.map((b) => this.joined(a, b))).filter(({ words }) =>
+      [words['type'], words['enum']].every((some) => !Array.isArray(some) || some.length > 0))
   }
 
-  /** The schemas of a property. */
-  readonly property = ({ properties, patterns, others }: Flat, name: string): All => {
-    const declared = properties.get(name)
-    if (declared !== undefined) return declared
-    const matched = [...patterns].filter(([source]) => this.hasName(source, name))
-    return matched.length > 0 ? matched.flatMap(([, all]) => all) : others
+  private joined (a: Plain, b: Plain): Plain {
+    const words = { ...b.words, ...a.words }
+    const lost = new Set([...a.lost, ...b.lost])
+    const [names, others] = [a, b].map((one) => Object.keys(propertiesOf(one))) as [string[], string[]]
+    this.grammar.spend(10 + names.length + others.length)
+    for (const word of Object.keys(b.words).filter((each) => each in a.words)) {
+      const joined = this.join(word, a.words[word], b.words[word])
+      if (joined === undefined) lost.add(b.at[word] ?? '')
+      else words[word] = joined
+    }
+    if (names.length + others.length > 0) {
+      words['properties'] = Object.fromEntries([...names, ...others].map((name) =>
+        [name, this.both(propertyOf(a, name), propertyOf(b, name))]))
+    }
+    // Items of the one are first items of the other.
+    if ('prefixItems' in a.words && 'items' in b.words) lost.add(b.at['items'] ?? '')
+    if ('prefixItems' in b.words && 'items' in a.words) lost.add(a.at['items'] ?? '')
+    return { words, at: { ...b.at, ...a.at }, lost: [...lost] }
   }
 
-  private readonly hasName = (source: string, name: string): boolean =>
-    this.languages.matches(this.pattern(source), name)
-
-  /** Throws NotExpressible. */
-  pattern (source: string): Language {
-    const language = this.patterns.get(source) ?? patternLanguage(source, this.languages)
-    this.patterns.set(source, language)
-    return language
+  private join (word: string, a: unknown, b: unknown): unknown {
+    const equals = (one: unknown) => (other: unknown): boolean => isDeepStrictEqual(one, other) ||
+      (word === 'type' && one === 'integer' && other === 'number')
+    if (word === 'type' || word === 'enum') {
+      const [left, right] = [[a].flat(), [b].flat()]
+      return [...left.filter((one) => right.some(equals(one))),
+        ...right.filter((one) => left.some(equals(one)) && !left.includes(one))]
+    }
+    if (word === 'required') return [a, b].flat()
+    if (word === 'items' || word === 'additionalProperties') return this.both(a, b)
+    if (/^min|Minimum$/.test(word)) return Math.max(a as number, b as number)
+    if (/^max|Maximum$/.test(word)) return Math.min(a as number, b as number)
+    return word === 'properties' || equals(a)(b) ? a : undefined
   }
 
-  /** Whether a value fulfils a schema, as far as its keywords are expressible. */
-  admits (flat: Flat, value: unknown): boolean {
-    this.budget.spend(50)
-    const { types, values, sizes, number } = flat
-    const within = (type: keyof Flat['sizes'], size: number): boolean =>
-      size >= sizes[type][0] && size <= sizes[type][1]
-    const all = (schemas: All, each: unknown): boolean =>
-      this.flat(schemas).some((one) => this.admits(one, each))
-    if (types !== undefined && ![...types].some((type) => isType(value, type))) return false
-    if (values !== undefined && !values.some((other) => canonical(value) === canonical(other))) return false
-    if (typeof value === 'number') {
-      return (number.aboveMin ? value > number.min : value >= number.min) &&
-        (number.belowMax ? value < number.max : value <= number.max)
-    }
-    if (typeof value === 'string') {
-      return within('string', [...value].length) &&
-        flat.texts.every(({ source }) => this.hasName(source, value))
-    }
-    if (Array.isArray(value)) {
-      return within('array', value.length) && value.every((each, i) => all(flat.first[i] ?? flat.items, each))
-    }
-    return !isObject(value) || (within('object', Object.keys(value).length) &&
-      [...flat.required].every((name) => Object.hasOwn(value, name)) &&
-      Object.entries(value).every(([name, each]) => all(this.property(flat, name), each)))
+  /** One schema for two that both hold; the same one for the same two. */
+  private both (a: unknown, b: unknown): unknown {
+    if (a === b || b === true) return a
+    if (a === true) return b
+    const pairs = this.pairs.get(a) ?? new Map<unknown, unknown>()
+    const pair = pairs.get(b) ?? { allOf: [a, b] }
+    this.pairs.set(a, pairs.set(b, pair))
+    return pair
   }
 
-  /** Whether no value fulfils a schema; false if that is not seen. */
-  private isEmpty (flat: Flat, depth: number): boolean {
-    const { types = new Set(TYPES), values, number, sizes } = flat
-    this.budget.spend(100)
-    if (values !== undefined) return !values.some((value) =>
-      this.admits({ ...flat, values: undefined }, value))
-    return [...types].every((type) => {
-      if (type === 'null' || type === 'boolean') return false
-      if (type === 'number' || type === 'integer') {
-        return number.min > number.max || (number.min === number.max && (number.aboveMin || number.belowMax))
-      }
-      return sizes[type][0] > sizes[type][1] || (type === 'object' && depth < APART_DEPTH &&
-        [...flat.required].some((name) =>
-          this.flat(this.property(flat, name)).every((each) => this.isEmpty(each, depth + 1))))
-    })
+  /** Whether types, values or required properties show that no value fulfils two of the alternatives. */
+  private areApart (parts: readonly (readonly Plain[])[]): boolean {
+    return parts.every((part, i) => parts.slice(0, i).every((other) =>
+      this.product(part, other, '').every((both) => this.isEmpty(both, 0))))
+  }
+
+  private isEmpty (plain: Plain, depth: number): boolean {
+    const { type, required = [] } = plain.words
+    return String(type) === 'object' && depth < APART_DEPTH && (required as string[]).some((name) =>
+      this.alternatives(propertyOf(plain, name)).every((each) => this.isEmpty(each, depth + 1)))
   }
 }
 
-function decoded (part: string): string {
-  try {
-    return decodeURIComponent(part)
-  } catch {
-    return part
+export const propertiesOf = ({ words }: Plain): Words => words['properties'] as Words | undefined ?? {}
+
+export function propertyOf (plain: Plain, name: string): unknown {
+  return Object.hasOwn(propertiesOf(plain), name) ? propertiesOf(plain)[name]
+    : plain.words['additionalProperties'] ?? true
+}
+
+function ownOf (schema: Words, at: string): Pick<Plain, 'words' | 'at'> {
+  const words = Object.fromEntries(Object.entries(schema).filter(([word]) => KNOWN.has(word)))
+  if (schema['nullable'] === true && 'type' in words) words['type'] = [words['type'], 'null'].flat()
+  if ('const' in schema) {
+    const { const: value, enum: list = [value] } = schema
+    words['enum'] = (list as unknown[]).filter((each) => isDeepStrictEqual(each, value))
   }
+  if (formatPattern(words['format']) === undefined) delete words['format']
+  return { words, at: Object.fromEntries(Object.keys(words).map((word) => [word, `${at}/${word}`])) }
 }

