@@ -3,6 +3,8 @@ import { createHash } from 'node:crypto'
 import { readMessages } from '../engine/request.js'
 import { readEmbed, type VectorShape } from '../engine/vectors.js'
 import { parametersOf } from '../sampling.js'
+import { HERMES } from '../../llama-cpp/embedded/formats.js'
+import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../../llama-cpp/structure.js'
 import { invalid } from '../text/errors.js'
 import { fieldsOf, idsOf, listOf, numberOf, present, type Fields } from '../json.js'
 
@@ -14,6 +16,8 @@ export interface Facts {
   callIds?: 'any' | 'short'
   /** False for a model whose template has no place for tools. */
   tools?: boolean
+  /** True for a model that may think before it answers: a grammar of ours would keep it from that. */
+  thinks?: boolean
 }
 
 /** The bodies for a route, one for each answer. */
@@ -23,6 +27,8 @@ export interface Bodies {
   tops: number
   /** Parts of the request that are left out. */
   warnings: string[]
+  /** The answer is calls as our grammar has them, which the server does not read. */
+  calls: boolean
 }
 
 type Body = Record<string, unknown>
@@ -34,7 +40,7 @@ const SEEDS = 2 ** 32 - 1
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
-  'top_logprobs', 'seed', 'repeat_last_n',
+  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema',
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 
@@ -137,10 +143,9 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
     warnings.push(`tools: not offered to the model, as ${why}`)
     return {}
   }
-  if (facts.tools === false) {
-    throw invalid('tool_choice requires a call, and the chat template of this model has no place for ' +
-      'tools; leave it out, or use another model', 'tool_choice')
-  }
+  const compiled = callGrammar(payload, HERMES)
+  warnings.push(...notEnforced(compiled))
+  if (facts.tools === false) return { grammar: compiled.grammar }
   // The server takes a word only: one chosen function is the only tool, and required.
   const wanted = choice === 'required' ? null : nameOf(choice)
   const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
@@ -149,9 +154,30 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
 }
 
 /** The format of an answer; a required call takes the place of one. */
-function formatBody ({ response_format: format, tools, tool_choice: choice = 'auto' }: Fields): Body {
-  const isCall = tools != null && choice !== 'auto' && choice !== 'none'
-  return format == null || isCall ? {} : { response_format: format }
+function formatBody (payload: Fields, { thinks = false }: Facts, warnings: string[]): Body {
+  const { response_format: format, grammar } = payload
+  if (requiresCall(payload)) return {}
+  if (grammar != null) return present({ response_format: format })
+  const compiled = answerGrammar(payload)
+  if (compiled === null) return {}
+  warnings.push(...notEnforced(compiled))
+  return thinks && format != null ? { response_format: format } : { grammar: compiled.grammar }
+}
+
+/** The functions, told to a model whose template has no place for them. */
+function told ({ messages, tools, tool_choice: choice }: Fields): unknown {
+  const wanted = choice === 'required' ? null : nameOf(choice)
+  const offered = listOf(tools).filter((tool) => wanted === null || nameOf(tool) === wanted)
+  const text = `Answer with a call of one of these functions, as ${HERMES.call.replaceAll('\n', '')}:\n` +
+    offered.map((tool) => JSON.stringify(tool['function'])).join('\n')
+  const all = listOf(messages)
+  const last = all.findLastIndex(({ role }) => role === 'user')
+  return all.map((message, i) => {
+    const { content } = message
+    if (i !== last) return message
+    return { ...message, content: Array.isArray(content) ? [...content as unknown[], { type: 'text', text }]
+      : `${String(content)}\n\n${text}` }
+  })
 }
 
 /** The most tokens of an answer: one token of the context at least is the prompt's. */
@@ -163,7 +189,9 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
 }
 
 /** The bodies for a route, with what both routes have in common beside `own`. */
-function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] = []): Bodies {
+function bodiesOf (
+  payload: Fields, facts: Facts, own: Body, warnings: string[], calls = false
+): Bodies {
   const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
   const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
   const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)
@@ -175,7 +203,7 @@ function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] 
     ...samplingOf(payload, facts),
     ...own
   }
-  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings }
+  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings, calls }
 }
 
 const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
@@ -186,14 +214,15 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
   const warnings: string[] = []
   const { tools: _, ...asked } = payload
+  const calls = facts.tools === false && requiresCall(payload)
   return bodiesOf(payload, facts, {
-    ...templateBody(asked, facts.callIds),
+    ...templateBody(calls ? { ...asked, messages: told(payload) } : asked, facts.callIds),
+    ...formatBody(payload, facts, warnings),
     ...toolsBody(payload, facts, warnings),
-    ...formatBody(payload),
     max_tokens: mostTokens(payload, facts),
     stream_options: { include_usage: true },
     ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
-  }, warnings)
+  }, warnings, calls)
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
@@ -206,11 +235,13 @@ export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
 
 /** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
 export function completionBodies (payload: Fields, facts: Facts): Bodies {
+  const warnings: string[] = []
   return bodiesOf(payload, facts, {
     prompt: promptOf(payload['prompt']),
+    ...formatBody(payload, facts, warnings),
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
-  })
+  }, warnings)
 }
 
 /** A request for embeddings. */

@@ -1,6 +1,7 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
 import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
+import type { AnswerChunk } from '../../chat/chunks.js'
 import { AnswerSpans } from '../../chat/engine/pieces.js'
 import type { OutputDelta, OutputReader } from '../../chat/text/parse/output.js'
 import type { TextStream } from '../../chat/text/types.js'
@@ -11,14 +12,14 @@ const KIB = 1024
 
 /** The chunks of a request, from the decoder, which never waits, to one reader. */
 export class Outbox {
-  private readonly pending: Record<string, unknown>[] = []
+  private readonly pending: AnswerChunk[] = []
   private open: number
   private error: unknown
   private wake = (): void => {}
 
   constructor (answers: number) { this.open = answers }
 
-  push (chunk: Record<string, unknown>): void {
+  push (chunk: AnswerChunk): void {
     this.pending.push(chunk)
     this.wake()
   }
@@ -36,7 +37,7 @@ export class Outbox {
     this.wake()
   }
 
-  async * read (): AsyncGenerator<Record<string, unknown>, void> {
+  async * read (): AsyncGenerator<AnswerChunk, void> {
     for (;;) {
       const next = this.pending.shift()
       if (next !== undefined) yield next

@@ -9,8 +9,9 @@ import { OutputReader, MARKERS } from '../../chat/text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../../chat/text/reasoning.js'
 import { decodeAll, textStream } from '../../chat/text/stream.js'
 import { markersOf, toolFormats } from '../../chat/text/tools/index.js'
+import { checked } from '../check.js'
 import { Answer, newCallId, Outbox } from './answer.js'
-import { constraintOf, type Constraint, type GrammarCompiler } from './constraint.js'
+import { constraintOf, type Constraint } from './constraint.js'
 import type { Decoder } from './decoder.js'
 import type { Prompt, Prompts } from './prompt.js'
 import { invalid, tooLong } from './refusals.js'
@@ -30,7 +31,6 @@ export interface SessionParts {
   prompts: Prompts
   decoder: Decoder
   sampling: SamplerParts
-  compiler: GrammarCompiler
   now: () => number
   close: () => Promise<void>
 }
@@ -69,13 +69,13 @@ export class TextSession implements EngineSession {
 
   private chat (payload: Fields): Asked {
     const prompt = this.parts.prompts.read(payload)
-    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: true, payload }
+    return { prompt, constraint: constraintOf(payload, prompt), isChat: true, payload }
   }
 
   private completion (payload: Fields): Asked {
     const ids = this.plain(payload['prompt'])
     const prompt: Prompt = { ids, tools: null, reasoning: null, thoughts: 'over' }
-    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: false, payload }
+    return { prompt, constraint: constraintOf(payload, prompt), isChat: false, payload }
   }
 
   private plain (prompt: unknown, path = 'prompt', special = true): number[] {
@@ -104,9 +104,11 @@ export class TextSession implements EngineSession {
     gone.addEventListener('abort', () => { outbox.fail(gone.reason) }, { once: true })
     for (const answer of this.answers(asked, parameters, outbox, gone, trace)) decoder.submit(answer)
     try {
-      for await (const payload of outbox.read()) {
+      const { payload: request, constraint: { warnings } } = asked
+      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+      for await (const chunk of checked(outbox.read(), request)) {
         if (signal.aborted) return
-        yield { payload }
+        yield { payload: { ...chunk } }
       }
     } catch (error) {
       if (!signal.aborted) throw error

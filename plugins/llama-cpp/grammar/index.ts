@@ -38,9 +38,9 @@ export function compileTools (
   const all: Values[] = []
   const calls = tools.flatMap((tool, i) => {
     const { name, parameters = {}, strict } = fieldsOf(fieldsOf(tool)['function'])
-    if (typeof name !== 'string' || name === '') throw invalid(`tools/${i}/function/name`, 'is not a text')
+    if (typeof name !== 'string' || name === '') throw invalid(`tools.${i}.function.name`, 'is not a text')
     if (wanted !== undefined && wanted !== name) return []
-    const values = new Values(parameters, `tools/${i}/function/parameters`, grammar, strict === true)
+    const values = new Values(parameters, `tools.${i}.function.parameters`, grammar, strict === true)
     all.push(values)
     return [filled(format.call, name, values.rule({ allOf: [parameters, { type: 'object' }] }))]
   })
