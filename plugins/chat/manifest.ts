@@ -30,13 +30,6 @@ export const manifest = {
       remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
         'context_length.'
     },
-    invalid_result: {
-      status: 502,
-      retryable: true,
-      message: 'The model wrote an answer or a tool call that its schema does not allow.',
-      remedy: 'Ask again, or leave out the keyword of the schema that the message names: a grammar cannot ' +
-        'enforce multipleOf, uniqueItems, contains, not, if and patterns with a length.'
-    },
     not_kept: notKeptDecl,
     tool_call_unreadable: {
       status: 502,

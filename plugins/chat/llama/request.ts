@@ -143,15 +143,16 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
     warnings.push(`tools: not offered to the model, as ${why}`)
     return {}
   }
+  const wanted = choice === 'required' ? null : nameOf(choice)
+  const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
+  if (chosen.length === 0) {
+    throw invalid(`tool_choice names ${String(wanted)}, which is none of the tools`, 'tool_choice')
+  }
   const compiled = callGrammar(payload, HERMES)
   warnings.push(...notEnforced(compiled))
   if (facts.tools === false) return { grammar: compiled.grammar }
   // The server takes a word only: one chosen function is the only tool, and required.
-  const wanted = choice === 'required' ? null : nameOf(choice)
-  const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
-  if (chosen.length > 0) return { tools: chosen, tool_choice: 'required', ...parallel }
-  throw invalid(`tool_choice names ${String(wanted)}, which is none of the tools`, 'tool_choice')
-}
+  return { tools: chosen, tool_choice: 'required', ...parallel }}
 
 /** The format of an answer; a required call takes the place of one. */
 function formatBody (payload: Fields, { thinks = false }: Facts, warnings: string[]): Body {
