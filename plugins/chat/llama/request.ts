@@ -152,7 +152,8 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
   warnings.push(...notEnforced(compiled))
   if (facts.tools === false) return { grammar: compiled.grammar }
   // The server takes a word only: one chosen function is the only tool, and required.
-  return { tools: chosen, tool_choice: 'required', ...parallel }}
+  return { tools: chosen, tool_choice: 'required', ...parallel }
+}
 
 /** The format of an answer; a required call takes the place of one. */
 function formatBody (payload: Fields, { thinks = false }: Facts, warnings: string[]): Body {
