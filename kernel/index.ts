@@ -5,7 +5,9 @@ export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
-export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
+export type {
+  BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
+} from './api/engine.js'
 export { cacheOf, contextOf, layersTokenBytes, needOf, USUAL_CONTEXT } from './api/memory.js'
 export type { MemoryTraits, Need, Part } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'

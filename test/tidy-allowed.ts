@@ -58,7 +58,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/process/supervisor.ts': 'the default of an argument'
   },
   'imports of plugins': {
-    'plugins/llama-cpp/': 'the text side and the sizes of chat move here',
+    'plugins/llama-cpp/': 'the protocol of chat, and its reader of JSON; its sizes move here',
     'plugins/chat/llama/': 'the server driver moves to llama-cpp'
   },
   'imports of the kernel': {

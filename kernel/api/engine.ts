@@ -162,13 +162,11 @@ export interface EngineDecl {
   readonly backends: readonly string[]
   /** Why it offers no other, told to who declares one that it does not offer. */
   readonly backendsWhy?: string
+  /** Why a card that names the engine does not run on it; null if it does. */
+  readonly refuses?: (card: ModelCard) => string | null
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
-  /**
-   * That binary: its name in PATH, and what `svc engine add` brings builds of it as. Where no variable names
-   * one, PATH has none and no build is there, a node does not offer the engine.
-   */
-  readonly program?: { readonly name: string, readonly builds: string }
+  readonly program?: ProgramDecl
   /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
   readonly overhead?: number
   /** Bytes beside weights and cache, on each node; 256 MiB when absent. */
@@ -187,6 +185,31 @@ export interface EngineDecl {
   readonly unevenTensor?: boolean
   /** True when it uses all GPUs of a node, and its CPU for what they cannot hold; else the first GPU only. */
   readonly manyDevices?: boolean
+}
+
+/**
+ * The binary that an engine drives. Where no variable names one, PATH has none and no build is there, a node
+ * runs models on the library `otherwise`; without that, the node does not offer the engine.
+ */
+export interface ProgramDecl {
+  /** Its name in PATH and in a build. */
+  readonly name: string
+  /** The name for `svc engine add`. */
+  readonly builds: string
+  readonly otherwise?: LibraryDecl
+}
+
+/** A library in a package of npm that can do a part of the program's work, in the runner process. */
+export interface LibraryDecl {
+  /** For sentences. */
+  readonly name: string
+  /** file: URL of the engine module that loads it. */
+  readonly module: string
+  readonly backends: readonly string[]
+  /** Its packages by platform and architecture, as in `linux-x64`. */
+  readonly packages: Readonly<Record<string, string>>
+  /** By role of a file that it cannot use, the reason. */
+  readonly without: Readonly<Record<string, string>>
 }
 
 /** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { AnswerChunk, Choice } from '../chunks.js'
 import { present, type Fields } from '../json.js'
-import { OutputReader, type OutputDelta } from '../text/parse/output.js'
+import { OutputReader, type OutputDelta } from '../../llama-cpp/text/parse/output.js'
 import { ChatReader } from './answer.js'
 
 /** An answer of `/v1/chat/completions` whose text is calls. */

@@ -1,10 +1,10 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
-import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
+import type { SpanSink } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../chat/chunks.js'
-import { AnswerSpans } from '../../chat/engine/pieces.js'
-import type { OutputDelta, OutputReader } from '../../chat/text/parse/output.js'
-import type { TextStream } from '../../chat/text/types.js'
+import { AnswerSpans } from '../../chat/spans.js'
+import type { OutputDelta, OutputReader } from '../text/parse/output.js'
+import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'
 import type { Report, TokenSampler } from './sampler.js'
 
@@ -59,8 +59,6 @@ export interface AnswerParts {
   isEnd: (token: number) => boolean
   /** Null for a completion. */
   reader: OutputReader | null
-  /** It has to call a tool. */
-  mustCall: boolean
   /** Most calls. */
   calls: number
   outbox: Outbox
@@ -119,13 +117,9 @@ export class Answer implements Job {
   }
 
   private end (reason: 'stop' | 'length'): null {
-    const { index, sampler, stream, reader, mustCall, outbox } = this.parts
+    const { index, sampler, stream, reader, outbox } = this.parts
     this.send(stream.end().text, true)
     sampler.dispose()
-    if (mustCall && this.called === 0 && reason === 'stop') {
-      outbox.fail(new EngineError('tool_call_unreadable', 'the model had to call a tool and did not'))
-      return null
-    }
     const finish: Finish = reason === 'stop' && this.called > 0 ? 'tool_calls' : reason
     const last = reader === null ? { text: '' } : { delta: {} }
     outbox.push({

@@ -1,11 +1,11 @@
 /** Grammars that restrict an answer. */
-import { reasonings, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
-import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 import type { Fields } from '../../chat/json.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 
-/** How an answer to a prompt is written. */
+/** The formats of an answer to a prompt. */
 export interface Writing {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
@@ -35,7 +35,7 @@ export function constraintOf (payload: Fields, writing: Writing): Constraint {
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
-  gbnf.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*|[a-zA-Z][\w-]*/g,
+  gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
 const either = (answer: string, calls: string): string =>

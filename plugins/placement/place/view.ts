@@ -12,10 +12,11 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, overhead,
-    fixedBytes, program
+    fixedBytes, program, refuses
   } = decl
   return {
     multiNode, tensor, unevenTensor, manyDevices, overhead, fixedBytes, backends, builds: program?.builds,
+    library: program?.otherwise, refuses,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }
@@ -73,7 +74,8 @@ function factsOf (
       : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
     gpus: gpusOf(system?.accelerators ?? []),
     backends: resources === null ? null : backendsOf(resources, engines),
-    lacks: programsLacking(resources?.['engines']),
+    lacks: enginesWith(resources?.['engines'], (driver) => driver === null),
+    onLibrary: enginesWith(resources?.['engines'], (driver) => driver?.from === 'library'),
     participation: resources?.participation ?? null,
     silent: resources?.readings === false,
     lends: resources?.['rpcForEveryUser'] !== false
@@ -91,9 +93,10 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
-/** The engines whose program the node says it does not have. */
-function programsLacking (engines: unknown): string[] {
-  return Object.entries((engines ?? {}) as object).flatMap(([name, found]) => found === null ? [name] : [])
+/** The engines of which a node says that they drive such a thing there: null where they have no program. */
+function enginesWith (engines: unknown, such: (driver: { from?: string } | null) => boolean): string[] {
+  return Object.entries((engines ?? {}) as Record<string, { from?: string } | null>)
+    .flatMap(([name, driver]) => such(driver) ? [name] : [])
 }
 
 /** By engine; release 0.1.0 has one list for all. */

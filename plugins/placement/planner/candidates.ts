@@ -1,5 +1,6 @@
 import { needOf } from '../../../kernel/index.js'
 import type { Need, Part } from '../../../kernel/index.js'
+import { beyond } from '../../runners/service.js'
 import { deviceOf, together, usableOf } from './memory.js'
 import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
@@ -39,8 +40,12 @@ export interface CandidateNode {
 
 /** Whether the candidate may be one of `size` nodes that share a model. */
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
-  return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends
+  return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !onLibrary(request, node))
 }
+
+/** Whether the model would run there on a library in place of the engine's program. */
+export const onLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>
+  node.onLibrary?.includes(engine) === true
 
 /** The candidates with which one of them is linked. */
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
@@ -112,6 +117,9 @@ function optionsOf (
 ): BackendOption[] {
   const { request: { card }, traits } = job
   if (node.lacks?.includes(card.engine) === true) return []
+  if (traits.library !== undefined && onLibrary({ card }, node) && beyond(traits.library, card) !== null) {
+    return []
+  }
   const told = node.backends === null ? traits.backends
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }

@@ -5,6 +5,10 @@ import type { ClusterView, MemoryClaim, PlanRequest, RefusalReason } from '../pl
 import { GIB, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
 
 const rpc = { ...lm, meta: 'LlamaRpc', overhead: 1.1 } as const
+const onLibrary = { ...lm, builds: 'lm.cpp', library: {
+  name: 'the lib', module: 'file:///lib.js', backends: ['cpu'], packages: {},
+  without: { vision_weights: 'takes no images' }
+} } as const
 const three = [node('a', 50), node('b', 50), node('c', 50)]
 const heads = { supportsTensor: true, heads: 32, kvHeads: 8, headSize: 128 }
 
@@ -48,6 +52,11 @@ const rows: Row[] = [{
   reason: 'no_backend',
   message: /needs engine lm, which no plugin here brings\.$/
 }, {
+  what: 'a card that the engine refuses',
+  view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is odd` } } }),
+  reason: 'no_backend',
+  message: /^acme\/x is odd$/
+}, {
   what: 'an engine named like a part of every object',
   request: { card: card({ engine: 'constructor' }) },
   view: view(three),
@@ -65,6 +74,19 @@ const rows: Row[] = [{
     { engines: { lm: { ...lm, builds: 'lm.cpp' } } }),
   reason: 'engine_missing',
   message: /^Model acme\/x runs on lm\.cpp, which is not on a, b, c: `svc engine add lm\.cpp` there/
+}, {
+  what: 'the library in place of the program cannot run it',
+  request: { card: card({ files: [{ path: 'eyes.gguf', role: 'vision_weights', bytes: 1 }] }) },
+  view: view(three.map((one) => ({ ...one, onLibrary: ['lm'] })), { engines: { lm: onLibrary } }),
+  reason: 'engine_missing',
+  message: /^Model acme\/x runs on lm\.cpp itself \(the lib takes no images\), which is not on a, b, c: `svc/
+}, {
+  what: 'too few nodes have the program that shares a model',
+  request: { minNodes: 2, instanceMeta: 'LlamaRpc' },
+  view: view(three.map((one, i) => ({ ...one, onLibrary: i > 0 ? ['lm'] : [] })),
+    { engines: { lm: { ...onLibrary, ...rpc } } }),
+  reason: 'engine_missing',
+  message: /^To share a model with others for min_nodes 2 takes lm\.cpp itself, which is not on b, c: `svc/
 }, {
   what: 'only management nodes',
   view: view([node('a', 50, { participation: 'management' })]),

@@ -12,8 +12,10 @@ import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, offersOf, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
+import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes, partIn } from '../machine/memory.js'
+import { beyond } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
@@ -37,7 +39,7 @@ export interface LaunchParts {
   bundle: Bundle
   /** Files of models; absent where the plugin `staging` is off. */
   models: Models | undefined
-  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices'>
+  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<Drivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
@@ -74,11 +76,16 @@ export function backendOf (
   if (engine === undefined) return null
   const { name, decl: { backends, backendsWhy, program } } = engine
   const found = detection.programs()[name]
-  if (found === null && program !== undefined) return programMissing(name, program)
+  if (found === null && program !== undefined) {
+    return programMissing(name, program, detection.without(name))
+  }
+  const library = isLibrary(found) ? found.library : undefined
+  const lacks = library === undefined ? null : beyond(library, card)
+  if (lacks !== null) return programMissing(name, program!, lacks)
   const devices = detection.devices(name)
   return chooseBackend({
     engine: name,
-    offers: offersOf(backends, devices).filter((one) => card.backends.includes(one)),
+    offers: (library?.backends ?? offersOf(backends, devices)).filter((one) => card.backends.includes(one)),
     why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
     runtimes: runtimesFor(engine.decl, detection.runtimes, devices)
@@ -125,6 +132,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
+  const module = moduleOf(parts, engine, role)
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
   const devices = shard === null ? 1 : devicePartsOf(shard).length
@@ -144,11 +152,11 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       ...contextLength === undefined ? {} : { contextLength },
       options
     },
-    engineModule: engine.decl.module,
+    engineModule: module,
     clock,
     log,
     scratch,
-    ...(config.confine ? { files: () => filesOf(parts, model, engine.decl.module, options) } : {}),
+    ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes:
@@ -158,6 +166,18 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
+function moduleOf (
+  { detection }: LaunchParts, { name, decl: { module, program } }: RegisteredEngine, role: Role | null
+): string {
+  const driver = detection.programs()[name]
+  if (!isLibrary(driver)) return module
+  const { library } = driver
+  if (role === null) return library.module
+  const { problem, remedy } = programMissing(name, program!, `${library.name} spreads no model over nodes`)
+  throw new LaunchError('no_backend', `${problem}. ${remedy}`)
 }
 
 /** Throws LaunchError `no_backend` where a model is spread and the operator did not agree to that. */

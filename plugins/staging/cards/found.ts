@@ -25,6 +25,27 @@ export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>>
   roles: Map<string, string>
 }
 
+/** Facts to put into words; `hidesTools` is what the chat template does, null for none. */
+interface Facts {
+  encoder: boolean, family: string, quantization: string | null, nLayers: number, contextLength: number
+  hidesTools: boolean | null
+}
+
+/** Description, tasks and what is done with tools. A chat model also completes plain text. */
+export function modelWords (
+  { encoder, family, quantization, nLayers, contextLength, hidesTools }: Facts
+): Pick<Found, 'description' | 'tasks' | 'support'> {
+  const kept = quantization === null ? '' : `, ${quantization}`
+  const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
+    `${nLayers} layers, context of ${contextLength} tokens.`
+  if (encoder) return { description, tasks: ['embeddings'] }
+  if (hidesTools === null) return { description, tasks: ['completions'] }
+  const tools = hidesTools
+    ? 'no effect: the chat template does not show them'
+    : 'given to the chat template, which shows them to the model'
+  return { description, tasks: ['chat', 'completions'], support: { tools } }
+}
+
 /** Roles of files, by their names. */
 const NAMES: ReadonlyArray<[RegExp, string]> = [
   [/^(licen[cs]e|copying)([._-].*)?$|[._-]licen[cs]e(\.\w+)?$/, 'licence'],
