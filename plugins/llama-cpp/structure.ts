@@ -30,7 +30,7 @@ export function answerGrammar (payload: Fields): Compiled | null {
 /** The grammar of an answer that calls tools. @throws EngineError invalid_request */
 export function callGrammar (payload: Fields, format: ToolCallFormat): Compiled {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = payload
-  return compileTools(tools as unknown[], choice, format, { parallel: parallel !== false })
+  return compileTools(tools as unknown[], choice, format, parallel !== false)
 }
 
 export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>

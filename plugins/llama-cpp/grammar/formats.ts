@@ -20,17 +20,12 @@ const [MINUTES, MONTHS] = ['\\d+M(?:\\d+S)?', '\\d+M(?:\\d+D)?']
 const CLOCK = `T(?:\\d+H(?:${MINUTES})?|${MINUTES}|\\d+S)`
 
 const FORMATS: Readonly<Record<string, string>> = {
-  date: DATE,
-  time: TIME,
-  'date-time': `${DATE}[tT]${TIME}`,
+  date: DATE, time: TIME, 'date-time': `${DATE}[tT]${TIME}`, hostname: HOST, uri: URI, 'uri-reference': URI,
   duration: `P(?:\\d+W|(?:\\d+Y(?:${MONTHS})?|${MONTHS}|\\d+D)(?:${CLOCK})?|${CLOCK})`,
   uuid: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
   ipv4: `(?:${BYTE}\\.){3}${BYTE}`,
   ipv6: `(?:${HEX}:){7}${HEX}|${SHORTENED.join('|')}`,
-  hostname: HOST,
   email: `[0-9A-Za-z](?:[._+-]?[0-9A-Za-z]){0,30}@${LABEL}(?:\\.${LABEL}){1,3}`,
-  uri: URI,
-  'uri-reference': URI,
   'json-pointer': '(?:/(?:[^~/]|~[01])*)*'
 }
 

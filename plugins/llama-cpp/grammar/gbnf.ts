@@ -17,7 +17,7 @@ export type Item = string | { rule: Rule, min: number, max: number }
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
 /** llama.cpp refuses 2,000 repetitions and more, and an exponent of them in groups. */
-const MAX_REPEAT = 1000
+export const MAX_REPEAT = 1000
 /** No context has room for so many. */
 const ENDLESS = 1_000_000
 /** Bounded white space, as items. */
@@ -97,7 +97,6 @@ export class Grammar {
     if (!live.has(root)) return undefined
     const lines = [`root ::= r${root.id}\n${WHITE}`]
     const seen = new Set([root])
-    let length = 0
     for (const rule of seen) {
       const alternatives = rule.alternatives.filter((items) => isLive(items, live))
       const texts = alternatives.map((items) => items.map((item) => {
@@ -107,12 +106,11 @@ export class Grammar {
         seen.add(item.rule)
         return `r${id}${min === 1 && max === 1 ? '' : `{${min},${max === Infinity ? '' : max}}`}`
       }).join(' ').trim() || '""')
-      const line = `r${rule.id} ::= ${[...new Set(texts)].join(' | ')}\n`
-      length += line.length
-      if (length > MAX_TEXT) throw invalid('', `needs a grammar of more than ${MAX_TEXT} characters`)
-      lines.push(line)
+      lines.push(`r${rule.id} ::= ${[...new Set(texts)].join(' | ')}\n`)
     }
-    return lines.join('')
+    const text = lines.join('')
+    if (text.length > MAX_TEXT) throw invalid('', `needs a grammar of more than ${MAX_TEXT} characters`)
+    return text
   }
 
   /** Rules that match at least one text. Most refer to later ones. */

@@ -1,7 +1,7 @@
 /** JSON Schema (2020-12) to GBNF, the grammars of llama.cpp, for both drivers. Runs in the runner process. */
 import { fieldsOf } from '../../chat/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
-import { Grammar, invalid, type Item, literal, ref, type Rule } from './gbnf.js'
+import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './values.js'
 
 /** GBNF whose start is `root`, and JSON pointers of the keywords that it does not enforce. */
@@ -30,9 +30,9 @@ const MAX_CALLS = 16
  * `strict: true` must be expressible.
  */
 export function compileTools (
-  tools: readonly unknown[], choice: unknown, format: ToolCallFormat,
-  { parallel = true }: { parallel?: boolean } = {}
+  tools: readonly unknown[], choice: unknown, format: ToolCallFormat, parallel = true
 ): Compiled {
+  const { begin = '', call: form, separator = '', end = '' } = format
   const grammar = new Grammar()
   const wanted = fieldsOf(fieldsOf(choice)['function'])['name']
   const all: Values[] = []
@@ -42,22 +42,17 @@ export function compileTools (
     if (wanted !== undefined && wanted !== name) return []
     const values = new Values(parameters, `tools.${i}.function.parameters`, grammar, strict === true)
     all.push(values)
-    return [filled(format.call, name, values.rule({ allOf: [parameters, { type: 'object' }] }))]
+    const object = ref(values.rule({ allOf: [parameters, { type: 'object' }] }))
+    const [before = '', after = ''] = form.replace('{{name}}', () => JSON.stringify(name).slice(1, -1))
+      .split('{{arguments}}')
+    return [[literal(before), object, literal(after)]]
   })
   if (calls.length === 0) throw invalid('tool_choice', 'names a function that is not among the tools')
   const call = grammar.add(calls)
-  const next = grammar.add([[...marks(format.separator), ref(call)]])
+  const next = grammar.add([[literal(separator), ref(call)]])
   const most = parallel && wanted === undefined ? MAX_CALLS - 1 : 0
-  const answer: Item[] = [...marks(format.begin), ref(call), ...grammar.repeat(next, 0, most),
-    ...marks(format.end)]
+  const answer = [literal(begin), ref(call), ...grammar.repeat(next, 0, most), literal(end)]
   const text = grammar.toText(grammar.add([answer]))
   if (text === undefined) throw invalid('tools', 'allow no call')
   return { grammar: text, unenforced: all.flatMap((values) => [...values.unenforced]) }
-}
-
-const marks = (text = ''): Item[] => text === '' ? [] : [literal(text)]
-
-function filled (call: string, name: string, object: Rule): Item[] {
-  const [before, after] = call.replace('{{name}}', JSON.stringify(name).slice(1, -1)).split('{{arguments}}')
-  return [...marks(before), ref(object), ...marks(after)]
 }

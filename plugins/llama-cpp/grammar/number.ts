@@ -10,46 +10,65 @@ const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
 /** Alternatives by the keywords of a schema; none if no number fits. Throws NotExpressible. */
 export function numbers (words: Record<string, unknown>, integer: boolean): string[] {
   const { minimum: min = -Infinity, exclusiveMinimum: above = -Infinity, maximum: max = Infinity,
-    exclusiveMaximum: below = Infinity } = words as Record<string, number>
-  const low = integer ? Math.max(Math.ceil(min), Math.floor(above) + 1) : min
-  const high = integer ? Math.min(Math.floor(max), Math.ceil(below) - 1) : max
-  const isOpen = integer || (above < low && below > high) || (above === -Infinity && below === Infinity)
-  if (low === -Infinity && high === Infinity && isOpen) return [integer ? INTEGER : NUMBER]
-  if (low > high) return []
-  const isWhole = [low, high].every((bound) => Number.isInteger(bound) || Math.abs(bound) === Infinity)
-  if (!isOpen || !isWhole || low >= LIMIT || high <= -LIMIT) {
-    throw new NotExpressible(`has bounds that are not whole, of more than ${DIGITS} digits, or excluded`)
+    exclusiveMaximum: below = Infinity, multipleOf } = words as Record<string, number>
+  const low = integer ? Math.max(Math.ceil(min), Math.floor(above) + 1) : Math.max(min, above)
+  const high = integer ? Math.min(Math.floor(max), Math.ceil(below) - 1) : Math.min(max, below)
+  const isFree = low === -Infinity && high === Infinity
+  if (multipleOf !== undefined) return [multiples(isFree ? multipleOf : NaN)]
+  if (isFree) return [integer ? INTEGER : NUMBER]
+  const [isAbove, isBelow] = [!integer && low === above, !integer && high === below]
+  if (low > high || (low === high && (isAbove || isBelow))) return []
+  const places = Math.max(...[low, high].map((bound) => String(bound).split('.')[1]?.length ?? 0))
+  const between = (from: number, to: number, isAbove: boolean, isBelow: boolean): string[] => {
+    // Numbers without their points.
+    const [least = 0, most = 0] = [from, to].map((bound) => {
+      const [before = '', after = ''] = String(bound).split('.')
+      return bound < LIMIT ? Math.min(LIMIT, Number(before + after.padEnd(places, '0'))) : LIMIT
+    })
+    if (![least, most].every(Number.isInteger) || least === LIMIT) {
+      throw new NotExpressible(`has a bound of more than ${DIGITS} digits`)
+    }
+    const more = integer ? 0 : Math.max(0, DIGITS - String(most < LIMIT ? most : least).length)
+    const tail = places > 0 ? `[0-9]{0,${more}}` : more > 0 ? `("." [0-9]{1,${more}})?` : ''
+    const edge = isAbove && least < most && more > 0 ? digits(least, least, places) : []
+    return [...isBelow || most === LIMIT ? [] : digits(most, most, places),
+      ...edge.map((text) => `${text} ${places > 0 ? '' : '"."'} [0-9]{0,${more - 1}} [1-9]`),
+      ...digits(isAbove ? least + 1 : least, most - 1, places).map((text) => `(${text}) ${tail}`)]
   }
-  const between = integer ? whole : decimals
-  return [...high < 0 ? [] : between(Math.max(low, 0), high),
-    ...low >= 0 ? [] : between(Math.max(-high, integer ? 1 : 0), -low).map((text) => `"-" (${text})`)]
+  return [...high < 0 ? [] : between(Math.max(low, 0), high, low >= 0 && isAbove, isBelow),
+    ...low >= 0 ? [] : between(Math.max(-high, integer ? 1 : 0), -low, high <= 0 && isBelow, isAbove)
+      .map((text) => `"-" (${text})`)]
 }
 
-/** The upper bound itself, and numbers with a fraction below it. */
-function decimals (low: number, high: number): string[] {
-  const places = DIGITS - String(high < LIMIT ? high : low).length
-  const fraction = places < 1 ? '' : ` ("." [0-9]{1,${places}})?`
-  return [...high < LIMIT ? [`"${high}"`] : [], ...whole(low, high - 1).map((text) => `(${text})${fraction}`)]
+/** Whole numbers by their last three digits. */
+function multiples (step: number): string {
+  if (1000 % step !== 0 || step < 1) throw new NotExpressible('does not divide 1000, or stands beside bounds')
+  const ends = Array.from({ length: 1000 / step }, (_, i) => String(i * step))
+  return `"-"? ("${ends.join('" | "')}" | ` +
+    `[1-9] [0-9]{0,11} ("${ends.map((end) => end.padStart(3, '0')).join('" | "')}"))`
 }
 
-/** Whole numbers from 0, of one length each. */
-function whole (low: number, high: number): string[] {
+/** Numbers without their points, of one length each. */
+function digits (low: number, high: number, places: number): string[] {
   if (low > high) return []
-  const [least, most] = [String(low), String(Math.min(high, LIMIT - 1))]
+  const [least = '', most = ''] = [low, high].map((bound) => String(bound).padStart(places + 1, '0'))
   return Array.from({ length: most.length - least.length + 1 }, (_, i) => {
     const length = least.length + i
     const from = i === 0 ? least : `1${'0'.repeat(length - 1)}`
-    return span(from, length === most.length ? most : '9'.repeat(length))
+    return span(from, length === most.length ? most : '9'.repeat(length), places)
   })
 }
 
-/** Digits from `low` to `high`, which are of one length. */
-function span (low: string, high: string): string {
+/** Digits from `low` to `high`, which are of one length, with a point in front of the last `places`. */
+function span (low: string, high: string, places: number): string {
   const [first, last, rest] = [Number(low[0]), Number(high[0]), low.length - 1]
   if (rest === 0) return `[${first}-${last}]`
-  if (/^0*$/.test(low) && /^9*$/.test(high)) return `[0-9]{${rest + 1}}`
-  if (first === last) return `"${first}" ${span(low.slice(1), high.slice(1))}`
-  const between = last - first < 2 ? '' : ` | [${first + 1}-${last - 1}] [0-9]{${rest}}`
-  return `("${first}" ${span(low.slice(1), '9'.repeat(rest))}${between} | ` +
-    `"${last}" ${span('0'.repeat(rest), high.slice(1))})`
+  const point = rest === places ? '"." ' : ''
+  const after = (from: string, to: string): string => `${point}${span(from, to, places)}`
+  const [zeros, nines] = ['0'.repeat(rest), '9'.repeat(rest)]
+  if (first === last || (low.endsWith(zeros) && high.endsWith(nines))) {
+    return `[${first}-${last}] ${after(low.slice(1), high.slice(1))}`
+  }
+  const between = last - first < 2 ? '' : ` | [${first + 1}-${last - 1}] ${after(zeros, nines)}`
+  return `("${first}" ${after(low.slice(1), nines)}${between} | "${last}" ${after(zeros, high.slice(1))})`
 }

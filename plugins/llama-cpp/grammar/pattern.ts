@@ -1,12 +1,13 @@
 /** JSON strings in GBNF: regular expressions of ECMA-262 (flag u), part by part, and enumerations. */
-import { charClass, type Grammar, type Item, literal, NotExpressible, ref, type Rule } from './gbnf.js'
+import {
+  charClass, type Grammar, type Item, literal, MAX_REPEAT, NotExpressible, ref, type Rule
+} from './gbnf.js'
 
 /** Items for texts of `least` to `most` characters. */
 export interface Part { items: Item[], least: number, most: number }
 /** Closed ranges of code points. */
 type Ranges = readonly (readonly [low: number, high: number])[]
 
-const MAX_REPEAT = 1000
 const MAX_DEPTH = 64
 const LAST = 0x10ffff
 /** Characters that need no escape in a JSON string. */
@@ -49,7 +50,7 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
 function written (set: Ranges): Item[][] {
   const plain = common(set, PLAIN)
   const short = Object.entries(SHORT).flatMap(([c, letter]) =>
-    common(single(c), set).length > 0 ? single(letter) : [])
+    set.some(([low, high]) => low <= c.charCodeAt(0) && high >= c.charCodeAt(0)) ? single(letter) : [])
   return [...plain.length === 0 ? [] : [[charClass(plain)]],
     ...short.length === 0 ? [] : [[`"\\\\" ${charClass(short)}`]]]
 }
@@ -120,8 +121,7 @@ class Translator {
     if (max < min || min > MAX_REPEAT || (max > MAX_REPEAT && max < Infinity)) this.fail(`"${sign}"`)
     // llama.cpp takes it for left recursion.
     if (least === 0 && max > 1) this.fail('a repetition of something that may be empty')
-    const { grammar } = this
-    const all = grammar.repeat(grammar.add([items]), min, max)
+    const all = this.grammar.repeat(this.grammar.add([items]), min, max)
     return { items: all, least: least * min, most: max === 0 ? 0 : most * max }
   }
 

@@ -16,7 +16,7 @@ const MAX_DEPTH = 200
 const APART_DEPTH = 4
 /** Keywords by the type of value that they concern. */
 export const CONCERNS: Readonly<Record<string, readonly string[]>> = {
-  number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'],
+  number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   array: ['minItems', 'maxItems', 'prefixItems', 'items'],
   object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
@@ -25,7 +25,7 @@ export const CONCERNS: Readonly<Record<string, readonly string[]>> = {
 export const LOST: Words = {
   uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
   propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
-  dependentSchemas: undefined, $dynamicRef: undefined, multipleOf: undefined, not: false, if: undefined
+  dependentSchemas: undefined, $dynamicRef: undefined, not: false, if: undefined
 }
 const KNOWN = new Set(['type', 'enum', ...Object.values(CONCERNS).flat(), ...Object.keys(LOST)])
 const schemas = new Ajv2020({ strict: false, logger: false, validateFormats: false })
@@ -173,10 +173,9 @@ export class SchemaDocument {
 
 export const propertiesOf = ({ words }: Plain): Words => words['properties'] as Words | undefined ?? {}
 
-export function propertyOf (plain: Plain, name: string): unknown {
-  return Object.hasOwn(propertiesOf(plain), name) ? propertiesOf(plain)[name]
+export const propertyOf = (plain: Plain, name: string): unknown =>
+  Object.hasOwn(propertiesOf(plain), name) ? propertiesOf(plain)[name]
     : plain.words['additionalProperties'] ?? true
-}
 
 function ownOf (schema: Words, at: string): Pick<Plain, 'words' | 'at'> {
   const words = Object.fromEntries(Object.entries(schema).filter(([word]) => KNOWN.has(word)))

@@ -24,13 +24,13 @@ export class Values extends SchemaDocument {
     this.unenforced.add(at)
   }
 
-  /** Gives undefined if what `express` says is not expressible. */
-  private attempt<T> (at: string | undefined, express: () => T): T | undefined {
+  /** Gives undefined if the keywords are not expressible; `at` has their pointers. */
+  private attempt<T> (at: readonly (string | undefined)[], express: () => T): T | undefined {
     try {
       return express()
     } catch (error) {
       if (!(error instanceof NotExpressible)) throw error
-      this.lose(at, `cannot be expressed as a grammar: it ${error.message}`)
+      for (const each of at) this.lose(each, `cannot be expressed as a grammar: it ${error.message}`)
       return undefined
     }
   }
@@ -39,8 +39,8 @@ export class Values extends SchemaDocument {
     const { words, at, lost } = plain
     const values = words['enum'] as unknown[] | undefined
     const hints = Object.keys(CONCERNS).filter((type) => CONCERNS[type]?.some((word) => word in words))
-    const said = words['type'] ?? (hints.length > 0 && values === undefined ? hints : ALL)
-    const types = new Set([said].flat() as string[])
+    const types = new Set(
+      [words['type'] ?? (hints.length > 0 && values === undefined ? hints : ALL)].flat() as string[])
     for (const pointer of lost) this.lose(pointer)
     for (const word of Object.keys(LOST)) if (word in words && words[word] !== LOST[word]) this.lose(at[word])
     if (values === undefined) return [...types].flatMap((type) => this.ofType(type, plain, types))
@@ -64,23 +64,22 @@ export class Values extends SchemaDocument {
   }
 
   private number ({ words, at }: Plain, integer: boolean): Item[][] {
-    const word = ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum'].find((each) => each in words)
-    const texts = this.attempt(at[word ?? ''], () => numbers(words, integer)) ?? numbers({}, integer)
+    const pointers = CONCERNS['number']?.flatMap((word) => at[word] ?? []) ?? []
+    const texts = this.attempt(pointers, () => numbers(words, integer)) ?? numbers({}, integer)
     return texts.map((text) => [text])
   }
 
   private string ({ words, at }: Plain): Item[][] {
-    const { grammar } = this
     const { pattern, format, minLength: min = 0, maxLength: max = Infinity } = words as Record<string, number>
     const word = pattern === undefined ? 'format' : 'pattern'
     const source = pattern ?? formatPattern(format)
     if (word === 'pattern' && 'format' in words) this.lose(at['format'], 'cannot be combined with a pattern')
     const part = source === undefined ? undefined
-      : this.attempt(at[word], () => translated(String(source), grammar))
+      : this.attempt([at[word]], () => translated(String(source), this.grammar))
     if (part !== undefined && (part.least < min || part.most > max)) {
       this.lose(at[word], 'cannot be combined with minLength or maxLength')
     }
-    return [['"\\""', ...part?.items ?? [...grammar.repeat(charRule(grammar), min, max), END]]]
+    return [['"\\""', ...part?.items ?? [...this.grammar.repeat(charRule(this.grammar), min, max), END]]]
   }
 
   /** Items behind the first ones and properties besides the named ones are left out if that is allowed. */
@@ -121,11 +120,10 @@ export class Values extends SchemaDocument {
   private members (
     members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
   ): Item {
-    const { grammar } = this
-    const { id } = grammar.add()
+    const { id } = this.grammar.add()
     // Counts that make no difference share rules.
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
-    const from = (i: number, count: number): Rule => grammar.once(`${id} ${i} ${count}`, () => {
+    const from = (i: number, count: number): Rule => this.grammar.once(`${id} ${i} ${count}`, () => {
       const member = members[i]
       const end: Item[][] = count >= Math.min(min, members.length) ? [['']] : []
       if (member === undefined || count > max) return count > max ? [] : end
@@ -136,7 +134,5 @@ export class Values extends SchemaDocument {
   }
 }
 
-function isType (value: unknown, type: string): boolean {
-  const own = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
-  return type === 'integer' ? Number.isInteger(value) : type === own
-}
+const isType = (value: unknown, type: string): boolean => type === 'integer' ? Number.isInteger(value)
+  : type === (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value)

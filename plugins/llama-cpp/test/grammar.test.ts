@@ -26,6 +26,13 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [{ type: 'number', minimum: 0, maximum: 1 }, [0, 0.5, 0.001, 1], [1.01, -0.1, 2]],
   [{ type: 'number', minimum: -3, maximum: -1 }, [-3, -1, -1.5, -2.99], [-3.01, -0.24, 0, 1]],
   [{ type: 'number', minimum: 7, maximum: 1204 }, [7, 7.5, 99.9, 1203.25, 1204], [6.9, 1204.1, 12040, -8]],
+  [{ type: 'number', exclusiveMinimum: 0 }, [0.1, 1, 0.001, 12.5], [0, -1, -0.5]],
+  [{ type: 'number', exclusiveMaximum: 0 }, [-0.1, -1, -12.5], [0, 1]],
+  [{ type: 'number', minimum: 1.1, exclusiveMaximum: 30.25 },
+    [1.15, 2.01, 29.999, 30.24], [1.09, 30.25, 31.01]],
+  [{ type: 'number', minimum: -0.5, maximum: 0.5 }, [-0.5, 0.5, 0.1, -0.25], [0.51, -0.6, 1.1]],
+  [{ type: 'number', exclusiveMinimum: 2, exclusiveMaximum: 3 }, [2.5, 2.001, 2.999], [2, 3]],
+  [{ type: 'integer', multipleOf: 25 }, [0, -25, 50, 100, 1025, 12350], [1, 26, 110]],
   [{ enum: ['a', 'b"\n', 1, null] }, ['a', 'b"\n', 1, null], ['c', 2, {}]],
   [{ enum: ['ab', 'abc', 'ab', 'b', 'ac"'] }, ['ab', 'abc', 'b', 'ac"'], ['a', 'ac', '']],
   [{ enum: ['a', 1, 'abc'], type: 'string' }, ['a', 'abc'], [1]],
@@ -110,8 +117,8 @@ const LOST: readonly [schema: object, pointers: readonly string[]][] = [
   [text({ pattern: '^\\w+$', minLength: 3, maxLength: 5 }), ['/pattern']],
   [text({ pattern: '^a', format: 'email' }), ['/format']],
   [{ allOf: [text({ pattern: '^a' }), { pattern: 'b$' }] }, ['/allOf/1/pattern']],
-  [{ type: 'number', minimum: 0.5 }, ['/minimum']],
-  [{ type: 'number', exclusiveMinimum: 0 }, ['/exclusiveMinimum']],
+  [{ type: 'number', minimum: 1e-7 }, ['/minimum']],
+  [{ type: 'integer', multipleOf: 2, minimum: 0 }, ['/minimum', '/multipleOf']],
   [{ oneOf: [{ type: 'integer', maximum: 3 }, { type: 'integer', minimum: 4 }] }, ['/oneOf']],
   [{ enum: ['a', 'bc'], minLength: 2 }, ['/enum']],
   [{ type: 'object', patternProperties: { '^x-': { type: 'integer' } } }, ['/patternProperties']],
@@ -224,13 +231,13 @@ t.test('calls of tools', (t) => {
   const tool = (name: string, parameters?: object, more: object = {}): object =>
     ({ type: 'function', function: { name, parameters, ...more } })
   const tools = [tool('now'), tool('add', object({ a: { type: 'integer' } })),
-    tool('odd', { type: 'number', multipleOf: 2 })]
+    tool('odd', { type: 'number', multipleOf: 7 })]
   const call = (name: string, given: string): string =>
     `<tool_call>\n{"name": "${name}", "arguments": ${given}}\n</tool_call>`
   const any = parseGbnf(compileTools(tools.slice(0, 2), 'required', HERMES).grammar)
   const named = { type: 'function', function: { name: 'add' } }
   const one = parseGbnf(compileTools(tools, named, HERMES).grammar)
-  const single = parseGbnf(compileTools(tools.slice(0, 2), 'required', HERMES, { parallel: false }).grammar)
+  const single = parseGbnf(compileTools(tools.slice(0, 2), 'required', HERMES, false).grammar)
   const [now, add] = [call('now', '{"x": []}'), call('add', '{"a":1}')]
   for (const text of [now, add, `${add}\n${now}`]) t.ok(admits(any, text), text)
   for (const text of ['', 'hello', call('add', '{}'), call('sub', '{}'), call('now', '1'), `${now} x`]) {
@@ -242,7 +249,7 @@ t.test('calls of tools', (t) => {
   const mistral = { begin: '[TOOL_CALLS]', call: '{{name}}[ARGS]{{arguments}}', separator: '[TOOL_CALLS]' }
   t.ok(admits(parseGbnf(compileTools(tools.slice(0, 2), 'required', mistral).grammar),
     '[TOOL_CALLS]add[ARGS]{"a": 5}'))
-  const lenient = compileTools([tool('n', object({ n: { type: 'number', multipleOf: 2 } }))], 'required',
+  const lenient = compileTools([tool('n', object({ n: { type: 'number', multipleOf: 7 } }))], 'required',
     HERMES)
   t.same(lenient.unenforced, ['tools.0.function.parameters/properties/n/multipleOf'])
   const refused = (list: object[], choice: unknown): unknown => compileTools(list, choice, HERMES)
