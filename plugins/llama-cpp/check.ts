@@ -65,7 +65,8 @@ function check (text: string, schema: unknown, what: string, path: string): void
   const fail = (at: string, message: string, keyword: string): never => {
     const place = at === '' ? what : `${what}, at ${at}`
     throw new EngineError('invalid_result', `${place}: ${message} (${keyword} of ${path})`,
-      { path: at, keyword, issues: [{ path, message }] })
+      { path: at, keyword, issues: [{ path, message }], remedy: `Ask again, ask a larger model, or leave ` +
+        `${keyword} out of the schema: it is checked after the answer, not enforced while it is written.` })
   }
   let value: unknown
   try {

@@ -150,6 +150,9 @@ export async function * runRequest (
   }
 }
 
+/** Reasons of answers that another try may make valid. */
+const INVALID = ['invalid_result', 'tool_call_unreadable']
+
 /**
  * As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced, and an
  * answer that its schema does not allow is asked for once more.
@@ -165,7 +168,7 @@ export async function * runWhole (
   try {
     yield * run(request.task, {})
   } catch (error) {
-    if (!(error instanceof EngineError) || error.reason !== 'invalid_result') throw error
+    if (!(error instanceof EngineError) || !INVALID.includes(error.reason)) throw error
     const { seed } = request.task.payload
     yield * run(request.task, typeof seed === 'number' ? { seed: seed + 1 } : {})
   }

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { ChatMessage } from '../chunks.js'
 import { readEmbed, type VectorShape } from '../embed/vectors.js'
 import { parametersOf } from '../sampling.js'
-import { HERMES } from '../../llama-cpp/embedded/formats.js'
+import { HERMES, inHermes } from '../../llama-cpp/embedded/formats.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../../llama-cpp/structure.js'
 import { invalid } from '../refusals.js'
 import { fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields } from '../json.js'
@@ -135,32 +135,30 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
+/** llama-server makes no calls while it keeps to a format. */
+const isOffered = ({ tools, tool_choice: choice = 'auto', response_format: format, grammar }: Fields): boolean =>
+  listOf(tools).length > 0 && choice !== 'none' && (choice !== 'auto' || (format == null && grammar == null))
+
 /**
  * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
  * @throws EngineError invalid_request for a required call that cannot be made
  */
 function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
-  const { tool_choice: choice = 'auto', response_format: format, grammar } = payload
+  const { tool_choice: choice = 'auto' } = payload
   const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
   const tools = listOf(payload['tools'])
-  if (tools.length === 0 || choice === 'none') return {}
-  if (choice === 'auto') {
-    const why = facts.tools === false
-      ? 'the chat template of this model has no place for them'
-      : format == null && grammar == null ? '' : 'llama-server calls none while it keeps to a format'
-    if (why === '') return { tools, tool_choice: 'auto', ...parallel }
-    warnings.push(`tools: not offered to the model, as ${why}`)
+  if (!isOffered(payload)) {
+    if (tools.length > 0 && choice === 'auto') {
+      warnings.push('tools: not offered to the model, as llama-server calls none while it keeps to a format')
+    }
     return {}
   }
-  const wanted = choice === 'required' ? null : nameOf(choice)
-  const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
-  if (chosen.length === 0) {
-    throw invalid(`tool_choice names ${String(wanted)}, which is none of the tools`, 'tool_choice')
-  }
+  if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
   const compiled = callGrammar(payload, HERMES)
   warnings.push(...notEnforced(compiled))
   if (facts.tools === false) return { grammar: compiled.grammar }
   // The server takes a word only: one chosen function is the only tool, and required.
+  const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
   return { tools: chosen, tool_choice: 'required', ...parallel }
 }
 
@@ -173,22 +171,6 @@ function formatBody (payload: Fields, { thinks = false }: Facts, warnings: strin
   if (compiled === null) return {}
   warnings.push(...notEnforced(compiled))
   return thinks && format != null ? { response_format: format } : { grammar: compiled.grammar }
-}
-
-/** The functions, told to a model whose template has no place for them. */
-function told ({ messages, tools, tool_choice: choice }: Fields): unknown {
-  const wanted = choice === 'required' ? null : nameOf(choice)
-  const offered = listOf(tools).filter((tool) => wanted === null || nameOf(tool) === wanted)
-  const text = `Answer with a call of one of these functions, as ${HERMES.call.replaceAll('\n', '')}:\n` +
-    offered.map((tool) => JSON.stringify(tool['function'])).join('\n')
-  const all = listOf(messages)
-  const last = all.findLastIndex(({ role }) => role === 'user')
-  return all.map((message, i) => {
-    const { content } = message
-    if (i !== last) return message
-    return { ...message, content: Array.isArray(content) ? [...content as unknown[], { type: 'text', text }]
-      : `${String(content)}\n\n${text}` }
-  })
 }
 
 /** The most tokens of an answer: one token of the context at least is the prompt's. */
@@ -224,10 +206,11 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
   const warnings: string[] = []
-  const { tools: _, ...asked } = payload
-  const calls = facts.tools === false && requiresCall(payload)
+  const { tools, ...asked } = payload
+  const calls = facts.tools === false && isOffered(payload)
+  const messages = calls ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
   return bodiesOf(payload, facts, {
-    ...templateBody(calls ? { ...asked, messages: told(payload) } : asked, facts.callIds),
+    ...templateBody({ ...asked, messages }, facts.callIds),
     ...formatBody(payload, facts, warnings),
     ...toolsBody(payload, facts, warnings),
     max_tokens: mostTokens(payload, facts),

@@ -5,6 +5,7 @@ import {
 import { vectorChunk } from '../embed/vectors.js'
 import { overloaded, unknownTask } from '../refusals.js'
 import { checked } from '../../llama-cpp/check.js'
+import { warmCompiler } from '../../llama-cpp/structure.js'
 import { reasoningOf } from '../../llama-cpp/text/reasoning.js'
 import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
@@ -74,6 +75,7 @@ export class LlamaSession implements EngineSession {
     const task = this.parts.embeds
       ? { kind: 'embed', payload: { input: 'warm' } }
       : { kind: 'completion', payload: text }
+    if (!this.parts.embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 

@@ -8,6 +8,7 @@ import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
 import { markersOf, toolFormats } from '../text/tools/index.js'
 import { checked } from '../check.js'
+import { warmCompiler } from '../structure.js'
 import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint } from './constraint.js'
 import type { Decoder } from './decoder.js'
@@ -44,6 +45,7 @@ export class TextSession implements EngineSession {
 
   async warmup (): Promise<void> {
     this.parts.prompts.warm()
+    warmCompiler()
     const payload = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
     const task = { kind: 'completion', payload }
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
