@@ -2,8 +2,8 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
 import { createContext, Script } from 'node:vm'
 import { EngineError } from '../../kernel/api/engine.js'
-import type { AnswerChunk, CallDelta, Choice } from '../chat/chunks.js'
-import { fieldsOf, listOf, type Fields } from '../chat/json.js'
+import type { AnswerChunk, CallDelta, Choice } from '../runners/language/chunks.js'
+import { fieldsOf, listOf, type Fields } from '../runners/language/json.js'
 import { answerSchema, requiresCall } from './structure.js'
 
 /** Time that one pattern may take for one text. */

@@ -1,5 +1,5 @@
 /** Grammars of the JSON that a request asks for, for both drivers. */
-import { fieldsOf, isObject, type Fields } from '../chat/json.js'
+import { fieldsOf, isObject, type Fields } from '../runners/language/json.js'
 import type { ToolCallFormat } from './embedded/formats.js'
 import { compileSchema, compileTools, type Compiled } from './grammar/index.js'
 

@@ -1,8 +1,8 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import type { AnswerChunk } from '../../chat/chunks.js'
-import { AnswerSpans } from '../../chat/spans.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
+import { AnswerSpans } from '../../runners/language/spans.js'
 import type { OutputDelta, OutputReader } from '../text/parse/output.js'
 import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'

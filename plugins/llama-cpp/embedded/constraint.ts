@@ -1,7 +1,7 @@
 /** Grammars that restrict an answer. */
 import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
-import type { Fields } from '../../chat/json.js'
+import type { Fields } from '../../runners/language/json.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 

@@ -1,7 +1,7 @@
 /** How models write calls, for grammars. A writing that is missing here is enforced as Hermes'. */
 import type { ToolFormatName } from '../text/tools/index.js'
-import type { ChatMessage } from '../../chat/chunks.js'
-import { fieldsOf, listOf, textOf } from '../../chat/json.js'
+import type { ChatMessage } from '../../runners/language/chunks.js'
+import { fieldsOf, listOf, textOf } from '../../runners/language/json.js'
 
 /**
  * `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` stand around all calls, `separator` between

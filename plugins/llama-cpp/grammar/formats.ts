@@ -16,12 +16,12 @@ const HOST = `${LABEL}(?:\\.${LABEL}){0,4}`
 const URI_CHARS = "(?:[0-9A-Za-z._~!$&'()*+,;=:@-]|%[0-9A-F]{2})"
 const TAIL = `(?:/${URI_CHARS}*)*(?:\\?(?:${URI_CHARS}|[/?])*)?(?:#(?:${URI_CHARS}|[/?])*)?`
 const URI = `(?:(?:https?|ftp|wss?)://${HOST}(?::\\d{1,4})?|(?:urn|mailto|tel|data):${URI_CHARS}+)${TAIL}`
-const [MINUTES, MONTHS] = ['\\d+M(?:\\d+S)?', '\\d+M(?:\\d+D)?']
-const CLOCK = `T(?:\\d+H(?:${MINUTES})?|${MINUTES}|\\d+S)`
+const [MINUTES, MONTHS] = ['\\d{1,4}M(?:\\d{1,4}S)?', '\\d{1,4}M(?:\\d{1,4}D)?']
+const CLOCK = `T(?:\\d{1,4}H(?:${MINUTES})?|${MINUTES}|\\d{1,4}S)`
 
 const FORMATS: Readonly<Record<string, string>> = {
   date: DATE, time: TIME, 'date-time': `${DATE}[tT]${TIME}`, hostname: HOST, uri: URI, 'uri-reference': URI,
-  duration: `P(?:\\d+W|(?:\\d+Y(?:${MONTHS})?|${MONTHS}|\\d+D)(?:${CLOCK})?|${CLOCK})`,
+  duration: `P(?:\\d{1,4}W|(?:\\d{1,4}Y(?:${MONTHS})?|${MONTHS}|\\d{1,4}D)(?:${CLOCK})?|${CLOCK})`,
   uuid: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
   ipv4: `(?:${BYTE}\\.){3}${BYTE}`,
   ipv6: `(?:${HEX}:){7}${HEX}|${SHORTENED.join('|')}`,

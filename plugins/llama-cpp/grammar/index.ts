@@ -1,5 +1,5 @@
 /** JSON Schema (2020-12) to GBNF, the grammars of llama.cpp, for both drivers. Runs in the runner process. */
-import { fieldsOf } from '../../chat/json.js'
+import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './values.js'

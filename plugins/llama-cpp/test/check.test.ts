@@ -1,6 +1,6 @@
 /** Checks of finished answers and calls. */
 import t from 'tap'
-import type { AnswerChunk } from '../../chat/chunks.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
 import { checked } from '../check.js'
 
 const format = (schema: object): object =>

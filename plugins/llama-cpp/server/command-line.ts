@@ -1,6 +1,6 @@
 /** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
 import { cacheOf, contextOf, EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
-import { fieldsOf, listOf, textOf, type Fields } from '../json.js'
+import { fieldsOf, listOf, textOf, type Fields } from '../../runners/language/json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 

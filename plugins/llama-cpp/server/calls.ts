@@ -1,8 +1,8 @@
 /** Calls that the model writes by our grammar, and the server takes for text. */
 import { randomUUID } from 'node:crypto'
-import type { AnswerChunk, Choice } from '../chunks.js'
-import { present, type Fields } from '../json.js'
-import { OutputReader, type OutputDelta } from '../../llama-cpp/text/parse/output.js'
+import type { AnswerChunk, Choice } from '../../runners/language/chunks.js'
+import { present, type Fields } from '../../runners/language/json.js'
+import { OutputReader, type OutputDelta } from '../text/parse/output.js'
 import { ChatReader } from './answer.js'
 
 /** An answer of `/v1/chat/completions` whose text is calls. */
