@@ -66,7 +66,7 @@ async function answers (node: TestNode, requests: readonly Fields[]): Promise<An
   const work = requests.entries()
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
     for (const [i, body] of work) {
-      const given = { model: MODEL, max_tokens: 400, temperature: 0.5, ...body }
+      const given = { model: MODEL, max_tokens: 400, temperature: 0.3, ...body }
       const { status, json } = await ask(node, '/v1/chat/completions', { body: given })
       all[i] = { status, json: json as Answered['json'] }
     }
@@ -143,7 +143,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
       const { finish_reason: finish, message } = json.choices?.[0] ?? {}
       const kind = finish === undefined ? `${status} ${json.error?.message}`
         : finish !== 'stop' ? `${finish}: ${message!.content.slice(0, 200)}`
-        : isValid(schema, JSON.parse(message!.content)) ? 'valid' : `invalid: ${message!.content}`
+          : isValid(schema, JSON.parse(message!.content)) ? 'valid' : `invalid: ${message!.content}`
       ;(count[kind] ??= []).push(name)
     }
     for (const [kind, names] of Object.entries(count)) {

@@ -25,7 +25,8 @@ const input = { model: MODEL, input: 'Hi' }
 /** Routes and requests. */
 const APIS: [url: string, body: object][] = [
   ['/v1/chat/completions', hello], ['/v1/completions', { model: MODEL, prompt: 'Hi' }],
-  ['/v1/responses', input], ['/v1/messages', { ...hello, max_tokens: 9 }], ['/ollama/api/chat', { ...hello, stream: false }]
+  ['/v1/responses', input], ['/v1/messages', { ...hello, max_tokens: 9 }],
+  ['/ollama/api/chat', { ...hello, stream: false }]
 ]
 
 t.test('an invalid answer that was not streamed is asked for once more', async (t) => {

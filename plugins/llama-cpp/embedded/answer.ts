@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import { AnswerSpans } from '../../runners/language/spans.js'
-import type { OutputDelta, OutputReader } from '../text/parse/output.js'
+import { deltaOf, type OutputDelta, type OutputReader } from '../text/parse/output.js'
 import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'
 import type { Report, TokenSampler } from './sampler.js'
@@ -165,20 +165,9 @@ export class Answer implements Job {
     this.reports = []
   }
 
-  private deltaOf ({ content, reasoning, toolCalls }: OutputDelta): Record<string, unknown> {
-    const { calls } = this.parts
-    const wanted = toolCalls.filter(({ index }) => index < calls)
-    const made = wanted.map(({ index, id, name, arguments: given }) => ({
-      index,
-      ...id === undefined ? {} : { id, type: 'function' },
-      function: { ...name === undefined ? {} : { name }, ...given === undefined ? {} : { arguments: given } }
-    }))
-    for (const { index } of toolCalls) this.called = Math.max(this.called, index + 1)
-    return {
-      ...content === '' ? {} : { content },
-      ...reasoning === '' ? {} : { reasoning_content: reasoning },
-      ...made.length === 0 ? {} : { tool_calls: made }
-    }
+  private deltaOf (delta: OutputDelta): ReturnType<typeof deltaOf> {
+    for (const { index } of delta.toolCalls) this.called = Math.max(this.called, index + 1)
+    return deltaOf({ ...delta, toolCalls: delta.toolCalls.filter(({ index }) => index < this.parts.calls) })
   }
 }
 

@@ -5,7 +5,7 @@ import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '..
 import { ChatTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { fieldsOf, isObject, listOf, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
 import { inHermes } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'

@@ -1,8 +1,8 @@
 /** Calls that the model writes by our grammar, and the server takes for text. */
 import { randomUUID } from 'node:crypto'
-import type { AnswerChunk, Choice } from '../../runners/language/chunks.js'
-import { present, type Fields } from '../../runners/language/json.js'
-import { OutputReader, type OutputDelta } from '../text/parse/output.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
+import type { Fields } from '../../runners/language/json.js'
+import { deltaOf, OutputReader } from '../text/parse/output.js'
 import { ChatReader } from './answer.js'
 
 /** An answer of `/v1/chat/completions` whose text is calls. */
@@ -28,14 +28,5 @@ export class CallReader extends ChatReader {
     if (last === null || choice === undefined) return last
     const isCall = choice.finish_reason === 'stop' && this.output.calls > 0
     return { ...last, choices: [{ ...choice, delta, ...isCall ? { finish_reason: 'tool_calls' } : {} }] }
-  }
-}
-
-function deltaOf ({ content, toolCalls }: OutputDelta): NonNullable<Choice['delta']> {
-  const calls = toolCalls.map(({ index, id, name, arguments: text }) =>
-    ({ index, ...present({ id }), function: present({ name, arguments: text }) }))
-  return {
-    ...content.trim() === '' ? {} : { content },
-    ...calls.length === 0 ? {} : { tool_calls: calls }
   }
 }

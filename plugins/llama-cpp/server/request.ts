@@ -138,8 +138,9 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
 /** llama-server makes no calls while it keeps to a format. */
-const isOffered = ({ tools, tool_choice: choice = 'auto', response_format: format, grammar }: Fields): boolean =>
-  listOf(tools).length > 0 && choice !== 'none' && (choice !== 'auto' || (format == null && grammar == null))
+const isOffered = ({ tools, tool_choice: choice = 'auto', ...given }: Fields): boolean =>
+  listOf(tools).length > 0 && choice !== 'none' &&
+  (choice !== 'auto' || (given['response_format'] == null && given['grammar'] == null))
 
 /**
  * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.

@@ -136,7 +136,7 @@ t.test('JSON, and calls of tools', async (t) => {
   const strict = refusal('chat', { messages: HELLO, response_format: held(true) })
   t.match(await strict, { reason: 'invalid_request', message: /propertyNames/ })
   const odd = { type: 'json_schema', json_schema: { schema: { enum: [[1, 1]], uniqueItems: true } } }
-  await t.rejects(ask({ response_format: odd }), { reason: 'invalid_result', message: /uniqueItems|duplicate/ })
+  await t.rejects(ask({ response_format: odd }), { reason: 'invalid_result', message: /uniqueItems/ })
 })
 
 t.test('a template without tools is told of them in the system message', async (t) => {

@@ -237,7 +237,8 @@ t.test('a template without tools: they are told, and calls are read', async (t) 
   const must = ask(session, 'chat', talk('go', { tools: [tool], tool_choice: 'required' }))
   await t.rejects(must, { message: /had to call a tool/ })
   const other = { type: 'function', function: { name: 'add', parameters: { required: ['b'] } } }
-  await t.rejects(ask(session, 'chat', talk('tagged', { tools: [other] })), { message: /must have required property 'b'/ })
+  const wrong = ask(session, 'chat', talk('tagged', { tools: [other] }))
+  await t.rejects(wrong, { message: /must have required property 'b'/ })
 })
 
 t.test('an answer of a schema is checked', async (t) => {

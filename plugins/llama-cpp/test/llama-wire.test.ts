@@ -149,7 +149,8 @@ t.test('tools are an offer, unless a call is required', (t) => {
   const response_format = { type: 'json_object' }
   t.notOk('response_format' in body({ tool_choice: 'required', response_format }))
   const rows: [object, object, RegExp][] = [
-    [{ response_format }, {}, /keeps to a format/], [{ response_format }, { tools: false }, /keeps to a format/],
+    [{ response_format }, {}, /keeps to a format/],
+    [{ response_format }, { tools: false }, /keeps to a format/],
     [{ grammar: 'root ::= "a"' }, {}, /keeps to a format/]
   ]
   for (const [payload, more, warning] of rows) {
