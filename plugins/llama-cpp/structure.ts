@@ -40,7 +40,8 @@ export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>
   Array.isArray(tools) && tools.length > 0 && (choice === 'required' || isObject(choice))
 
 /** Warnings of keywords that are not enforced. */
-export function notEnforced ({ unenforced }: Pick<Compiled, 'unenforced'>): string[] {
+export function notEnforced (compiled: readonly Compiled[]): string[] {
+  const unenforced = compiled.flatMap((each) => each.unenforced)
   if (unenforced.length === 0) return []
   const more = unenforced.length > MOST_NAMED ? [`and ${unenforced.length - MOST_NAMED} more`] : []
   const named = unenforced.slice(0, MOST_NAMED).map((place) => place.slice(0, MOST_CHARS))

@@ -18,19 +18,16 @@ export interface Constraint { gbnf: string | null, tools: ToolFormatName | null,
 /** @throws EngineError invalid_request */
 export function constraintOf (payload: Fields, writing: Writing): Constraint {
   const { grammar: given } = payload
-  const answer = answerGrammar(payload)
-  if (typeof given === 'string' && given !== '') return { gbnf: given, tools: writing.tools, warnings: [] }
-  const mustCall = writing.tools !== null && requiresCall(payload)
-  const mayCall = writing.tools !== null && answer !== null
-  if (!mustCall && !mayCall) {
-    const gbnf = answer === null ? null : behind(answer.grammar, writing)
-    return { gbnf, tools: writing.tools, warnings: answer === null ? [] : notEnforced(answer) }
-  }
-  const { reader, format } = enforcedFormat(writing.tools ?? 'hermes')
-  const calls = callGrammar(payload, format)
-  const whole = mustCall || answer === null ? calls.grammar : either(answer.grammar, calls.grammar)
-  const unenforced = [...mustCall ? [] : answer?.unenforced ?? [], ...calls.unenforced]
-  return { gbnf: behind(whole, writing), tools: reader, warnings: notEnforced({ unenforced }) }
+  const { tools } = writing
+  if (typeof given === 'string' && given !== '') return { gbnf: given, tools, warnings: [] }
+  const mustCall = tools !== null && requiresCall(payload)
+  const answer = mustCall ? null : answerGrammar(payload)
+  if (answer === null && !mustCall) return { gbnf: null, tools, warnings: [] }
+  const enforced = tools === null ? null : enforcedFormat(tools)
+  const calls = enforced === null ? null : callGrammar(payload, enforced.format)
+  const all = [answer, calls].filter((each) => each !== null)
+  const gbnf = either(all.map(({ grammar }) => grammar))
+  return { gbnf: behind(gbnf, writing), tools: enforced?.reader ?? null, warnings: notEnforced(all) }
 }
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
@@ -38,8 +35,9 @@ const renamed = (gbnf: string, prefix: string): string =>
   gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
-const either = (answer: string, calls: string): string =>
-  `root ::= a-root | c-root\n${renamed(answer, 'a-')}\n${renamed(calls, 'c-')}`
+/** Of one or two grammars. */
+const either = ([one = '', other]: readonly string[]): string => other === undefined ? one
+  : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
 /** The grammar, with reasoning in front of it where the prompt leaves room for that. */
 function behind (gbnf: string, { reasoning, thoughts }: Writing): string {

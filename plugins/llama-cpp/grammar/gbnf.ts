@@ -17,7 +17,7 @@ export type Item = string | { rule: Rule, min: number, max: number }
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
 /** llama.cpp refuses 2,000 repetitions and more, and an exponent of them in groups. */
-export const MAX_REPEAT = 1000
+const MAX_REPEAT = 1000
 /** No context has room for so many. */
 const ENDLESS = 1_000_000
 /** Bounded white space, as items. */
@@ -61,7 +61,7 @@ export class Grammar {
     if (this.steps > MAX_STEPS) throw invalid('', 'is too large to compile: simplify its alternatives')
   }
 
-  /** A rule that is made later, so that rules may nest without limit. */
+  /** Delays `make` until `toText`, so that rules may nest without limit. */
   later (make: () => Item[][]): Rule {
     const rule = this.add()
     this.pending.push(() => { rule.alternatives = make() })

@@ -4,6 +4,7 @@ import type { ToolCallFormat } from '../embedded/formats.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './values.js'
 
+const MAX_CALLS = 16
 /** GBNF whose start is `root`, and JSON pointers of the keywords that it does not enforce. */
 export interface Compiled { grammar: string, unenforced: string[] }
 
@@ -21,8 +22,6 @@ export function compileSchema (
   if (text === undefined) throw invalid(path, 'allows no value')
   return { grammar: text, unenforced: [...values.unenforced] }
 }
-
-const MAX_CALLS = 16
 
 /**
  * The grammar of an answer that calls tools of a chat request. `choice` is its `tool_choice`: one that names

@@ -82,7 +82,7 @@ export class Values extends SchemaDocument {
     return [['"\\""', ...part?.items ?? [...this.grammar.repeat(charRule(this.grammar), min, max), END]]]
   }
 
-  /** Items behind the first ones and properties besides the named ones are left out if that is allowed. */
+  /** Leaves out items behind the first ones if that is allowed, as `object` does with unnamed properties. */
   private array ({ words, at }: Plain): Item[][] {
     const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Words
     const { minItems: min = 0, maxItems: max = Infinity } = words as Record<string, number>

@@ -158,7 +158,7 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
   }
   if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
   const compiled = callGrammar(payload, HERMES)
-  warnings.push(...notEnforced(compiled))
+  warnings.push(...notEnforced([compiled]))
   if (facts.tools === false) return { grammar: compiled.grammar }
   // The server takes a word only: one chosen function is the only tool, and required.
   const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
@@ -172,7 +172,7 @@ function formatBody (payload: Fields, { thinks = false }: Facts, warnings: strin
   if (grammar != null) return present({ response_format: format })
   const compiled = answerGrammar(payload)
   if (compiled === null) return {}
-  warnings.push(...notEnforced(compiled))
+  warnings.push(...notEnforced([compiled]))
   return thinks && format != null ? { response_format: format } : { grammar: compiled.grammar }
 }
 
