@@ -1,6 +1,6 @@
 /** Runs a task and answers with it: as a stream, or whole. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { beating } from '../../../kernel/index.js'
+import { beating, EngineError } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
@@ -150,14 +150,28 @@ export async function * runRequest (
   }
 }
 
-/** As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced. */
-export function runWhole (
+/** Reasons of answers that another try may make valid. */
+const INVALID = ['invalid_result', 'tool_call_unreadable']
+
+/**
+ * As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced, and an
+ * answer that its schema does not allow is asked for once more.
+ */
+export async function * runWhole (
   { runners }: ApiParts, request: TaskRequest, call: CapabilityCall
 ): AsyncGenerator<EngineChunk> {
-  return runRequest({
-    route: async (query) => await runners.route(query),
-    open: (route, task, signal) => atOnce(runners.open(route, task, signal))
-  }, request, call)
+  const run = ({ payload, ...task }: TaskRequest['task'], more: object): AsyncGenerator<EngineChunk> =>
+    runRequest({
+      route: async (query) => await runners.route(query),
+      open: (route, whole, signal) => atOnce(runners.open(route, whole, signal))
+    }, { ...request, task: { ...task, payload: { ...payload, ...more } } }, call)
+  try {
+    yield * run(request.task, {})
+  } catch (error) {
+    if (!(error instanceof EngineError) || !INVALID.includes(error.reason)) throw error
+    const { seed } = request.task.payload
+    yield * run(request.task, typeof seed === 'number' ? { seed: seed + 1 } : {})
+  }
 }
 
 async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<EngineChunk> {

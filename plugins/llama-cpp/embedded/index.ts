@@ -12,7 +12,6 @@ import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/g
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
 } from './binding.js'
-import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
@@ -112,7 +111,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
-    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN, now,
+    sampling: { native, model, context, table: vocabulary.table }, now,
     close: async () => {
       await decoder.close()
       await model.dispose()

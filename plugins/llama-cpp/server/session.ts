@@ -4,6 +4,10 @@ import {
 } from '../../../kernel/api/engine.js'
 import { vectorChunk } from '../../runners/language/vectors.js'
 import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { checked } from '../check.js'
+import { warmCompiler } from '../structure.js'
+import { reasoningOf } from '../text/reasoning.js'
+import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
@@ -36,6 +40,7 @@ export interface SessionParts {
 /** Answers that are asked of the server, and how their events are read. */
 interface Asked extends Bodies {
   path: string
+  payload: Fields
   Reader: new (index: number, tops: number) => AnswerReader
 }
 
@@ -62,6 +67,7 @@ export class LlamaSession implements EngineSession {
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
+    this.facts.thinks = reasoningOf(textOf(this.props['chat_template']), []) !== null
   }
 
   async warmup (): Promise<void> {
@@ -69,6 +75,7 @@ export class LlamaSession implements EngineSession {
     const task = this.parts.embeds
       ? { kind: 'embed', payload: { input: 'warm' } }
       : { kind: 'completion', payload: text }
+    if (!this.parts.embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
@@ -100,12 +107,13 @@ export class LlamaSession implements EngineSession {
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
     if (kind === 'chat') {
-      const asked = { path: '/v1/chat/completions', ...chatBodies(payload, facts), Reader: ChatReader }
-      return this.write(asked, signal, trace)
+      const bodies = chatBodies(payload, facts)
+      const Reader = bodies.calls ? CallReader : ChatReader
+      return this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
     }
     if (kind === 'completion' || kind === 'completions') {
-      const asked = { path: '/completion', ...completionBodies(payload, facts), Reader: CompletionReader }
-      return this.write(asked, signal, trace)
+      const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
+      return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
@@ -113,15 +121,15 @@ export class LlamaSession implements EngineSession {
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
-    const { bodies, warnings } = asked
+    const { bodies, warnings, payload } = asked
     const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
     if (open + bodies.length > most) throw overloaded(modelId, open, most)
     this.open += bodies.length
     let begun = false
     try {
       if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      for await (const chunk of merged(bodies.map((_, index) =>
-        traced(this.answer(asked, index, signal), index, trace)))) {
+      const all = merged(bodies.map((_, index) => traced(this.answer(asked, index, signal), index, trace)))
+      for await (const chunk of checked(all, payload)) {
         // Each answer has the same prompt, and the server reports its progress several times.
         if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
         begun = true
