@@ -86,7 +86,6 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
     async ended (runnerId) {
       drivers.release(runnerId)
       leases.release(runnerId)
-      void ctx.deps.machine.freeVram()
       await prune()
     }
   })
@@ -150,7 +149,7 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
 
 /** With these a model has come into memory, or has left it: GPUs are looked at anew. */
 const MOVES_MEMORY: ReadonlySet<StatusKind> =
-  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed'])
+  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
 
 /** The runners of this node. */
 function openFleet (
