@@ -6,7 +6,7 @@ import { vectorChunk } from '../../runners/language/vectors.js'
 import { overloaded, unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
 import { warmCompiler } from '../structure.js'
-import { reasoningOf } from '../text/reasoning.js'
+import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
 import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
@@ -15,7 +15,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, readsTools, templateBody, type Bodies,
+  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody, type Bodies,
   type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -67,7 +67,7 @@ export class LlamaSession implements EngineSession {
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
-    this.facts.thinks = reasoningOf(textOf(this.props['chat_template']), []) !== null
+    this.facts.reasoning = reasoningOf(textOf(this.props['chat_template']), [])
   }
 
   async warmup (): Promise<void> {
@@ -106,16 +106,23 @@ export class LlamaSession implements EngineSession {
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
-    if (kind === 'chat') {
-      const bodies = chatBodies(payload, facts)
-      const Reader = bodies.calls ? CallReader : ChatReader
-      return this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
-    }
+    if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
       const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
       return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  private async * chat (
+    payload: Fields, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { facts, facts: { reasoning = null } } = this
+    const thoughts = reasoning !== null && dependsOnPrompt(payload, facts)
+      ? thoughtsAfter(await this.rendered(payload, signal), reasonings[reasoning]) : 'over'
+    const bodies = chatBodies(payload, { ...facts, thoughts })
+    const Reader = bodies.calls ? CallReader : ChatReader
+    yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
   }
 
   private async * write (
