@@ -126,15 +126,12 @@ export class NodeLink {
     this.sendEncoded(encodeFrame(kind, task, header, media))
   }
 
-  /**
-   * Sends one frame. The first one in a turn of the event loop leaves at once, since the engine may block this
-   * thread after it; those that come after it in the same turn leave together.
-   */
-  sendEncoded (pieces: Uint8Array[]): void {
+  /** Sends one frame at once; what follows a frame that `gathers` in this turn leaves together at its end. */
+  sendEncoded (pieces: Uint8Array[], gathers = false): void {
     this.#socket.cork()
     for (const piece of pieces) this.#socket.write(piece)
     this.#socket.uncork()
-    if (this.#gathers) return
+    if (!gathers || this.#gathers) return
     this.#gathers = true
     this.#socket.cork()
     setImmediate(() => {

@@ -130,7 +130,8 @@ export class TaskServer {
       throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
         `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
-    this.#env.link.sendEncoded(pieces)
+    // A single task waits for nothing: its engine may block this thread next.
+    this.#env.link.sendEncoded(pieces, this.#running.size > 1)
     return bytes
   }
 
