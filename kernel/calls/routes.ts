@@ -143,7 +143,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
 
 /** The response as a stream whose frames `sinkOn` writes. Raw media may wait longer for their reader. */
 function streamTarget (
-  { clock, limits, mediaPool }: RoutesHost, request: RouteRequest,
+  { limits, mediaPool }: RoutesHost, request: RouteRequest,
   { raw, ...head }: Pick<StreamTarget, 'raw'> & StreamHead & { stallMs: number },
   sinkOn: (writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>) => FrameSink
 ): StreamTarget {

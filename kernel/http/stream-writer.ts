@@ -8,8 +8,9 @@ import type { StreamHead, StreamWriter } from '../api/plugin.js'
 const PIECE_BYTES = 16 * 1024
 
 async function inPieces (
-  bytes: Uint8Array, write: (piece: Uint8Array) => Promise<void> | undefined
+  data: Uint8Array | string, write: (piece: Uint8Array) => Promise<void> | undefined
 ): Promise<void> {
+  const bytes = typeof data === 'string' ? Buffer.from(data) : data
   for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) await write(bytes.subarray(at, at + PIECE_BYTES))
 }
 
@@ -30,7 +31,7 @@ export function openStream (
   return {
     write (bytes) {
       if (ended || gone()) return Promise.reject(kernelError('cancelled', 'The reader is gone.'))
-      if (bytes.length > PIECE_BYTES) return inPieces(Buffer.from(bytes as string), (piece) => this.write(piece))
+      if (bytes.length > PIECE_BYTES) return inPieces(bytes, (piece) => this.write(piece))
       return bytes.length === 0 || raw.write(bytes) ? undefined : drained(raw, options)
     },
     async end () {

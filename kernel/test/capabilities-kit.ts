@@ -116,7 +116,8 @@ export class FakeReader {
     if (this.wasCut) throw kernelError('cancelled', 'The reader is gone.')
     if (this.stuck) {
       await new Promise<void>((resolve, reject) => {
-        const refuse = (error: Error = kernelError('cancelled', 'The reader is gone.')): void => { reject(error) }
+        const gone = kernelError('cancelled', 'The reader is gone.')
+        const refuse = (error: Error = gone): void => { reject(error) }
         const stop = this.stall?.clock.after(this.stall.ms, () => { refuse(kernelError('slow_consumer')) })
         this.#waiting.push({ accept: () => { stop?.(); resolve() }, refuse })
       })
@@ -170,7 +171,8 @@ export interface Request {
 
 /** Makes a request to one of the routes, as the HTTP layer would. */
 export function ask (
-  b: Pick<Bench, 'capabilities'> & Partial<Pick<Bench, 'clock'>>, route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
+  b: Pick<Bench, 'capabilities'> & Partial<Pick<Bench, 'clock'>>,
+  route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
   more: { accept?: string, caller?: Caller, query?: Record<string, string>, headers?: Record<string, string>,
     reader?: FakeReader, member?: string } = {}
 ): Request {
