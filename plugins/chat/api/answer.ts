@@ -1,7 +1,7 @@
 /** Runs a task and answers with it: as a stream, or whole. */
-import { beating } from '../../../kernel/index.js'
+import { beating, EngineError } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
-import { merged } from '../merged.js'
+import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
 import { Collector, pieceReader, Totals } from './pieces.js'
 import type {
@@ -150,11 +150,29 @@ export async function * runRequest<T> (
   }
 }
 
-/** Runners that yield nothing before all is there: until then a lost instance may be replaced. */
-export const whole = (runners: Runners): Pick<Runners, 'route' | 'open'> => ({
-  route: async (query) => await runners.route(query),
-  open: (route, task, signal) => atOnce(runners.open(route, task, signal))
-})
+/** Reasons of answers that another try may make valid. */
+const INVALID = ['invalid_result', 'tool_call_unreadable']
+
+/**
+ * As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced, and an
+ * answer that its schema does not allow is asked for once more.
+ */
+export async function * runWhole<T> (
+  runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
+  read: (chunk: EngineChunk) => T
+): AsyncGenerator<T> {
+  const run = ({ payload, ...task }: TaskRequest['task'], more: object): AsyncGenerator<T> => runRequest({
+    route: async (query) => await runners.route(query),
+    open: (route, whole, signal) => atOnce(runners.open(route, whole, signal))
+  }, { ...request, task: { ...task, payload: { ...payload, ...more } } }, call, read)
+  try {
+    yield * run(request.task, {})
+  } catch (error) {
+    if (!(error instanceof EngineError) || !INVALID.includes(error.reason)) throw error
+    const { seed } = request.task.payload
+    yield * run(request.task, typeof seed === 'number' ? { seed: seed + 1 } : {})
+  }
+}
 
 async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<EngineChunk> {
   const all: EngineChunk[] = []
@@ -168,12 +186,12 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
  */
 function piecesIn (
   parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked, call: CapabilityCall,
-  runners: Pick<Runners, 'route' | 'open'> = parts.runners
+  run: typeof runRequest<Piece[]> = runRequest
 ): AsyncGenerator<Piece[]> {
   const { answers = 1, prompts = [] } = more ?? {}
   const warnings = new Warnings(call)
   const streams = (within: CapabilityCall) => [asked, ...prompts].map(({ task, reading }, prompt) =>
-    runRequest(runners, { ...asked, task }, within, pieceReader(reading, () => `call_${parts.newId()}`,
+    run(parts.runners, { ...asked, task }, within, pieceReader(reading, () => `call_${parts.newId()}`,
       (texts) => { warnings.add(...texts) }, { prompt, first: prompt * answers })))
   return prompts.length === 0
     ? streams(call)[0]!
@@ -252,7 +270,7 @@ async function wholeAnswer (
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
-  for await (const pieces of piecesIn(parts, asked, call, whole(parts.runners))) {
+  for await (const pieces of piecesIn(parts, asked, call, runWhole)) {
     for (const piece of pieces) collected.add(piece)
   }
   return format.whole(collected, facts)

@@ -1,10 +1,11 @@
 import { needOf } from '../../../kernel/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import type { Planning } from './planning.js'
 
-const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
+const ENGINES = { gguf: GGUF_ENGINE, onnx: 'onnx-lm' } as const
 /** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
 const LAYERS = 32
 
@@ -32,8 +33,11 @@ export function memoryFit (
   return {
     neededBytes: needOf(card, traits).neededBytes,
     nodes: result.ok
-      ? result.plan.ranks.map(({ nodeId, neededBytes, usableBytes }) =>
-          ({ name: planning.nameOf(nodeId), neededBytes, usableBytes }))
+      ? result.plan.ranks.flatMap(({ nodeId, neededBytes, usableBytes, memories }) =>
+          (memories ?? [{ memory: null, neededBytes, usableBytes }]).map(({ memory, ...sums }) => ({
+            name: planning.nameOf(nodeId) + (memory === null ? '' : memory === 'vram' ? ' (GPU)' : ' (CPU)'),
+            neededBytes: sums.neededBytes, usableBytes: sums.usableBytes
+          })))
       : [],
     problem: result.ok ? null : result.message,
     engineMissing: !now.ok && now.reason === 'engine_missing' ? traits.builds ?? engine : null

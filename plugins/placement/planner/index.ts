@@ -9,7 +9,7 @@ import type {
 export { withChange } from './suggest.js'
 export { REFUSALS } from './types.js'
 export type {
-  Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, NodeFacts, Plan, PlanRank,
+  Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, MemoryPart, NodeFacts, Plan, PlanRank,
   PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
