@@ -27,10 +27,10 @@ export function answerGrammar (payload: Fields): Compiled | null {
   return named === null ? null : compileSchema(named.schema, named)
 }
 
-/** The grammar of an answer that calls tools. @throws EngineError invalid_request */
+/** The grammar of an answer that calls tools, one if the client does not ask for more. @throws EngineError invalid_request */
 export function callGrammar (payload: Fields, format: ToolCallFormat): Compiled {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = payload
-  return compileTools(tools as unknown[], choice, format, parallel !== false)
+  return compileTools(tools as unknown[], choice, format, parallel === true)
 }
 
 /** Compiles the schema of schemas, about 70 ms. */

@@ -134,7 +134,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
     // A model of this size goes on without an end where it is free to.
     const all = await answers(node, asked.map(({ schema, seed, example }) => ({
       seed,
-      messages: [{ role: 'user', content: `Write a JSON like this one: ${example}` }],
+      messages: [{ role: 'user', content: `Repeat this JSON: ${example}` }],
       response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } }
     })))
     const count: Record<string, string[]> = {}

@@ -40,7 +40,9 @@ const either = ([one = '', other]: readonly string[]): string => other === undef
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
 /** The grammar, with reasoning in front of it where the prompt leaves room for that. */
-function behind (gbnf: string, { reasoning, thoughts }: Writing): string {
+export function behind (
+  gbnf: string, { reasoning = null, thoughts = 'over' }: Partial<Omit<Writing, 'tools'>>
+): string {
   if (reasoning === null || thoughts === 'over' || reasonings[reasoning].channels === true) return gbnf
   const { opens, closes } = reasonings[reasoning]
   const thought = `thought ${literal(closes)} space`

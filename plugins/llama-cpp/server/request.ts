@@ -7,8 +7,10 @@ import { invalid } from '../../runners/language/refusals.js'
 import {
   fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
 } from '../../runners/language/json.js'
+import { behind } from '../embedded/constraint.js'
 import { HERMES, inHermes } from '../embedded/formats.js'
-import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
+import { answerGrammar, answerSchema, callGrammar, notEnforced, requiresCall } from '../structure.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
 
 /** Facts about the model and its server. */
 export interface Facts {
@@ -18,8 +20,9 @@ export interface Facts {
   callIds?: 'any' | 'short'
   /** False for a model whose template has no place for tools. */
   tools?: boolean
-  /** True for a model that may think before it answers: a grammar of ours would keep it from that. */
-  thinks?: boolean
+  reasoning?: ReasoningName | null
+  /** Where the answer begins; `over` for none that reasons. */
+  thoughts?: Thoughts
 }
 
 /** The bodies for a route, one for each answer. */
@@ -142,12 +145,20 @@ const isOffered = ({ tools, tool_choice: choice = 'auto', ...given }: Fields): b
   listOf(tools).length > 0 && choice !== 'none' &&
   (choice !== 'auto' || (given['response_format'] == null && given['grammar'] == null))
 
+/** Whether the server has to make the grammar: its reader wants the channels of the model. */
+const isNative = ({ reasoning = null }: Facts): boolean =>
+  reasoning !== null && reasonings[reasoning].channels === true
+
+/** Whether the grammar of an answer depends on the end of its prompt. */
+export const dependsOnPrompt = (payload: Fields, { reasoning = null }: Facts): boolean =>
+  reasoning !== null && (requiresCall(payload) || answerSchema(payload) !== null)
+
 /**
  * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
  * @throws EngineError invalid_request for a required call that cannot be made
  */
 function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
-  const { tool_choice: choice = 'auto' } = payload
+  const { tool_choice: choice = 'auto', chat_template_kwargs: variables } = payload
   const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
   const tools = listOf(payload['tools'])
   if (!isOffered(payload)) {
@@ -159,21 +170,24 @@ function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
   if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
   const compiled = callGrammar(payload, HERMES)
   warnings.push(...notEnforced([compiled]))
-  if (facts.tools === false) return { grammar: compiled.grammar }
-  // The server takes a word only: one chosen function is the only tool, and required.
   const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
-  return { tools: chosen, tool_choice: 'required', ...parallel }
+  // The server takes a word only: one chosen function is the only tool, and required.
+  if (isNative(facts)) return { tools: chosen, tool_choice: 'required', ...parallel }
+  // It takes no grammar beside tools, and with many templates enforces no call: only the template gets them.
+  return { grammar: behind(compiled.grammar, facts),
+    ...facts.tools === false ? {} : { chat_template_kwargs: { ...fieldsOf(variables), tools: chosen } } }
 }
 
 /** The format of an answer; a required call takes the place of one. */
-function formatBody (payload: Fields, { thinks = false }: Facts, warnings: string[]): Body {
+function formatBody (payload: Fields, facts: Facts, warnings: string[]): Body {
   const { response_format: format, grammar } = payload
   if (requiresCall(payload)) return {}
   if (grammar != null) return present({ response_format: format })
   const compiled = answerGrammar(payload)
   if (compiled === null) return {}
   warnings.push(...notEnforced([compiled]))
-  return thinks && format != null ? { response_format: format } : { grammar: compiled.grammar }
+  return isNative(facts) && format != null ? { response_format: format }
+    : { grammar: behind(compiled.grammar, facts) }
 }
 
 /** The most tokens of an answer: one token of the context at least is the prompt's. */
@@ -210,8 +224,9 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
   const warnings: string[] = []
   const { tools, ...asked } = payload
-  const calls = facts.tools === false && isOffered(payload)
-  const messages = calls ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
+  const isTold = facts.tools === false && isOffered(payload)
+  const calls = isTold || (requiresCall(payload) && !isNative(facts))
+  const messages = isTold ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
   return bodiesOf(payload, facts, {
     ...templateBody({ ...asked, messages }, facts.callIds),
     ...formatBody(payload, facts, warnings),
@@ -235,7 +250,7 @@ export function completionBodies (payload: Fields, facts: Facts): Bodies {
   const warnings: string[] = []
   return bodiesOf(payload, facts, {
     prompt: promptOf(payload['prompt']),
-    ...formatBody(payload, facts, warnings),
+    ...formatBody(payload, { ...facts, reasoning: null }, warnings),
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
   }, warnings)

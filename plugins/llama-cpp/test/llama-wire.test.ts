@@ -122,7 +122,7 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
   t.match(body({ temperature: 1 }, { defaults }), { temperature: 1 })
   const response_format = { type: 'json_schema', json_schema: { schema: { type: 'string' } } }
   t.match(body({ response_format }), { ...always, grammar: /^root ::= / })
-  t.match(body({ response_format }, { thinks: true }), { response_format })
+  t.match(body({ response_format }, { reasoning: 'harmony' }), { response_format })
   t.match(body({ chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false }),
     { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
   t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
@@ -141,9 +141,17 @@ t.test('tools are an offer, unless a call is required', (t) => {
     made(payload, more).bodies[0] ?? {}
   t.match(body({}), { tools, tool_choice: 'auto' })
   t.match(body({ tool_choice: 'auto', parallel_tool_calls: false }), { tools, parallel_tool_calls: false })
-  t.match(body({ tool_choice: 'required' }), { tools, tool_choice: 'required' })
-  const one = body({ tool_choice: { type: 'function', function: { name: 'b' } } })
+  const channels = { reasoning: 'harmony' }
+  t.match(body({ tool_choice: 'required' }, channels), { tools, tool_choice: 'required' })
+  const named = { type: 'function', function: { name: 'b' } }
+  const one = body({ tool_choice: named }, channels)
   t.same([one['tools'], one['tool_choice']], [tools.slice(1), 'required'], 'the chosen one is the only one')
+  const own = body({ tool_choice: named, chat_template_kwargs: { a: 1 } })
+  t.match(own, { grammar: /"<tool_call>/, chat_template_kwargs: { a: 1, tools: tools.slice(1) } })
+  t.notOk('tools' in own, 'the server takes no grammar beside tools')
+  for (const [thoughts, start] of [['over', /^root ::= r\d/], ['may', /^root ::= \(space "<think>"/], ['inside', /^root ::= thought/]]) {
+    t.match(body({ tool_choice: named }, { reasoning: 'think', thoughts })['grammar'], start)
+  }
   t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),
     { message: /names a function that is not among/ })
   const response_format = { type: 'json_object' }
