@@ -3,7 +3,7 @@ import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from '../cli/declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
-import type { Gpu, GpuReport } from '../machine/gpu.js'
+import type { GpuReading, GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { BundledModel, EngineDecl } from './engine.js'
 import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
@@ -305,16 +305,6 @@ export interface StateHistory {
 /** `events` is for operators only; all else is cut for other callers as GET /state is. */
 export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
-
-/** When GPUs were last looked at, and what processes had in their memory then. */
-export interface GpuReading {
-  /** Monotonic; -Infinity before the first time. */
-  readonly atMs: number
-  /** Those that programs of this node can use. */
-  readonly gpus: readonly Gpu[]
-  /** Bytes; processes that are not in it have none, or the driver does not tell. */
-  readonly vramByPid: ReadonlyMap<number, number>
-}
 
 /** The machine this node runs on, asked anew with each call but `lastGpus`. */
 export interface Machine {

@@ -143,7 +143,9 @@ function offersHere (
   }))
 }
 
-function notesOf (offers: readonly EngineOffer[], programs: Programs, seen: Observation): Record<string, string> {
+function notesOf (
+  offers: readonly EngineOffer[], programs: Programs, seen: Observation
+): Record<string, string> {
   return Object.fromEntries(offers.flatMap((engine) => {
     const driver = programs[engine.name]
     const why = isLibrary(driver) && driver.library.backends.length > 1 ? null : leavesGpu(engine, seen)
