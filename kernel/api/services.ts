@@ -310,10 +310,7 @@ export const StateHistoryService = defineService<StateHistory>('kernel.state-his
 export interface Machine {
   /** Bytes that nobody uses, cut by the limits of this process's control groups; null where nothing tells. */
   freeRam (): Promise<number | null>
-  /**
-   * The same of each of its GPUs; empty, too, when they have not answered within 5 s. The state shows what
-   * was read.
-   */
+  /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
   freeVram (): Promise<readonly (number | null)[]>
   /** Never throws, and takes up to 15 s where a driver is sick. */
   gpus (): Promise<GpuReport>
