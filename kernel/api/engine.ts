@@ -2,7 +2,7 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
-export { serverEvents } from '../http/server-events.js'
+export { EventParser } from '../http/server-events.js'
 export { cacheOf, contextOf } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */

@@ -312,7 +312,7 @@ class Exchange implements RouteRequest, Unfinished {
     const body = errorBody(ending, this.requestId)
     const told = this.#route.decl.failure?.(body, this.#reply.request.headers) ?? body
     const cancel = this.#options.clock.after(TELL_MS, () => { stream.cut() })
-    void stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`).catch(() => {})
+    stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`)?.catch(() => {})
     await stream.end()
     cancel()
   }

@@ -121,7 +121,8 @@ t.test('nodes: who is master, live or lost, and for how long', async (t) => {
 })
 
 t.test('nodes: GPUs, as nvidia-smi tells of them', async (t) => {
-  const accelerators = parseSmi('NVIDIA H200, 50, 143771, 131464, 78.77, 38\nNVIDIA GB10, [N/A], [N/A], [N/A], 4, 40\n')
+  const accelerators = parseSmi('NVIDIA H200, 50, 143771, 131464, 78.77, 38\n' +
+    'NVIDIA GB10, [N/A], [N/A], [N/A], 4, 40\n')
   const url = await node(t, { state: { nodeSystem: { n1: { accelerators }, n2: null } } })
   const { out } = await cli(['nodes', '--url', url])
   t.match(out, /^NAME .* MEMORY +GPUS +HEALTH\n/)

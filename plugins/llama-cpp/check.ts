@@ -20,18 +20,19 @@ interface Written { text: string, calls: { name: string, text: string }[] }
  * parameters of the functions. An answer that ends for its length is not checked.
  * @throws EngineError invalid_result, or tool_call_unreadable for a required call that is missing
  */
-export async function * checked (
-  chunks: AsyncIterable<AnswerChunk>, payload: Fields
-): AsyncGenerator<AnswerChunk> {
+export function checked (chunks: AsyncIterable<AnswerChunk>, payload: Fields): AsyncIterable<AnswerChunk> {
   const answer = answerSchema(payload)
   const functions = new Map(listOf(payload['tools']).map((tool, i) => {
     const { name, parameters } = fieldsOf(tool['function'])
     return [name, { path: `tools.${i}.function.parameters`, schema: parameters }] as const
   }))
-  if (answer === null && functions.size === 0) {
-    yield * chunks
-    return
-  }
+  return answer === null && functions.size === 0 ? chunks : validated(chunks, payload, answer, functions)
+}
+
+async function * validated (
+  chunks: AsyncIterable<AnswerChunk>, payload: Fields, answer: ReturnType<typeof answerSchema>,
+  functions: ReadonlyMap<unknown, { path: string, schema: unknown }>
+): AsyncGenerator<AnswerChunk> {
   const answers = new Map<number, Written>()
   for await (const chunk of chunks) {
     for (const choice of chunk.choices) {

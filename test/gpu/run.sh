@@ -5,11 +5,11 @@
 #   test/gpu/run.sh --cpu     anywhere: the same run on the CPU with the llama-server that
 #                             SVC_LLAMA_SERVER_BIN names; also what happens where there is no card
 #
-# How it is carried: copy the working tree and, beside it in the root, the ignored folder .gpu. That has Node
-# (stripped), the built product, its packages without those of ONNX, of the library of llama.cpp and of SQLite,
-# and the part of llama.cpp's pinned source (test/llama/pin.json) that its server is built from. The models are
-# made on the machine, with random weights. There, nvcc, cmake and a C++ compiler are needed, and python3 with
-# PyTorch for the program that holds the card. RESULTS names a file for the results as JSON.
+# How it is carried: copy the working tree and, in its root, the ignored folder .gpu. That has Node, the
+# built product, its packages without those of ONNX, SQLite and the library of llama.cpp, and the part of
+# llama.cpp's pinned source (test/llama/pin.json) from which its server is built. The models are made on the
+# machine, with random weights. There, nvcc, cmake and a C++ compiler are needed, and python3 with PyTorch for
+# the program that holds the card. RESULTS names a file for the results as JSON.
 set -eu
 cd "$(dirname "$0")/../.."
 PACK=.gpu
@@ -47,10 +47,11 @@ cp -r test plugins package.json "$WORK/tree"
 tar -xJf "$PACK/packages.txz" -C "$WORK/tree"
 if [ ! -x "$WORK/llama/build/bin/llama-server" ]; then
   mkdir -p "$WORK/llama" && tar -xJf "$PACK/llama.txz" -C "$WORK/llama"
-  # Without flash attention, whose kernels take most of the time to compile; both servers of the run are this one.
+  # Without flash attention, whose kernels take longest to compile; both servers of the run are this one.
   cmake -S "$WORK/llama" -B "$WORK/llama/build" $(command -v ninja > /dev/null && echo -G Ninja) \
     -DCMAKE_BUILD_TYPE=Release -DGGML_CUDA=ON -DGGML_CUDA_FA=OFF -DCMAKE_CUDA_ARCHITECTURES=native \
-    -DLLAMA_CURL=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF > "$WORK/cmake.log"
+    -DLLAMA_CURL=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+    > "$WORK/cmake.log"
   cmake --build "$WORK/llama/build" --parallel "$(nproc)" --target llama-server > "$WORK/build.log" ||
     { tail -40 "$WORK/build.log"; exit 1; }
 fi

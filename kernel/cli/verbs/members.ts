@@ -72,7 +72,8 @@ export const nodes: Verb = {
     if (out.json) out.value({ nodes })
     else {
       const gpus = nodes.some(({ accelerators }) => accelerators.length > 0)
-      const titles = ['NAME', 'NODE', 'URL', 'VERSION', 'MASTER', 'LIVE', 'MEMORY', ...gpus ? ['GPUS'] : [], 'HEALTH']
+      const common = ['NAME', 'NODE', 'URL', 'VERSION', 'MASTER', 'LIVE', 'MEMORY']
+      const titles = [...common, ...gpus ? ['GPUS'] : [], 'HEALTH']
       out.table(titles, nodes.map((node) =>
         [node.name ?? '-', node.nodeId ?? '-', node.url ?? (node.isLocal ? client.url : '-'),
           node.version ?? '-', node.isMaster ? 'yes' : '-', liveness(node), memory(node),

@@ -14,7 +14,8 @@ const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<
 const TABLE: readonly Row<GpuMetricsParts>[] = [
   each('svc_gpu_memory_bytes', 'Memory of a GPU that programs of this node can use.',
     (gpu) => gpu.vramTotalBytes),
-  each('svc_gpu_memory_used_bytes', 'Memory in use on the GPU, by whatever program.', (gpu) => gpu.vramUsedBytes),
+  each('svc_gpu_memory_used_bytes', 'Memory in use on the GPU, by whatever program.',
+    (gpu) => gpu.vramUsedBytes),
   each('svc_gpu_utilization_ratio', 'Busy share of the GPU, 0 to 1.', (gpu) => gpu.utilizationRatio),
   each('svc_gpu_temperature_celsius', 'Temperature of the GPU.', (gpu) => gpu.temperatureCelsius),
   each('svc_gpu_power_watts', 'Power that the GPU draws.', (gpu) => gpu.powerWatts)

@@ -239,7 +239,9 @@ t.test('calls are counted with how long they waited', async (t) => {
     session: { sessionId: 's', isMaster: false, masterNodeId: null, onChange: () => () => {} },
     cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, gossip: { counters: () => told },
     log: undefined, ship: undefined, eventLog: undefined, models: undefined, tracing: undefined,
-    machine: { lastGpus: () => ({ atMs: 0, gpus: [h200, { ...h200, powerWatts: null }], vramByPid: new Map() }) }
+    machine: {
+      lastGpus: () => ({ atMs: 0, gpus: [h200, { ...h200, powerWatts: null }], vramByPid: new Map() })
+    }
   })
   t.teardown(metrics.stop)
   const outcome: CallOutcome = {

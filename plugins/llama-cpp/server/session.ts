@@ -135,7 +135,7 @@ export class LlamaSession implements EngineSession {
     let begun = false
     try {
       if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      const all = merged(bodies.map((_, index) => traced(this.answer(asked, index, signal), index, trace)))
+      const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
       for await (const chunk of checked(all, payload)) {
         // Each answer has the same prompt, and the server reports its progress several times.
         if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
@@ -146,29 +146,33 @@ export class LlamaSession implements EngineSession {
     }
   }
 
+  /**
+   * The chunks of an answer. Where a prompt and the one before it in the same slot are the same up to the end
+   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
+   * remembers (`forget`) it answers.
+   */
   private async * answer (
-    { path, bodies, tops, Reader }: Asked, index: number, signal: AbortSignal
+    asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
   ): AsyncGenerator<AnswerChunk> {
+    const { path, bodies, tops, Reader } = asked
     const own = new Reader(index, tops)
-    for await (const event of this.events(path, bodies[index] as Fields, signal)) yield * own.read(event)
+    const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
+    try {
+      for await (const event of this.client.events({ path, body: { ...bodies[index], ...forget }, signal })) {
+        for (const chunk of own.read(event)) {
+          spans?.saw(chunk)
+          yield chunk
+        }
+      }
+    } catch (error) {
+      if ('cache_prompt' in forget || !BETWEEN_IMAGES.test((error as Error).message)) throw error
+      yield * this.answer(asked, index, signal, trace, { cache_prompt: false })
+      return
+    }
     const rest = own.end(await this.parts.server.peakBytes())
     if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
+    spans?.saw(rest)
     yield rest
-  }
-
-  /**
-   * The events of an answer. Where a prompt and the one before it in the same slot are the same up to the end
-   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
-   * remembers it answers.
-   */
-  private async * events (path: string, body: Fields, signal: AbortSignal): AsyncGenerator<Fields> {
-    try {
-      yield * this.client.events({ path, body, signal })
-      return
-    } catch (error) {
-      if (!BETWEEN_IMAGES.test((error as Error).message)) throw error
-    }
-    yield * this.client.events({ path, body: { ...body, cache_prompt: false }, signal })
   }
 
   private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
@@ -236,15 +240,4 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   })
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
   return vectors.map((numbers) => Float32Array.from(numbers))
-}
-
-/** The same chunks, noted as they come. */
-async function * traced (
-  chunks: AsyncIterable<AnswerChunk>, index: number, trace: SpanSink | undefined
-): AsyncGenerator<AnswerChunk> {
-  const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
-  for await (const chunk of chunks) {
-    spans?.saw(chunk)
-    yield chunk
-  }
 }

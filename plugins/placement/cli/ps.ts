@@ -26,7 +26,7 @@ export interface PsRow {
   contextLength: number | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
-  /** What its runners have in memory and on GPUs, and what was counted for them, bytes; null where nothing tells. */
+  /** What its runners have in RAM and on GPUs, and what was counted, bytes; null if not known. */
   residentBytes: number | null
   vramBytes: number | null
   estimatedBytes: number | null

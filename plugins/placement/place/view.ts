@@ -118,7 +118,8 @@ function backendsOf (
 /** Runners that the last reading of their node's GPUs does not show yet. */
 function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   return new Set(reports.flatMap(({ system }) => {
-    const { runnerMemory = {} } = (system ?? {}) as { runnerMemory?: Record<string, { vramCounted?: boolean }> }
+    const { runnerMemory = {} } = (system ?? {}) as
+      { runnerMemory?: Record<string, { vramCounted?: boolean }> }
     return Object.entries(runnerMemory).flatMap(([id, { vramCounted }]) => vramCounted === false ? [id] : [])
   }))
 }

@@ -217,7 +217,7 @@ export function shortOf ({ held }: ArrangedNode): number {
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member
   const memories = memoriesOf(held).map(({ memory, layers, neededBytes, usableBytes }) =>
-    `${count(layers, 'layer')} ${memory === 'vram' ? 'on the GPU' : 'on the CPU'} need ${gib(neededBytes)}, ` +
+    `${count(layers, 'layer')} on the ${memory === 'vram' ? 'GPU' : 'CPU'} need ${gib(neededBytes)}, ` +
     `there is ${gib(usableBytes)}`)
   if (memories.length > 0) return `${node.name}: ${memories.join(', and ')}`
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]

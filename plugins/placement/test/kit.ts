@@ -255,7 +255,12 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
         return () => {}
       }
     }),
-    fake(MachineService, { freeVram: async () => { made.state.looks = (made.state.looks ?? 0) + 1; return [] } }),
+    fake(MachineService, {
+      async freeVram () {
+        made.state.looks = (made.state.looks ?? 0) + 1
+        return []
+      }
+    }),
     fake(StateService, {
       nodes: () => reports(made),
       onChange (fn) {

@@ -86,14 +86,17 @@ t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', asyn
   ] }] } })
   t.match(why(half), /on cuda; 6 of 20 layers on the GPU, the others on the CPU: slower; /)
   const spilt = planned([node('a', 8, gpus(10.9))], { card: shaped })
-  t.match(why(spilt), /; 19 of 20 layers on the GPU \(all with a context of 4096\), the others on the CPU: slower; /)
-  t.match(why(planned([node('a', 16, gpus(0.1))])), /on cpu; 0 of 20 layers on the GPU, the others on the CPU/)
+  t.match(why(spilt),
+    /; 19 of 20 layers on the GPU \(all with a context of 4096\), the others on the CPU: slower; /)
+  t.match(why(planned([node('a', 16, gpus(0.1))])),
+    /on cpu; 0 of 20 layers on the GPU, the others on the CPU/)
   for (const whole of [planned([node('a', 8, gpus(11))]), planned([node('a', 16)])]) {
     t.notMatch(why(whole), /layers/)
     t.notMatch(whole, { plan: { ranks: [{ memories: [] }] } })
   }
   const short = planned([node('a', 3, gpus(5.1))])
-  t.match(why(short), /a: 10 layers on the GPU need 5.00 GiB, there is 5.10 GiB, and 10 layers on the CPU need 5.00 GiB, there is 3.00 GiB/)
+  t.match(why(short), 'a: 10 layers on the GPU need 5.00 GiB, there is 5.10 GiB, and ' +
+    '10 layers on the CPU need 5.00 GiB, there is 3.00 GiB')
   t.match(short, { details: { nodes: [{ memories: [{ memory: 'vram' }, { memory: 'ram' }] }] } })
 })
 

@@ -211,7 +211,8 @@ const rows: Row[] = [{
   reason: 'insufficient_memory',
   message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB x 1\.30 \+ cache 0\.31 GiB \+ 0\.25 /,
   suggestions: [
-    'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1', 'free 0.07 GiB of memory on b'
+    'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
+    'free 0.07 GiB of memory on b'
   ]
 }]
 

@@ -53,7 +53,7 @@ export function residentBytes (pid: number): number | null {
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
 }
 
-/** Memory, by default resident, of a process and of all that it has started, in bytes; null when it is gone. */
+/** Memory of a process and of its descendants, resident by default, in bytes; null when it is gone. */
 export function familyBytes (
   pid: number, bytesOf: (pid: number) => number | null = residentBytes
 ): number | null {

@@ -121,7 +121,8 @@ t.test('a library stands in for a program that is not found', async (t) => {
   t.strictSame(here.backends(), { [ENGINE]: ['cpu'] }, 'whatever GPU is there')
   t.match(choice(here, {}, program), { backend: 'cpu' })
   const files = { platform: 'darwin', arch: 'arm64', hasPackage: () => true }
-  const mac = { ...program.otherwise!, gpus: { 'darwin-arm64': 'metal' }, packages: { 'darwin-arm64': 'lib-mac' } }
+  const packages = { 'darwin-arm64': 'lib-mac' }
+  const mac = { ...program.otherwise!, gpus: { 'darwin-arm64': 'metal' }, packages }
   t.match(findLibrary(files, mac), { library: { backends: ['metal', 'cpu'] } })
   const cases: [Partial<ModelCard>, string][] = [
     [{ backends: ['cuda'] }, 'the lib runs on cpu, the model on cuda'],
@@ -187,7 +188,8 @@ t.test('each engine has backends of its own: a program says which GPUs it can us
   t.strictSame(await backends(list + h200, false), ['cpu', 'cuda'], 'without a device file, as in WSL')
   t.strictSame(await backends(list, true), ['cpu'], 'a build for the CPU beside a GPU')
   const others = ['rocm ROCm0: AMD Radeon PRO W7900 (46064 MiB, 45940 MiB free)',
-    'vulkan Vulkan0: AMD Radeon 780M (RADV) (16 MiB, 9 MiB free)', 'metal MTL0: Apple M2 (10922 MiB, 10922 MiB free)',
+    'vulkan Vulkan0: AMD Radeon 780M (RADV) (16 MiB, 9 MiB free)',
+    'metal MTL0: Apple M2 (10922 MiB, 10922 MiB free)',
     'metal Metal: Apple M2 (10922 MiB, 10922 MiB free)']
   for (const [, backend, device] of others.map((line) => /^(\w+) (.*)$/.exec(line)!)) {
     t.strictSame(await backends(`${list}  ${device!}\\n`, true), ['cpu', backend], device!)

@@ -106,7 +106,8 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
 }
 
 function AcceleratorMeter ({ one }: { one: Accelerator }) {
-  const { name, vramTotalBytes: total, vramUsedBytes: used, utilizationRatio, temperatureCelsius, powerWatts } = one
+  const { name, vramTotalBytes: total, vramUsedBytes: used } = one
+  const { utilizationRatio, temperatureCelsius, powerWatts } = one
   const words = [
     total === null ? null : `${used === null ? 'an unknown part' : bytes(used)} of ${bytes(total)}`,
     utilizationRatio === null ? null : `busy ${percent(utilizationRatio)}`,
