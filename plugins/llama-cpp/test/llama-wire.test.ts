@@ -149,7 +149,8 @@ t.test('tools are an offer, unless a call is required', (t) => {
   const own = body({ tool_choice: named, chat_template_kwargs: { a: 1 } })
   t.match(own, { grammar: /"<tool_call>/, chat_template_kwargs: { a: 1, tools: tools.slice(1) } })
   t.notOk('tools' in own, 'the server takes no grammar beside tools')
-  for (const [thoughts, start] of [['over', /^root ::= r\d/], ['may', /^root ::= \(space "<think>"/], ['inside', /^root ::= thought/]]) {
+  const starts = { over: /^root ::= r\d/, may: /^root ::= \(space "<think>"/, inside: /^root ::= thought/ }
+  for (const [thoughts, start] of Object.entries(starts)) {
     t.match(body({ tool_choice: named }, { reasoning: 'think', thoughts })['grammar'], start)
   }
   t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),
