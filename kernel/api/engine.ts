@@ -2,8 +2,10 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
+import type { CacheType, MemoryFacts, MemoryTraits } from './memory.js'
+
 export { serverEvents } from '../http/server-events.js'
-export { cacheOf, contextOf } from './memory.js'
+export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED, type CacheType } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
@@ -34,6 +36,10 @@ export interface ModelCard {
   kvHeads: number
   /** Values per head. */
   headSize: number
+  /** What the files say about memory; the next four fields are of cards without it. */
+  memory?: MemoryFacts
+  /** How an engine that can choose keeps keys and values; f16 when absent. */
+  cacheType?: CacheType
   /** Bytes of one cached key or value; 4 when absent. */
   valueBytes?: number
   /** Bytes that one token takes in the cache, where layers differ: else the sizes above say it. */
@@ -154,7 +160,7 @@ export class EngineError extends Error {
 }
 
 /** An engine as its plugin declares it. */
-export interface EngineDecl {
+export interface EngineDecl extends MemoryTraits {
   readonly summary: string
   /** file: URL of the engine module (default export: EngineModule). */
   readonly module: string
@@ -169,10 +175,6 @@ export interface EngineDecl {
    * one, PATH has none and no build is there, a node does not offer the engine.
    */
   readonly program?: { readonly name: string, readonly builds: string }
-  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
-  readonly overhead?: number
-  /** Bytes beside weights and cache, on each node; 256 MiB when absent. */
-  readonly fixedBytes?: number
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** True when several nodes can run one model together, each a part. */

@@ -1,4 +1,4 @@
-/** How much memory a model takes on a node: the one formula that planner, runner and engine go by. Pure. */
+/** How much memory a model takes on a node: the one forecast that planner, runner and engine go by. Pure. */
 import type { ModelCard } from './engine.js'
 
 const MIB = 2 ** 20
@@ -10,15 +10,68 @@ const MOST_CONTEXTS = 16
 const KEYS_AND_VALUES = 2
 /** Bytes of one key or value where the card does not say. */
 const VALUE_BYTES = 4
-/** Memory in use per byte of weights, and beside the model, of an engine that declares none. */
+/** Memory in use per byte of weights, and beside the model, where neither card nor engine say more. */
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
+/** Tokens that an engine computes in one go, unless it says otherwise; most of an embedded text. */
+export const BATCH_TOKENS = 512
+export const MAX_EMBEDDED = 8192
+/** A sliding window has room for a batch more, in whole blocks of so many tokens. */
+const WINDOW_BLOCK = 256
+/** Of a token of the vocabulary: its text in two tables; its logit, and its place among the candidates. */
+const VOCABULARY_BYTES = 160
+const LOGIT_BYTES = 4
+const CANDIDATE_BYTES = 12
+/** What CUDA takes on a GPU before anything is loaded. */
+const GPU_CONTEXT_BYTES = 500 * MIB
+/** Prompts that may come again are kept in this part of weights and cache, or in so many bytes. */
+const KEPT_PART = 1 / 16
+const KEPT_BYTES = 32 * MIB
+/** Copies of the windows and states of a context, from which a server goes on. */
+export const CHECKPOINTS = 2
+
+/** Values of 16 bits; bytes of one value in blocks of 32 as llama.cpp keeps them. */
+const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
+export type CacheType = keyof typeof CACHE_TYPES
+
+/** What a model keeps of its context, in bytes; of a token with values of 16 bits. */
+export interface ContextFacts {
+  /** A token in all layers that see the whole context. */
+  tokenBytes: number
+  /** A token in all layers that see a window of it, and the tokens of the window. */
+  windowTokenBytes?: number
+  windowTokens?: number
+  /** The state of recurrent layers, whatever the length. */
+  stateBytes?: number
+}
+
+/** What the header of a model's file says about its memory. */
+export interface MemoryFacts extends ContextFacts {
+  /** All tensors, also of vision weights and a drafter. */
+  weightBytes: number
+  /** What one token of a batch takes while it is computed. */
+  batchTokenBytes?: number
+  /** Tokens of the vocabulary. */
+  vocabulary?: number
+  /** What is beside the weights whatever the context: arenas of a runtime, the work on an image. */
+  workBytes?: number
+  drafter?: ContextFacts
+}
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter' |
-  'cacheTokenBytes' | 'stateBytes'>
+  'cacheTokenBytes' | 'stateBytes' | 'memory' | 'cacheType'> & { tasks?: readonly string[] }
 
 /** What an engine takes beside the weights. */
-export interface MemoryTraits { overhead?: number | undefined, fixedBytes?: number | undefined }
+export interface MemoryTraits {
+  /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
+  readonly overhead?: number | undefined
+  /** Bytes of its process, with libraries; 256 MiB when absent. */
+  readonly fixedBytes?: number | undefined
+  /** Tokens that it computes in one go; 512 when absent. */
+  readonly batchTokens?: number | undefined
+  /** True when it keeps prompts beside the contexts, and checkpoints of these. */
+  readonly keepsPrompts?: boolean | undefined
+}
 
 /** Tokens of context that an instance has: as asked, else the usual number; at most what its model can. */
 export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, asked?: number): number {
@@ -32,6 +85,8 @@ export interface Cache {
   /** Whole contexts that are kept at once. */
   contexts: number
   bytes: number
+  /** A copy of what cannot be cut behind a token: windows and states. */
+  checkpointBytes: number
 }
 
 /** Bytes that a token takes in the cache of layers that are alike. */
@@ -40,18 +95,34 @@ export const layersTokenBytes = (
   valueBytes = VALUE_BYTES
 ): number => KEYS_AND_VALUES * nLayers * kvHeads * headSize * valueBytes
 
-/**
- * The KV cache of a model with this context, its drafter's with it, which has the same context; 0 bytes where
- * the card has no heads. A layer with a sliding window counts like the others: engines here keep all of it.
- */
+/** The contexts of a model and of its drafter, which are equally long. */
+function contextsIn (card: Sized): ContextFacts[] {
+  const { valueBytes, memory, drafter, stateBytes = 0 } = card
+  if (memory !== undefined) return [memory, ...memory.drafter === undefined ? [] : [memory.drafter]]
+  const own = { tokenBytes: card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes), stateBytes }
+  return [own, ...drafter === undefined ? [] : [{ tokenBytes: layersTokenBytes(drafter, valueBytes) }]]
+}
+
+/** The cache of a model with this context, its drafter's with it; 0 bytes where the card has no heads. */
 export function cacheOf (card: Sized, context?: number): Cache {
-  const { valueBytes, drafter, stateBytes = 0 } = card
-  const own = card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes)
-  const tokenBytes = own + (drafter === undefined ? 0 : layersTokenBytes(drafter, valueBytes))
-  const contextBytes = tokenBytes * contextOf(card, context) + stateBytes
+  const tokens = contextOf(card, context)
+  const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
+  let [contextBytes, checkpointBytes] = [0, 0]
+  for (const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } of contextsIn(card)) {
+    const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
+    const fixed = windowTokenBytes * Math.min(tokens, room) * scale + stateBytes
+    contextBytes += Math.ceil(tokenBytes * tokens * scale + fixed)
+    checkpointBytes += Math.ceil(fixed)
+  }
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))
-  return { contextBytes, contexts, bytes: contextBytes * contexts }
+  return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
+}
+
+/** Bytes in which a server keeps prompts that may come again. */
+export function keptBytes (card: Sized & Pick<ModelCard, 'totalBytes'>, context?: number): number {
+  const { memory: { weightBytes } = { weightBytes: card.totalBytes } } = card
+  return Math.max(KEPT_BYTES, Math.floor((weightBytes + cacheOf(card, context).bytes) * KEPT_PART))
 }
 
 /** A fraction of the model, in whole numbers: layers of layers, or one of so many nodes. */
@@ -59,28 +130,77 @@ export interface Part { of: number, parts: number }
 
 /** The terms of what one node must have. Whole bytes, rounded up. */
 export interface Need {
+  /** Weights. */
   shareBytes: number
-  overhead: number
-  weightsBytes: number
+  /** Keys, values and states. */
   cacheBytes: number
+  /** What is computed with, the vocabulary, prompts that are kept. */
+  bufferBytes: number
+  /** The process, or what a GPU takes before anything is loaded. */
   fixedBytes: number
   neededBytes: number
+  /** Bytes needed per byte of weights. */
+  factor: number
 }
 
-/** What a node needs for its part: share x overhead + cache x part + fixed for each device it uses. */
+type Terms = Omit<Need, 'neededBytes' | 'factor'>
+
+/** The sum as people read it. */
+export function needWords (
+  { shareBytes, cacheBytes, bufferBytes, fixedBytes }: Terms, show: (bytes: number) => string
+): string {
+  return `weights ${show(shareBytes)} + KV cache ${show(cacheBytes)} + buffers ${show(bufferBytes)} + ` +
+    `process ${show(fixedBytes)}`
+}
+
+/** Where a part of a model lies: `gpu` in the memory of one, else in that of a process. */
+export interface Place { context?: number | undefined, part?: Part, gpu?: boolean }
+
+/** What a node needs for its part on one device. */
 export function needOf (
-  card: Sized & Pick<ModelCard, 'totalBytes'>,
-  { overhead = OVERHEAD, fixedBytes: each = FIXED_BYTES }: MemoryTraits, context?: number,
-  part: Part = { of: 1, parts: 1 }, devices = 1
+  card: Sized & Pick<ModelCard, 'totalBytes'>, traits: MemoryTraits,
+  { context, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
 ): Need {
-  const fixedBytes = each * devices
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
-  const shareBytes = portion(card.totalBytes)
-  // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
-  const weightsBytes = Math.ceil(shareBytes * Math.round(overhead * 100) / 100)
-  const cacheBytes = portion(cacheOf(card, context).bytes)
+  const { memory } = card
+  const cache = cacheOf(card, context)
+  const shareBytes = portion(memory?.weightBytes ?? card.totalBytes)
+  const bufferBytes = memory === undefined
+    // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
+    ? Math.ceil(shareBytes * Math.round((traits.overhead ?? OVERHEAD) * 100) / 100) - shareBytes
+    : buffersOf(card, memory, traits, { cache, context, gpu })
+  const cacheBytes = portion(cache.bytes)
+  const fixedBytes = gpu && memory !== undefined ? GPU_CONTEXT_BYTES : traits.fixedBytes ?? FIXED_BYTES
+  return addNeeds([{ shareBytes, cacheBytes, bufferBytes, fixedBytes }])
+}
+
+/** The terms of several devices together. */
+export function addNeeds (needs: readonly Terms[]): Need {
+  const sum = (of: keyof Terms): number =>
+    needs.reduce((bytes, need) => bytes + need[of], 0)
+  const [shareBytes, cacheBytes] = [sum('shareBytes'), sum('cacheBytes')]
+  const [bufferBytes, fixedBytes] = [sum('bufferBytes'), sum('fixedBytes')]
+  const neededBytes = shareBytes + cacheBytes + bufferBytes + fixedBytes
   return {
-    shareBytes, overhead, weightsBytes, cacheBytes, fixedBytes,
-    neededBytes: weightsBytes + cacheBytes + fixedBytes
+    shareBytes, cacheBytes, bufferBytes, fixedBytes, neededBytes,
+    factor: shareBytes === 0 ? 0 : neededBytes / shareBytes
   }
+}
+
+function buffersOf (
+  card: Sized & Pick<ModelCard, 'totalBytes'>,
+  { batchTokenBytes = 0, vocabulary = 0, workBytes = 0 }: MemoryFacts,
+  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits,
+  { cache, context, gpu }: { cache: Cache, context: number | undefined, gpu: boolean }
+): number {
+  const tokens = contextOf(card, context)
+  const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens
+  const computing = Math.min(batch, tokens) * batchTokenBytes
+  // A GPU takes room for the logits of a whole batch, and for the mask over its context.
+  if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6) + workBytes
+  const kept = keepsPrompts
+    ? keptBytes(card, context) + cache.contexts * CHECKPOINTS * cache.checkpointBytes
+    : 0
+  return computing + workBytes + kept +
+    vocabulary * (VOCABULARY_BYTES + cache.contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
 }

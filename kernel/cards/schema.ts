@@ -32,6 +32,8 @@ const voice = {
   properties: { id: text, name: text, language: text }
 } as const
 
+const contextFacts = { tokenBytes: count, windowTokenBytes: count, windowTokens: count, stateBytes: count }
+
 /** Schema of a model card (card.yaml). */
 export const cardSchema = {
   type: 'object',
@@ -65,6 +67,22 @@ export const cardSchema = {
       additionalProperties: false,
       required: ['nLayers', 'kvHeads', 'headSize'],
       properties: { nLayers: count, kvHeads: count, headSize: count }
+    },
+    cacheType: { enum: ['f16', 'q8_0', 'q4_0'] },
+    memory: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['weightBytes', 'tokenBytes'],
+      properties: {
+        weightBytes: count,
+        ...contextFacts,
+        batchTokenBytes: count,
+        vocabulary: count,
+        workBytes: count,
+        drafter: {
+          type: 'object', additionalProperties: false, required: ['tokenBytes'], properties: contextFacts
+        }
+      }
     },
     contextLength: count,
     supportsTensor: { type: 'boolean' },

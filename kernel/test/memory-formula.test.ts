@@ -19,6 +19,6 @@ t.test('a drafter keeps keys and values of its own, for the same context', async
   t.equal(both.contextBytes, (512 + 16) * MIB)
   t.equal(both.contexts, 1)
   const [alone, drafted] = [shape, { ...shape, drafter }].map((card) =>
-    needOf({ ...card, totalBytes: 0 }, {}, 4096).neededBytes)
+    needOf({ ...card, totalBytes: 0 }, {}, { context: 4096 }).neededBytes)
   t.equal(drafted! - alone!, 16 * MIB)
 })

@@ -67,6 +67,7 @@ export const manifest = {
       batch: 16,
       overhead: 1.1,
       fixedBytes: 88 * 2 ** 20,
+      keepsPrompts: true,
       multiNode: true,
       meta: 'LlamaRpc',
       tensor: true,

@@ -1,4 +1,5 @@
 import { RunnersService } from '../runners/service.js'
+import { BATCH } from './embedded/decoder.js'
 import type { Manifest } from '../../kernel/index.js'
 
 /** Everything the plugin declares. */
@@ -17,7 +18,8 @@ export const manifest = {
       backendsWhy: 'its build is for the CPU; `svc engine add llama.cpp` brings a server for GPUs',
       batch: 16,
       overhead: 1.1,
-      fixedBytes: 128 * 2 ** 20
+      fixedBytes: 128 * 2 ** 20,
+      batchTokens: BATCH
     }
   }
 } as const satisfies Manifest

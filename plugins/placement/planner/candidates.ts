@@ -84,8 +84,8 @@ export interface Survey {
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
-export function jobNeed (job: Job, part: Part, devices = 1): Need {
-  return needOf(job.request.card, job.traits, job.request.contextLength, part, devices)
+export function jobNeed ({ request: { card, contextLength }, traits }: Job, part: Part, device: Device): Need {
+  return needOf(card, traits, { context: contextLength, part, gpu: device !== 'ram' })
 }
 
 /** Sorts the nodes of the view. */
@@ -141,19 +141,21 @@ export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: En
  * rest what the RAM can; 0 where no GPU holds any.
  */
 export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
-  const counts = devices.map(({ usable }) => layersThatFit(job, usable.usableBytes, parts))
+  const counts = devices.map((device) => layersThatFit(job, device, parts))
   const helps = devices.length > 1 && devices.at(-1)!.device === 'ram'
   if (helps && counts.slice(0, -1).every((count) => count === 0)) return 0
   return Math.min(job.layers, counts.reduce((sum, count) => sum + count, 0))
 }
 
 /** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
-export function layersThatFit (job: Job, usableBytes: number, parts: number): number {
+export function layersThatFit (
+  job: Job, { device, usable: { usableBytes } }: DeviceOption, parts: number
+): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {
     const middle = Math.floor((fits + tooMany) / 2)
-    if (jobNeed(job, { of: middle, parts }).neededBytes < usableBytes) fits = middle
+    if (jobNeed(job, { of: middle, parts }, device).neededBytes < usableBytes) fits = middle
     else tooMany = middle
   }
   return fits

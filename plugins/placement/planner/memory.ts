@@ -18,11 +18,15 @@ type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 /** Which memory of a node: that of a GPU by its number, or the RAM. */
 export type Device = number | 'ram'
 
+/** Whether a backend uses the memory of a GPU that the node tells about. */
+export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
+  backend !== 'cpu' && gpus.length > 0
+
 /** The memory that a backend of the node uses first. */
 export function deviceOf (
   node: NodeFacts, { backend, gpu = 0 }: Pick<MemoryClaim, 'backend' | 'gpu'>
 ): Device {
-  return backend === 'cpu' || node.gpus.length === 0 ? 'ram' : gpu
+  return isGpu(node, backend) ? gpu : 'ram'
 }
 
 /**

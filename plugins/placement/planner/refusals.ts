@@ -1,3 +1,4 @@
+import { needWords } from '../../../kernel/index.js'
 import type { ArrangedNode } from './arrange.js'
 import { compareText } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
@@ -189,13 +190,12 @@ export function shortOf ({ held }: ArrangedNode): number {
     sum + Math.max(0, need.neededBytes - usable.usableBytes + 1), 0)
 }
 
-/** `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`. */
+/** `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`. */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable } } = member
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]
   const close = needs === has ? `, ${count(shortOf(member), 'byte')} too few` : ''
-  return `${node.name}: needs ${needs} (weights ${gib(need.shareBytes)} x ${need.overhead.toFixed(2)} + ` +
-    `cache ${gib(need.cacheBytes)} + ${gib(need.fixedBytes)}), has ${has}${close}`
+  return `${node.name}: needs ${needs} (${needWords(need, gib)}), has ${has}${close}`
 }
 
 /** Every term of the comparison, in bytes. */

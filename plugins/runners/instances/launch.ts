@@ -1,7 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { needOf } from '../../../kernel/index.js'
+import { addNeeds, needOf } from '../../../kernel/index.js'
 import type {
   Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
@@ -127,7 +127,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
-  const devices = shard === null ? 1 : devicePartsOf(shard).length
+  const gpu = choice.backend !== 'cpu'
+  const places = shard === null ? [{ gpu: 0, part: { of: 1, parts: 1 } }] : devicePartsOf(shard)
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
     ...planned(parts, assignment, role)
@@ -151,8 +152,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     ...(config.confine ? { files: () => filesOf(parts, model, engine.decl.module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
+    estimatedBytes: addNeeds(places.map((one) => needOf(model.card, engine.decl,
+      { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,

@@ -21,7 +21,7 @@ export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, contextLength?: number, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
-  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength)
+  const { neededBytes, cacheBytes } = needOf(card, traits, { context: contextLength })
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 
@@ -70,7 +70,7 @@ export function createFit (
       const gpu = backend !== 'cpu' && number !== null
       const free = gpu ? vram[number] ?? null : await machine.freeRam().catch(() => null)
       if (free === null) continue
-      const need = needOf(card, traits(card.engine), undefined, part)
+      const need = needOf(card, traits(card.engine), { part, gpu })
       const problem = shortage({ ...need, modelId: card.modelId, gpu, free })
       if (problem !== null) throw new LaunchError('insufficient_memory', problem)
     }
