@@ -6,7 +6,9 @@ export type {
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
 export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
-export { addNeeds, cacheOf, contextOf, layersTokenBytes, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
+export {
+  addNeeds, cacheOf, contextOf, layersTokenBytes, needOf, needWords, USUAL_CONTEXT
+} from './api/memory.js'
 export type { ContextFacts, MemoryFacts, MemoryTraits, Need, Part } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'

@@ -110,9 +110,9 @@ export function cacheOf (card: Sized, context?: number): Cache {
   let [contextBytes, checkpointBytes] = [0, 0]
   for (const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } of contextsIn(card)) {
     const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
-    const fixed = windowTokenBytes * Math.min(tokens, room) * scale + stateBytes
-    contextBytes += Math.ceil(tokenBytes * tokens * scale + fixed)
-    checkpointBytes += Math.ceil(fixed)
+    const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
+    contextBytes += Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
+    checkpointBytes += Math.ceil(inWindow(windowTokens) + stateBytes)
   }
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))

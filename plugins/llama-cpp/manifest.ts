@@ -18,7 +18,7 @@ export const manifest = {
       backendsWhy: 'its build is for the CPU; `svc engine add llama.cpp` brings a server for GPUs',
       batch: 16,
       overhead: 1.1,
-      fixedBytes: 128 * 2 ** 20,
+      fixedBytes: 88 * 2 ** 20,
       batchTokens: BATCH
     }
   }

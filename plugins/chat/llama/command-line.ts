@@ -34,12 +34,13 @@ export interface Sizes {
 export function sizesOf ({ card, options, contextLength: asked }: ModelSpec, embeds: boolean): Sizes {
   const contextLength = Math.min(contextOf(card, asked), embeds ? MAX_EMBEDDED : Infinity)
   const { contexts } = cacheOf(card, contextLength)
+  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength))
   const slots = Math.min(option(options, 'max_batch', 1, contexts), contexts)
   return {
     contextLength,
     slots,
     most: slots + option(options, 'max_queue', 1, DEFAULT_QUEUE),
-    promptCacheMib: Math.floor(option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength)) / MIB),
+    promptCacheMib: Math.floor(kept / MIB),
     cacheType: card.cacheType
   }
 }

@@ -84,8 +84,8 @@ export interface Survey {
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
-export function jobNeed ({ request: { card, contextLength }, traits }: Job, part: Part, device: Device): Need {
-  return needOf(card, traits, { context: contextLength, part, gpu: device !== 'ram' })
+export function jobNeed ({ request, traits }: Job, part: Part, device: Device): Need {
+  return needOf(request.card, traits, { context: request.contextLength, part, gpu: device !== 'ram' })
 }
 
 /** Sorts the nodes of the view. */

@@ -109,11 +109,11 @@ const refusals: [string, Options, object, { details: object, message: RegExp }, 
     details: { nodes: [{ nodeId: 'id-n1' }, { nodeId: 'id-n2' }], remedy: /svc purge/ }
   }, 507],
   ['insufficient_memory', { nodes: { n1: 20 } }, {}, {
-    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB x 1\.30 .*\), has 10\.00 GiB\. .* if you free 3\.26/,
+    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB \+ KV .*\), has 10\.00 GiB\. .* if you free 3\.26/,
     details: {
       nodes: [{
-        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, overhead: 1.3,
-        weightsBytes: 13 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
+        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, factor: 1.325,
+        bufferBytes: 3 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
       }],
       suggestions: [{ kind: 'free', nodeId: 'id-n1' }], remedy: /suggestions/
     }

@@ -179,7 +179,8 @@ const rows: Row[] = [{
   view: view([node('a', 11), node('b', 5)], { edges: [] }),
   reason: 'insufficient_memory',
   message: new RegExp('^Model acme/x does not fit on the nearest choice, 1 node: a: needs 13\\.25 GiB ' +
-    '\\(weights 10\\.00 GiB x 1\\.30 \\+ cache 0\\.00 GiB \\+ 0\\.25 GiB\\), has 11\\.00 GiB\\. ' +
+    '\\(weights 10\\.00 GiB \\+ KV cache 0\\.00 GiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
+    'has 11\\.00 GiB\\. ' +
     'It can be placed if you free 2\\.26 GiB of memory on a\\.$'),
   suggestions: ['free 2.26 GiB of memory on a', 'free 8.26 GiB of memory on b']
 }, {
@@ -187,7 +188,7 @@ const rows: Row[] = [{
   request: { sharding: 'Tensor', minNodes: 2, card: card(heads) },
   view: view([node('a', 50), node('b', 7)]),
   reason: 'insufficient_memory',
-  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB x 1\.30 \+ cache 0\.31 GiB \+ 0\.25 /,
+  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB \+ buffers 1\.50 /,
   suggestions: ['set sharding to Pipeline', 'set min_nodes to 1', 'free 0.07 GiB of memory on b']
 }]
 
@@ -264,11 +265,11 @@ t.test('the details hold every term', async (t) => {
     startLayer: 0,
     endLayer: 20,
     shareBytes: 10 * GIB,
-    overhead: 1.3,
-    weightsBytes: 13 * GIB,
     cacheBytes: 2 * 2 * 8192 * 20 * 8 * 128,
+    bufferBytes: 3 * GIB,
     fixedBytes: 0.25 * GIB,
     neededBytes: 13.875 * GIB,
+    factor: 1.3875,
     memory: 'ram',
     totalBytes: 1024 * GIB,
     limitBytes: 768 * GIB,

@@ -1,4 +1,4 @@
-/** What GGUF headers say about the memory of a model. Shapes of tensors say most; they are the same for all families. */
+/** What GGUF headers say about the memory of a model: mostly shapes of tensors, named alike everywhere. */
 import type { ContextFacts, MemoryFacts } from '../../../kernel/index.js'
 import { isCount } from './folder.js'
 import type { GgufHeader, GgufValue } from './gguf.js'
@@ -107,7 +107,8 @@ export function contextFacts (header: GgufHeader): ContextFacts {
   const layers = layersOf(header)
   const own = layers.length - (keys.number('nextn_predict_layers') ?? 0)
   // Layers at the end use the keys and values of earlier ones.
-  const keeping = own - (keys.number('attention.shared_kv_layers') ?? (keys.family === 'gemma3n' ? own - 20 : 0))
+  const sharing = keys.number('attention.shared_kv_layers') ?? (keys.family === 'gemma3n' ? own - 20 : 0)
+  const keeping = own - sharing
   layers.slice(0, own).forEach((layer, at) => {
     numbers += stateValues(layer, keys)
     if (at >= keeping || ENCODER.test(keys.family)) return
@@ -136,7 +137,7 @@ function batchTokenBytes (header: GgufHeader): number {
 function visionBytes (header: GgufHeader): number {
   const of = (key: string): number => largestOf(header.metadata.get(`clip.vision.${key}`)) ?? 0
   const patches = Math.floor(of('image_size') / Math.max(1, of('patch_size'))) ** 2
-  return patches * NUMBER * (2 * of('feed_forward_length') + 8 * of('embedding_length'))
+  return patches * NUMBER * (2 * of('feed_forward_length') + 4 * of('embedding_length'))
 }
 
 /** The files of a model: its own, split or not, and those beside it. */
@@ -150,7 +151,7 @@ export function memoryFacts ({ parts, drafter, vision }: GgufFiles): MemoryFacts
   const [first] = parts as [GgufHeader]
   const header = { ...first, tensors: parts.flatMap(({ tensors }) => tensors) }
   const words = first.metadata.get('tokenizer.ggml.tokens')
-  const all = [...parts, ...drafter === undefined ? [] : [drafter], ...vision === undefined ? [] : [vision]]
+  const all = [...parts, drafter, vision].filter((one) => one !== undefined)
   return {
     weightBytes: all.reduce((bytes, { weightBytes }) => bytes + weightBytes, 0),
     ...contextFacts(header),

@@ -196,7 +196,7 @@ t.test('a GGUF header', async (t) => {
     t.equal(header.metadata.get('llama.block_count'), 4)
     t.equal(header.metadata.get('general.architecture'), 'llama')
     t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 3, values: null })
-    t.same(header.metadata.get('llama.attention.head_count_kv'), { length: 4, values: [4, 4, 4, 4] })
+    t.same(header.metadata.get('llama.attention.head_count_kv'), { length: 4, values: [2, 4, 4, 2] })
     t.same(header.tensors.map(({ type, bytes }) => [type, bytes]), [['fp32', 512], ['Q4_K', 144]])
   }
   const typed = async (type: number, bytes: Buffer): Promise<unknown> => {
