@@ -80,10 +80,12 @@ const measured: ReadonlyArray<[string, object, MemoryFacts, number, Settings?]> 
 t.test('what real processes take, within 10 % or 64 MiB', async (t) => {
   const card = { nLayers: 1, kvHeads: 0, headSize: 0, contextLength: 32_768, totalBytes: 0 }
   for (const [what, traits, memory, peak, { context, ...more } = {}] of measured) {
-    const { neededBytes } = needOf({ ...card, memory, ...more }, traits, context === undefined ? {} : { context })
+    const { neededBytes } = needOf({ ...card, memory, ...more }, traits, { context })
     const off = Math.abs(neededBytes / MIB - peak)
     t.ok(off <= Math.max(64, peak / 10), `${what}: ${Math.round(neededBytes / MIB)} for ${peak} MiB`)
   }
+  const miniLm = needOf({ ...card, totalBytes: 23_700_000 }, { overhead: 1.3, fixedBytes: 224 * MIB })
+  t.ok(Math.abs(miniLm.neededBytes / MIB - 293) <= 64, 'MiniLM, without facts')
 })
 
 t.test('a card without facts, and a part of a model', async (t) => {

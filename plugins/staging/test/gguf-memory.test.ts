@@ -17,13 +17,15 @@ function header (family: string, keys: Record<string, GgufValue>, layers: readon
 }
 
 const attention = { attn_k: [64, 16], attn_v: [64, 8] }
-const repeated = (count: number, layer: Shapes = attention): Shapes[] => Array.from({ length: count }, () => layer)
+const repeated = (count: number, layer: Shapes = attention): Shapes[] =>
+  Array.from({ length: count }, () => layer)
 
 t.test('what is kept of a context', async (t) => {
   const cases: ReadonlyArray<[string, GgufHeader, object]> = [
     ['grouped heads', header('llama', {}, repeated(2)), { tokenBytes: 96 }],
     ['one tensor for all', header('phi3', {
-      embedding_length: 64, 'attention.head_count': 4, 'attention.head_count_kv': 2, 'attention.sliding_window': 9
+      embedding_length: 64, 'attention.head_count': 4, 'attention.head_count_kv': 2,
+      'attention.sliding_window': 9
     }, repeated(1, { attn_qkv: [64, 128] })), { tokenBytes: 128 }],
     ['windows, five of six', header('gemma3', { 'attention.sliding_window': 512 }, repeated(6)),
       { tokenBytes: 48, windowTokenBytes: 240, windowTokens: 512 }],
@@ -43,7 +45,8 @@ t.test('what is kept of a context', async (t) => {
     ['RWKV', header('rwkv7', { embedding_length: 64, 'wkv.head_size': 16 },
       repeated(1, { time_mix_key: [64, 64] })), { tokenBytes: 0, stateBytes: 4 * 64 * 18 }],
     ['an encoder', header('nomic-bert', {}, repeated(2)), { tokenBytes: 0 }],
-    ['without heads for drafts', header('glm4moe', { nextn_predict_layers: 1 }, repeated(3)), { tokenBytes: 96 }]
+    ['without heads for drafts', header('glm4moe', { nextn_predict_layers: 1 }, repeated(3)),
+      { tokenBytes: 96 }]
   ]
   for (const [what, given, expected] of cases) t.same(contextFacts(given), expected, what)
 })
@@ -51,8 +54,10 @@ t.test('what is kept of a context', async (t) => {
 t.test('the files of a model together', async (t) => {
   const experts = header('qwen3moe', { embedding_length: 10, expert_used_count: 3 },
     repeated(1, { ffn_up_exps: [10, 20, 8] }))
-  const vision = { ...experts, metadata: new Map([['clip.vision.image_size', 28], ['clip.vision.patch_size', 14],
-    ['clip.vision.feed_forward_length', 6], ['clip.vision.embedding_length', 3]]) }
+  const vision = { ...experts, metadata: new Map([
+    ['clip.vision.image_size', 28], ['clip.vision.patch_size', 14],
+    ['clip.vision.feed_forward_length', 6], ['clip.vision.embedding_length', 3]
+  ]) }
   t.same(memoryFacts({ parts: [experts, experts], drafter: header('llama', {}, repeated(1)), vision }), {
     weightBytes: 4000, tokenBytes: 0, batchTokenBytes: 4 * (3 * 60 + 6 * 10), vocabulary: 500,
     workBytes: 4 * 4 * 24, drafter: { tokenBytes: 48 }
