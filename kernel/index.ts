@@ -5,10 +5,10 @@ export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
   Started, StreamHead, ToolDecl, VerbDecl
 } from './api/plugin.js'
-export type { BundledModel, CardFile, CardVoice, EngineDecl, SpanAttrs } from './api/engine.js'
-export {
-  addNeeds, cacheOf, contextOf, layersTokenBytes, needOf, needWords, USUAL_CONTEXT
-} from './api/memory.js'
+export type {
+  BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
+} from './api/engine.js'
+export { addNeeds, cacheOf, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
 export type { ContextFacts, MemoryFacts, MemoryTraits, Need, Part } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'

@@ -9,20 +9,17 @@ import type { BuildOptions, Metafile } from 'esbuild'
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
 /** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
-  'plugins/staging/cards/derive.ts', 'plugins/chat/text/grammar/unenforced.ts',
-  'plugins/chat/engine/index.ts', 'plugins/chat/llama/index.ts', 'plugins/capabilities-tts/engine/index.ts',
+  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/chat/llama/index.ts',
+  'plugins/capabilities-tts/engine/index.ts',
   'plugins/llama-cpp/embedded/index.ts', 'plugins/chat/cli/engine.ts'
 ]
-/** Declarations of tool formats use these; schemas reach them through the rest of the folder only. */
-const HARMLESS = ['automaton', 'budget', 'machine', 'regex', 'rules']
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
   /^(onnxruntime-node|piper-phonemize)$/,
   /^plugins\/onnx\//,
-  /^plugins\/staging\/cards\/(derive|folder|gguf|gguf-model|language|onnx-facts|speech)\.ts$/,
-  /^plugins\/chat\/engine\//,
-  /^plugins\/chat\/text\/(index|template|template-check|probe|tokens|files|sampler)\.ts$/,
-  new RegExp(`^plugins/chat/text/grammar/(?!(${HARMLESS.join('|')})\\.ts$)`)
+  /^plugins\/staging\/cards\/(derive|folder|gguf|gguf-model|encoder|onnx-facts|speech)\.ts$/,
+  /^plugins\/chat\/embed\//,
+  /^plugins\/llama-cpp\/text\//
 ]
 
 type Inputs = Metafile['inputs']

@@ -23,8 +23,6 @@ export const slow = [
   'plugins/chat/test/guide-help.test.ts',
   'plugins/chat/test/hostile.test.ts',
   'plugins/chat/test/killed.test.ts',
-  'plugins/chat/test/text-grammar.test.ts',
-  'plugins/chat/test/text-tools.test.ts',
   'plugins/devices/test/growth.test.ts',
   'plugins/event-log/test/store-kill.test.ts',
   'plugins/llama-cpp/test/embedded-runner.test.ts',

@@ -58,7 +58,9 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/process/supervisor.ts': 'the default of an argument'
   },
   'imports of plugins': {
-    'plugins/llama-cpp/embedded/': 'the text side and the sizes of chat move here'
+    'plugins/llama-cpp/embedded/': 'the sizes of chat move here; its protocol, and its reader of JSON',
+    'plugins/llama-cpp/text/': 'the protocol of chat, and its reader of JSON',
+    'plugins/llama-cpp/manifest.ts': 'the driver of llama.cpp\'s server moves here'
   },
   'imports of the kernel': {
     'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'

@@ -36,18 +36,10 @@ export interface ModelCard {
   kvHeads: number
   /** Values per head. */
   headSize: number
-  /** What the files say about memory; the next four fields are of cards without it. */
+  /** What the files say about memory; without it `totalBytes` and the sizes above stand for it. */
   memory?: MemoryFacts
   /** How an engine that can choose keeps keys and values; f16 when absent. */
   cacheType?: CacheType
-  /** Bytes of one cached key or value; 4 when absent. */
-  valueBytes?: number
-  /** Bytes that one token takes in the cache, where layers differ: else the sizes above say it. */
-  cacheTokenBytes?: number
-  /** Bytes that a sequence takes besides, whatever its length: states of convolutions and the like. */
-  stateBytes?: number
-  /** The shape of the drafter among its files, which keeps keys and values of its own. */
-  drafter?: { nLayers: number, kvHeads: number, headSize: number }
   contextLength: number
   supportsTensor: boolean
   companions: { modelId: string, role: string }[]
@@ -168,13 +160,11 @@ export interface EngineDecl extends MemoryTraits {
   readonly backends: readonly string[]
   /** Why it offers no other, told to who declares one that it does not offer. */
   readonly backendsWhy?: string
+  /** Why a card that names the engine does not run on it; null if it does. */
+  readonly refuses?: (card: ModelCard) => string | null
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
-  /**
-   * That binary: its name in PATH, and what `svc engine add` brings builds of it as. Where no variable names
-   * one, PATH has none and no build is there, a node does not offer the engine.
-   */
-  readonly program?: { readonly name: string, readonly builds: string }
+  readonly program?: ProgramDecl
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** True when several nodes can run one model together, each a part. */
@@ -189,6 +179,31 @@ export interface EngineDecl extends MemoryTraits {
   readonly unevenTensor?: boolean
   /** True when it uses all GPUs of a node, and its CPU for what they cannot hold; else the first GPU only. */
   readonly manyDevices?: boolean
+}
+
+/**
+ * The binary that an engine drives. Where no variable names one, PATH has none and no build is there, a node
+ * runs models on the library `otherwise`; without that, the node does not offer the engine.
+ */
+export interface ProgramDecl {
+  /** Its name in PATH and in a build. */
+  readonly name: string
+  /** The name for `svc engine add`. */
+  readonly builds: string
+  readonly otherwise?: LibraryDecl
+}
+
+/** A library in a package of npm that can do a part of the program's work, in the runner process. */
+export interface LibraryDecl extends MemoryTraits {
+  /** For sentences. */
+  readonly name: string
+  /** file: URL of the engine module that loads it. */
+  readonly module: string
+  readonly backends: readonly string[]
+  /** Its packages by platform and architecture, as in `linux-x64`. */
+  readonly packages: Readonly<Record<string, string>>
+  /** By role of a file that it cannot use, the reason. */
+  readonly without: Readonly<Record<string, string>>
 }
 
 /** A model that ships inside a package: loaded in place from `folder` (file: URL) with its `card.yaml`. */

@@ -7,9 +7,8 @@ export const USUAL_CONTEXT = 8192
 /** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
 const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
-const KEYS_AND_VALUES = 2
-/** Bytes of one key or value where the card does not say. */
-const VALUE_BYTES = 4
+/** A key and a value of 16 bits. */
+const KEY_AND_VALUE_BYTES = 4
 /** Memory in use per byte of weights, and beside the model, where neither card nor engine say more. */
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
@@ -22,8 +21,6 @@ const WINDOW_BLOCK = 256
 const VOCABULARY_BYTES = 160
 const LOGIT_BYTES = 4
 const CANDIDATE_BYTES = 12
-/** What CUDA takes on a GPU before anything is loaded. */
-const GPU_CONTEXT_BYTES = 500 * MIB
 /** Prompts that may come again are kept in this part of weights and cache, or in so many bytes. */
 const KEPT_PART = 1 / 16
 const KEPT_BYTES = 32 * MIB
@@ -58,8 +55,8 @@ export interface MemoryFacts extends ContextFacts {
   drafter?: ContextFacts
 }
 
-type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter' |
-  'cacheTokenBytes' | 'stateBytes' | 'memory' | 'cacheType'> & { tasks?: readonly string[] }
+type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
+  'cacheType'> & { tasks?: readonly string[] }
 
 /** What an engine takes beside the weights. */
 export interface MemoryTraits {
@@ -67,6 +64,8 @@ export interface MemoryTraits {
   readonly overhead?: number | undefined
   /** Bytes of its process, with libraries; 256 MiB when absent. */
   readonly fixedBytes?: number | undefined
+  /** Bytes that it takes on a GPU before anything is loaded; as many as its process when absent. */
+  readonly gpuBytes?: number | undefined
   /** Tokens that it computes in one go; 512 when absent. */
   readonly batchTokens?: number | undefined
   /** True when it keeps prompts beside the contexts, and checkpoints of these. */
@@ -89,40 +88,41 @@ export interface Cache {
   checkpointBytes: number
 }
 
-/** Bytes that a token takes in the cache of layers that are alike. */
-export const layersTokenBytes = (
-  { nLayers, kvHeads, headSize }: Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize'>,
-  valueBytes = VALUE_BYTES
-): number => KEYS_AND_VALUES * nLayers * kvHeads * headSize * valueBytes
-
-/** The contexts of a model and of its drafter, which are equally long. */
-function contextsIn (card: Sized): ContextFacts[] {
-  const { valueBytes, memory, drafter, stateBytes = 0 } = card
-  if (memory !== undefined) return [memory, ...memory.drafter === undefined ? [] : [memory.drafter]]
-  const own = { tokenBytes: card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes), stateBytes }
-  return [own, ...drafter === undefined ? [] : [{ tokenBytes: layersTokenBytes(drafter, valueBytes) }]]
+/** Of a card without them: what its sizes say, and a part of its weights for what is computed. */
+function factsOf (
+  { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
+): MemoryFacts {
+  return memory ?? {
+    weightBytes: totalBytes,
+    tokenBytes: KEY_AND_VALUE_BYTES * nLayers * kvHeads * headSize,
+    // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
+    workBytes: Math.ceil(totalBytes * Math.round((overhead - 1) * 100) / 100)
+  }
 }
 
-/** The cache of a model with this context, its drafter's with it; 0 bytes where the card has no heads. */
-export function cacheOf (card: Sized, context?: number): Cache {
+/** The cache of a model: so many whole contexts, or as many as make a small cache. */
+export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
+  const facts = factsOf(card)
   let [contextBytes, checkpointBytes] = [0, 0]
-  for (const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } of contextsIn(card)) {
+  // A drafter's context is equally long.
+  for (const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } of
+    [facts, facts.drafter ?? { tokenBytes: 0 }] as ContextFacts[]) {
     const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
     const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
     contextBytes += Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
     checkpointBytes += Math.ceil(inWindow(windowTokens) + stateBytes)
   }
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
-  const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))
+  const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
 }
 
 /** Bytes in which a server keeps prompts that may come again. */
-export function keptBytes (card: Sized & Pick<ModelCard, 'totalBytes'>, context?: number): number {
-  const { memory: { weightBytes } = { weightBytes: card.totalBytes } } = card
-  return Math.max(KEPT_BYTES, Math.floor((weightBytes + cacheOf(card, context).bytes) * KEPT_PART))
+export function keptBytes (card: Sized, context?: number, slots?: number): number {
+  return Math.max(KEPT_BYTES, Math.floor(
+    (factsOf(card).weightBytes + cacheOf(card, context, slots).bytes) * KEPT_PART))
 }
 
 /** A fraction of the model, in whole numbers: layers of layers, or one of so many nodes. */
@@ -153,25 +153,28 @@ export function needWords (
     `process ${show(fixedBytes)}`
 }
 
-/** Where a part of a model lies: `gpu` in the memory of one, else in that of a process. */
-export interface Place { context?: number | undefined, part?: Part, gpu?: boolean }
+/** What of a model lies where: `gpu` in the memory of one, else in that of a process. */
+export interface Place {
+  /** Tokens of a context, and contexts; the usual numbers when absent. */
+  context?: number | undefined
+  slots?: number | undefined
+  part?: Part
+  gpu?: boolean
+}
 
 /** What a node needs for its part on one device. */
 export function needOf (
-  card: Sized & Pick<ModelCard, 'totalBytes'>, traits: MemoryTraits,
-  { context, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
+  card: Sized, traits: MemoryTraits, { context, slots, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
 ): Need {
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
-  const { memory } = card
-  const cache = cacheOf(card, context)
-  const shareBytes = portion(memory?.weightBytes ?? card.totalBytes)
-  const bufferBytes = memory === undefined
-    // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
-    ? Math.ceil(shareBytes * Math.round((traits.overhead ?? OVERHEAD) * 100) / 100) - shareBytes
-    : buffersOf(card, memory, traits, { cache, context, gpu })
-  const cacheBytes = portion(cache.bytes)
-  const fixedBytes = gpu && memory !== undefined ? GPU_CONTEXT_BYTES : traits.fixedBytes ?? FIXED_BYTES
-  return addNeeds([{ shareBytes, cacheBytes, bufferBytes, fixedBytes }])
+  const { fixedBytes = FIXED_BYTES, gpuBytes = fixedBytes } = traits
+  const facts = factsOf(card, traits.overhead)
+  return addNeeds([{
+    shareBytes: portion(facts.weightBytes),
+    cacheBytes: portion(cacheOf(card, context, slots).bytes),
+    bufferBytes: portion(facts.workBytes ?? 0) + buffersOf(card, facts, traits, { context, slots, gpu }),
+    fixedBytes: gpu ? gpuBytes : fixedBytes
+  }])
 }
 
 /** The terms of several devices together. */
@@ -188,19 +191,15 @@ export function addNeeds (needs: readonly Terms[]): Need {
 }
 
 function buffersOf (
-  card: Sized & Pick<ModelCard, 'totalBytes'>,
-  { batchTokenBytes = 0, vocabulary = 0, workBytes = 0 }: MemoryFacts,
-  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits,
-  { cache, context, gpu }: { cache: Cache, context: number | undefined, gpu: boolean }
+  card: Sized, { batchTokenBytes = 0, vocabulary = 0 }: MemoryFacts,
+  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits, { context, slots, gpu }: Place
 ): number {
   const tokens = contextOf(card, context)
   const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens
   const computing = Math.min(batch, tokens) * batchTokenBytes
   // A GPU takes room for the logits of a whole batch, and for the mask over its context.
-  if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6) + workBytes
-  const kept = keepsPrompts
-    ? keptBytes(card, context) + cache.contexts * CHECKPOINTS * cache.checkpointBytes
-    : 0
-  return computing + workBytes + kept +
-    vocabulary * (VOCABULARY_BYTES + cache.contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
+  if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6)
+  const { contexts, checkpointBytes } = cacheOf(card, context, slots)
+  const kept = keepsPrompts ? keptBytes(card, context, slots) + contexts * CHECKPOINTS * checkpointBytes : 0
+  return computing + kept + vocabulary * (VOCABULARY_BYTES + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
 }

@@ -11,9 +11,9 @@ import { root } from './paths.mjs'
 export const ENTRIES = [
   'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/public', 'kernel/testing/index',
   'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
-  'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/engine/prompts-thread',
+  'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/embed/thread',
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
-  'plugins/chat/text/grammar/unenforced', 'plugins/chat/engine/index', 'plugins/chat/llama/index',
+  'plugins/chat/embed/index', 'plugins/chat/llama/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
 /** With native parts, found by its path, or (LGPL, MPL) to be replaced by whoever wants another one. */

@@ -3,24 +3,16 @@ import t from 'tap'
 import { cacheOf, needOf, type CacheType, type MemoryFacts } from '../api/memory.js'
 
 const MIB = 2 ** 20
-const shape = { nLayers: 32, kvHeads: 8, headSize: 128, valueBytes: 2, contextLength: 8192 }
+const shape = { nLayers: 32, kvHeads: 8, headSize: 128, contextLength: 8192, totalBytes: 0 }
 
-t.test('layers that differ, and states that do not grow', async (t) => {
-  const hybrid = { ...shape, cacheTokenBytes: 4096, stateBytes: 1000 }
-  t.equal(cacheOf(hybrid, 2048).contextBytes, 4096 * 2048 + 1000)
-  t.equal(cacheOf({ ...shape, stateBytes: 1000 }, 1024).contextBytes, 128 * MIB + 1000)
+t.test('the contexts of a model, and of its drafter', async (t) => {
+  t.match(cacheOf(shape, 4096), { contextBytes: 512 * MIB, contexts: 1 }, 'of sizes alone')
   t.equal(cacheOf({ ...shape, kvHeads: 0 }).bytes, 0, 'an encoder keeps nothing')
-})
-
-t.test('a drafter keeps keys and values of its own, for the same context', async (t) => {
-  const drafter = { nLayers: 4, kvHeads: 4, headSize: 64 }
-  t.equal(cacheOf(shape, 4096).bytes, 512 * MIB)
-  const both = cacheOf({ ...shape, drafter }, 4096)
-  t.equal(both.contextBytes, (512 + 16) * MIB)
-  t.equal(both.contexts, 1)
-  const [alone, drafted] = [shape, { ...shape, drafter }].map((card) =>
-    needOf({ ...card, totalBytes: 0 }, {}, { context: 4096 }).neededBytes)
-  t.equal(drafted! - alone!, 16 * MIB)
+  const memory = { weightBytes: 0, tokenBytes: 4096, stateBytes: 1000 }
+  t.match(cacheOf({ ...shape, memory }, 2048), { contextBytes: 8 * MIB + 1000, contexts: 16 })
+  t.equal(cacheOf({ ...shape, memory }, 2048, 3).bytes, 3 * (8 * MIB + 1000), 'as many as are asked for')
+  const drafted = { ...memory, drafter: { tokenBytes: 1024 } }
+  t.equal(cacheOf({ ...shape, memory: drafted }, 2048).contextBytes, 10 * MIB + 1000)
 })
 
 const server = { fixedBytes: 56 * MIB, keepsPrompts: true }
@@ -93,7 +85,7 @@ t.test('a card without facts, and a part of a model', async (t) => {
   t.match(needOf(old, {}), { neededBytes: 1556 * MIB, bufferBytes: 300 * MIB, factor: 1.556 })
   const facts = { ...old, memory: { weightBytes: 100 * MIB, tokenBytes: MIB / 512 } }
   const part = { of: 1, parts: 4 }
-  const half = needOf(facts, { fixedBytes: 7 }, { part, gpu: true })
-  t.match(half, { shareBytes: 25 * MIB, cacheBytes: 4 * MIB, fixedBytes: 500 * MIB }, 'a GPU has a context')
+  const half = needOf(facts, { fixedBytes: 7, gpuBytes: 9 }, { part, gpu: true })
+  t.match(half, { shareBytes: 25 * MIB, cacheBytes: 4 * MIB, fixedBytes: 9 }, 'what a GPU takes')
   t.match(needOf(facts, { fixedBytes: 7 }, { part }), { shareBytes: 25 * MIB, fixedBytes: 7 })
 })

@@ -1,7 +1,16 @@
 /**
- * What engines for language models answer: OpenAI's chunks, without the fields that are the same in all of
- * them (id, object, created, model). Types only.
+ * What engines for language models are asked, and what they answer: OpenAI's messages, and its chunks without
+ * the fields that are the same in all of them (id, object, created, model). Types only.
  */
+
+/** One message of a conversation, in the shape of the OpenAI API. Some templates show earlier reasoning. */
+export interface ChatMessage {
+  role: string
+  /** Parts where there are images among them, which only some engines read. */
+  content: string | readonly object[] | null
+  name?: string, reasoning_content?: string, tool_calls?: unknown[]
+  tool_call_id?: string
+}
 
 /** Why a choice ended, under OpenAI's names. */
 export type Finish = 'stop' | 'length' | 'tool_calls'

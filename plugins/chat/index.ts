@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { definePlugin, UntrustedJobs } from '../../kernel/index.js'
+import { definePlugin } from '../../kernel/index.js'
 import { countMessages, messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
 import { embed, embeddings } from './api/embeddings.js'
@@ -85,22 +85,13 @@ function openOllamaPort (ctx: Context<typeof manifest>): void {
 }
 
 const MIB = 2 ** 20
-/** The job that checks schemas of a request, which takes some 15 ms at most. */
-const SCHEMAS = new URL('./text/grammar/unenforced.js', import.meta.url).href
-const SCHEMA_BOUNDS = {
-  deadlineMs: 1000, heapMib: 128, resultBytes: 64 * 1024, waiting: 64, waitingOfOne: 16
-}
 
 /** What the routes work with. */
 function partsOf (ctx: Context<typeof manifest>): ApiParts {
   const { runners, invocations, own, instances, models } = ctx.deps
   const { model_aliases: aliases, kept_mib: kept, ollama_port: _, ...limits } = ctx.config
   const { made } = ctx.sections
-  const jobs = new UntrustedJobs(SCHEMA_BOUNDS)
-  ctx.effect('checks of schemas', () => { jobs.close() })
   return {
-    unenforced: async (schemas, caller) => await jobs.run(
-      { module: SCHEMAS, name: 'unenforcedIn', args: [schemas], what: 'looking through them' }, caller),
     runners, invocations, own, instances, models, limits,
     aliases: aliases as Record<string, string>,
     made: (name) => made.get(name),

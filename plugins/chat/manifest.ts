@@ -6,6 +6,7 @@ import { commands, sections } from './api/made.js'
 import { verbs } from './cli/verbs.js'
 import { config, settings } from './config.js'
 import { chatCapability, embeddingsCapability } from './descriptor.js'
+import { refusesCard } from './refusals.js'
 import { routes } from './routes.js'
 import type { Manifest } from '../../kernel/index.js'
 
@@ -50,31 +51,15 @@ export const manifest = {
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },
   engines: {
     'onnx-lm': {
-      summary: 'Language models and text encoders in the public ONNX layouts, on onnxruntime.',
-      module: new URL('./engine/index.js', import.meta.url).href,
+      summary: 'Models that make vectors of texts, in the public ONNX layouts, on onnxruntime.',
+      module: new URL('./embed/index.js', import.meta.url).href,
       backends: ['cpu'],
-      backendsWhy: 'on a device the KV cache would go there and back with each token',
+      backendsWhy: 'its models are small enough for a CPU',
+      refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
       // Measured with encoders and their arenas.
       fixedBytes: 224 * 2 ** 20
-    },
-    'llama-server': {
-      summary: 'Models in GGUF files, on an external llama.cpp server.',
-      module: new URL('./llama/index.js', import.meta.url).href,
-      backends: ['cuda', 'cpu'],
-      external: true,
-      program: { name: 'llama-server', builds: 'llama.cpp' },
-      batch: 16,
-      overhead: 1.1,
-      fixedBytes: 56 * 2 ** 20,
-      keepsPrompts: true,
-      multiNode: true,
-      meta: 'LlamaRpc',
-      tensor: true,
-      unevenTensor: true,
-      manyDevices: true,
-      donor: 'llama-rpc-server'
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },

@@ -1,19 +1,17 @@
 /**
- * The parameters that say how tokens are chosen. Adding one is a row here and its use in text/sampler.ts:
- * the schemas and readers of all APIs, the defaults of model files, the bodies for llama-server, and the
- * options of `svc run` follow from the rows. Only what the client has set is sent to an engine.
+ * The parameters that say how tokens are chosen. Adding one is a row here: the schemas and readers of all
+ * APIs, the bodies for llama-server, and the options of `svc run` follow from the rows. Only what the client
+ * has set is sent to an engine.
  */
 
 /** How an API, or another program, differs from the row: in name, note, or in the values it may be given. */
 interface Use { name?: string, min?: number, max?: number, note?: string }
 
 interface Row {
-  /** The field of SamplingParams. */
-  field: string
   min: number
   max: number
   whole?: true
-  /** What engine onnx-lm takes if neither the request nor the model has a value. */
+  /** What llama.cpp takes if neither the request nor the model has a value; null for no fixed one. */
   default: number | null
   /** What the tables of the APIs say of it. */
   note?: string
@@ -23,59 +21,50 @@ interface Row {
   ollama?: Use
   /** llama.cpp's server. */
   llama?: Use
-  /** generation_config.json of a model may recommend a value. */
-  model?: Use
   /** An option of `svc run`. */
   cli?: Use & { value: string, help: string }
 }
 
-const OF_ANSWER = 'counts the tokens of the answer, those of the prompt too where repeat_last_n is given ' +
-  'and always for models of llama-server'
+const COUNTED = 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none'
+const OF_LAST = 'counts the last tokens of prompt and answer, as many as repeat_last_n says'
 
 /** By OpenAI's names, or vLLM's where OpenAI has none. An API takes the parameters that have a use for it. */
 export const SAMPLING = {
   temperature: {
-    field: 'temperature', min: 0, max: 100, default: 1,
-    chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {}, model: {},
+    min: 0, max: 100, default: 0.8,
+    chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {},
     cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
   },
   top_p: {
-    field: 'topP', min: 0, max: 1, default: 1,
-    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}, model: {}
+    min: 0, max: 1, default: 0.95,
+    chat: {}, responses: {}, anthropic: {}, ollama: {}, llama: {}
   },
   top_k: {
-    field: 'topK', min: 0, max: 2 ** 31, whole: true, default: 0,
+    min: 0, max: 2 ** 31, whole: true, default: 40,
     // -1 is vLLM's word for off.
-    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, model: {}
+    chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}
   },
-  min_p: { field: 'minP', min: 0, max: 1, default: 0, chat: {}, ollama: {}, llama: {}, model: {} },
+  min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {} },
   frequency_penalty: {
-    field: 'frequencyPenalty', min: -2, max: 2, default: 0,
-    chat: { note: OF_ANSWER }, ollama: {}, llama: {}
+    min: -2, max: 2, default: 0,
+    chat: { note: OF_LAST }, ollama: {}, llama: {}
   },
   presence_penalty: {
-    field: 'presencePenalty', min: -2, max: 2, default: 0,
-    chat: { note: OF_ANSWER }, ollama: {}, llama: {}
+    min: -2, max: 2, default: 0,
+    chat: { note: OF_LAST }, ollama: {}, llama: {}
   },
   repetition_penalty: {
-    field: 'repetitionPenalty', min: 0.01, max: 100, default: 1,
-    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }, model: {}
+    min: 0.01, max: 100, default: 1,
+    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
   // llama-server gets a number always, see llama/request.ts.
   repeat_last_n: {
-    field: 'repeatLastN', min: -1, max: 2 ** 31 - 1, whole: true, default: null,
-    chat: {
-      note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
-        'Absent: as many as the engine usually does, 64 for models of llama-server'
-    },
-    ollama: {
-      note: 'how many of the last tokens, prompt and answer, the three penalties count; -1: all; 0: none. ' +
-        'Absent: as many as the engine usually does, 64 for models of llama-server'
-    }
+    min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
+    chat: { note: COUNTED }, ollama: { note: COUNTED }
   },
   // llama-server gets a seed for each answer, see llama/request.ts.
   seed: {
-    field: 'seed', min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, whole: true, default: null,
+    min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, whole: true, default: null,
     chat: {}, ollama: {},
     cli: { value: '<n>', min: 0, help: 'the same seed and question give the same answer' }
   }
@@ -86,12 +75,8 @@ type Rows = typeof SAMPLING
 export type Parameter = keyof Rows
 /** Values by those names. */
 export type Sampling = Partial<Record<Parameter, number>>
-/** Every parameter with a value, by the fields of SamplingParams. */
-export type SamplingNumbers = {
-  [P in Parameter as Rows[P]['field']]: Rows[P]['default'] extends null ? number | null : number
-}
 
-type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'model' | 'cli'
+type User = 'chat' | 'responses' | 'anthropic' | 'ollama' | 'llama' | 'cli'
 type NameFor<U extends User, P extends Parameter> =
   Rows[P] extends Record<U, { name: infer N extends string }> ? N
     : Rows[P] extends Record<U, object> ? P : never
@@ -99,7 +84,7 @@ type Fields<U extends User, Type> = {
   [P in Parameter as NameFor<U, P>]: { readonly type: Type, minimum: number, maximum: number }
 }
 
-/** A row as one user sees it; `flag` is the option of `svc run`, whose value is read under `field`. */
+/** A row as one user sees it; `flag` is the option of `svc run`. */
 type Listed = Row & { parameter: Parameter, name: string, flag: string }
 
 /** The parameters that an API or a program takes, with the names and ranges it uses. */

@@ -1,19 +1,25 @@
 export { eitherFailure, isAnthropic, openAiFailure } from './api/failures.js'
 import { isVerbError } from '../../kernel/cli/index.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from '../llama-cpp/service.js'
+import { beyond } from '../runners/service.js'
+import type { ModelCard } from '../../kernel/index.js'
 import type { VerbContext } from '../../kernel/cli/index.js'
 
 /** GET /state, as far as it says which programs of engines the nodes have: null for one that is missing. */
 export interface SeenPrograms {
-  nodeResources?: Record<string, { engines?: Record<string, unknown> } | null>
+  nodeResources?: Record<string, { engines?: Record<string, { from?: string } | null> } | null>
 }
 
-/** The engine that runs GGUF models, and so the program it drives. */
-export const GGUF_ENGINE = 'llama-server'
-
-/** Whether every node says that it has not got the program of GGUF models. */
-export function nobodyRunsGguf ({ nodeResources = {} }: SeenPrograms): boolean {
+/** Whether every node says that it has not got the program that a GGUF model needs. */
+export function nobodyRuns (
+  card: Pick<ModelCard, 'backends' | 'files'>, { nodeResources = {} }: SeenPrograms
+): boolean {
+  const onLibrary = beyond(LLAMA_SERVER.otherwise, card) === null
   const nodes = Object.values(nodeResources)
-  return nodes.length > 0 && nodes.every((node) => node?.engines?.[GGUF_ENGINE] === null)
+  return nodes.length > 0 && nodes.every((node) => {
+    const driver = node?.engines?.[GGUF_ENGINE]
+    return driver === null || (driver?.from === 'library' && !onLibrary)
+  })
 }
 
 /** For verbs: offers to bring the program of GGUF models; see there. True when it is there now. */

@@ -1,5 +1,5 @@
 import { RunnersService } from '../runners/service.js'
-import { BATCH } from './embedded/decoder.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from './service.js'
 import type { Manifest } from '../../kernel/index.js'
 
 /** Everything the plugin declares. */
@@ -11,15 +11,23 @@ export const manifest = {
   requires: ['runners'],
   consumes: { runners: RunnersService },
   engines: {
-    'llama-embedded': {
-      summary: 'Models in GGUF files, on the llama.cpp that ships with svc.',
-      module: new URL('./embedded/index.js', import.meta.url).href,
-      backends: ['cpu'],
-      backendsWhy: 'its build is for the CPU; `svc engine add llama.cpp` brings a server for GPUs',
+    [GGUF_ENGINE]: {
+      summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
+      module: new URL('../chat/llama/index.js', import.meta.url).href,
+      backends: ['cuda', 'cpu'],
+      external: true,
+      program: LLAMA_SERVER,
       batch: 16,
       overhead: 1.1,
-      fixedBytes: 88 * 2 ** 20,
-      batchTokens: BATCH
+      fixedBytes: 56 * 2 ** 20,
+      gpuBytes: 500 * 2 ** 20,
+      keepsPrompts: true,
+      multiNode: true,
+      meta: 'LlamaRpc',
+      tensor: true,
+      unevenTensor: true,
+      manyDevices: true,
+      donor: 'llama-rpc-server'
     }
   }
 } as const satisfies Manifest

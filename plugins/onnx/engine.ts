@@ -2,8 +2,7 @@
 export { closureOf, extractModel, indexGraph } from './graph.js'
 export type { GraphIndex } from './graph.js'
 export {
-  ATTRIBUTE, ELEMENT, attributesOf, decodeModel, encodeMessage, encodeModel, int64Tensor, nodeOf, opsetOf,
-  portOf, tensorInfo, tensorName, valueName
+  ATTRIBUTE, ELEMENT, attributesOf, decodeModel, encodeMessage, encodeModel, int64Tensor, nodeOf, tensorInfo
 } from './messages.js'
 export type { OnnxGraph, OnnxModel, OnnxNode } from './messages.js'
 export { openSession } from './session.js'

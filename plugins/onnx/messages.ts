@@ -46,9 +46,6 @@ export interface OnnxAttribute {
   graphs: OnnxGraph[]
 }
 
-/** An input or output of a graph: element type by ELEMENT's numbers, and dimensions; '' where one is open. */
-export interface OnnxPort { name: string, elemType: number, dims: Array<number | string> }
-
 type MessageName = 'ModelProto' | 'NodeProto' | 'AttributeProto' | 'TensorProto' | 'ValueInfoProto' |
   'OperatorSetIdProto' | 'StringStringEntryProto'
 
@@ -197,34 +194,9 @@ export function valueName (bytes: Uint8Array): string {
   return decode<{ name: string }>('ValueName', bytes).name
 }
 
-interface ValueInfo {
-  name: string
-  type: {
-    tensorType: {
-      elemType: number
-      shape: { dim: Array<{ size?: 'dimValue' | 'dimParam', dimValue: number, dimParam: string }> } | null
-    } | null
-  } | null
-}
-
-/** What an encoded ValueInfoProto declares. */
-export function portOf (bytes: Uint8Array): OnnxPort {
-  const { name, type } = decode<ValueInfo>('ValueInfoProto', bytes)
-  const tensor = type?.tensorType
-  const dims = tensor?.shape?.dim.map((dim) => dim.size === 'dimValue' ? dim.dimValue : dim.dimParam)
-  return { name, elemType: tensor?.elemType ?? 0, dims: dims ?? [] }
-}
-
 /** An encoded ValueInfoProto of a tensor; without `dims` its shape is left open. */
 export function tensorInfo (name: string, elemType: number, dims?: Array<number | string>): Uint8Array {
   const dim = dims?.map((d) => typeof d === 'number' ? { dimValue: d } : { dimParam: d })
   const shape = dim === undefined ? {} : { shape: { dim } }
   return encodeMessage('ValueInfoProto', { name, type: { tensorType: { elemType, ...shape } } })
-}
-
-/** Version of the standard operators that a file uses; 0 where it names none. */
-export function opsetOf ({ opsetImport }: OnnxModel): number {
-  const sets = opsetImport.map((bytes) =>
-    decode<{ domain: string, version: number }>('OperatorSetIdProto', bytes))
-  return sets.find(({ domain }) => domain === '' || domain === 'ai.onnx')?.version ?? 0
 }

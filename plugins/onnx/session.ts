@@ -7,8 +7,8 @@ const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'
 /** How long a thread waits awake for the next part of a run, microseconds. */
 const SPIN_US = '50'
 
-/** What messages call the engine and the graph, and where weights lie that are not in the graph's bytes. */
-export interface SessionNames { engine: string, label: string, weightsIn?: string | undefined }
+/** Names for messages. */
+export interface SessionNames { engine: string, label: string }
 
 /**
  * Opens a graph from a file's path, or from memory.
@@ -17,7 +17,7 @@ export interface SessionNames { engine: string, label: string, weightsIn?: strin
  */
 export async function openSession (
   model: string | Uint8Array, { backend, threads }: Pick<ModelSpec, 'backend' | 'threads'>,
-  { engine, label, weightsIn }: SessionNames
+  { engine, label }: SessionNames
 ): Promise<InferenceSession> {
   const executionProviders = PROVIDERS[backend]
   if (executionProviders === undefined) {
@@ -37,8 +37,7 @@ export async function openSession (
     extra: {
       session: {
         force_spinning_stop: '1',
-        intra_op: { allow_spinning: '1', spin_duration_us: SPIN_US },
-        ...weightsIn === undefined ? {} : { model_external_initializers_file_folder_path: weightsIn }
+        intra_op: { allow_spinning: '1', spin_duration_us: SPIN_US }
       }
     }
   }

@@ -49,7 +49,7 @@ export const config = {
       'type': 'object',
       'x-local': true,
       'description':
-        'Options by engine, handed to it when a model is loaded, e.g. {onnx-lm: {max_batch: 32}}. ' +
+        'Options by engine, handed to it when a model is loaded, e.g. {llama-server: {max_batch: 4}}. ' +
         'The README of the plugin that brings the engine lists them.',
       'additionalProperties': { type: 'object' },
       'default': {}

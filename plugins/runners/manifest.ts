@@ -69,6 +69,6 @@ export const manifest = {
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
     nodeSystem: 'Adds the memory of each runner: what it has, and what placement counts for it.',
     nodeResources:
-      'Adds the backends found or declared, also by engine, and which program each external engine drives.'
+      'Adds the backends found or declared, also by engine, and what each engine with a program drives.'
   }
 } as const satisfies Manifest

@@ -7,9 +7,10 @@ export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
 export {
-  BUILD_FILE, buildsFolder, buildsOf, buildText, findProgram, outputOf, readDevices
+  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, outputOf, readDevices
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
+export { runtimeFiles } from './machine/runtimes.js'
 export { runTask } from './routing/serve.js'
 export type { TaskRequest } from './routing/serve.js'
 export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'

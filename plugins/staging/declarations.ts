@@ -26,7 +26,7 @@ export const errors = {
   hub_gated: final(403, 'The hub does not give this model to everybody.',
     'Accept its terms on its page, then set SVC_HUB_TOKEN where the store is, and restart that node.'),
   hub_unusable: final(409, 'The model has nothing that runs here.',
-    'Look for a conversion of it to GGUF or ONNX.'),
+    'Look for a conversion of it to GGUF; language models in ONNX do not run.'),
   hub_unavailable: retry(503, 'The hub cannot be asked.', 'Try again in a moment.', 5),
   hub_disabled: final(409, 'This cluster does not fetch from a public hub.',
     'Set model_store.hub.enabled to true on the store host, or pull a folder.'),

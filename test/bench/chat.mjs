@@ -1,13 +1,11 @@
 // node test/bench/chat.mjs [--short] [names]: the figures of language models, on a model of SmolLM-135M's
-// shape with random weights, which is written at the first call (540 MB). Needs `npm run build` and
-// `npm --prefix test/bench install`, as `npm run bench:chat` does.
+// shape with random weights, which is written at the first call (140 MB). Needs `npm run build`, and
+// SVC_LLAMA_SERVER_BIN to name a llama-server.
 import { main } from './lib/main.mjs'
 
 process.exitCode = await main({
   script: 'test/bench/chat.mjs',
-  names: ['decode', 'streams', 'overhead', 'prefill', 'session', 'llama', 'ranks', 'q4', 'q4-large'],
+  names: ['llama', 'relay', 'ranks'],
   hint: 'fewer rounds',
-  load: async (name) => name === 'q4-large'
-    ? (await import('./chat/q4.mjs')).large
-    : await import(`./chat/${name}.mjs`)
+  load: async (name) => await import(`./chat/${name}.mjs`)
 })

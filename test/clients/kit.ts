@@ -1,7 +1,7 @@
 /** A real node with the models that ship, and the clients of this folder, each in a process of its own. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { cleanEnv, root, run, sparing, startNode } from '../node/kit.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
@@ -28,20 +28,16 @@ export const withoutNode22 = withoutClients ||
   (isOld && !existsSync(node22) ? 'wants Node 22, which comes for Linux on x64' : false)
 
 /**
- * A model with random weights that takes long prompts with tools, as coding programs send them: the tokenizer
- * of the model that ships, and the chat template of a known family.
+ * A model with random weights that takes long prompts with tools, as coding programs send them: the words of
+ * the model that ships, and the chat template of a known family.
  */
-export function longModel (): Record<string, string | Uint8Array> {
-  const text = (path: string): string => readFileSync(join(root, 'plugins/chat', path), 'utf8')
-  const config = JSON.parse(text('guide/model/tokenizer_config.json')) as object
-  return {
-    'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 65536 }),
-    'tokenizer.json': text('guide/model/tokenizer.json'),
-    'tokenizer_config.json': JSON.stringify({
-      ...config, model_max_length: 65536, chat_template: text('test/fixtures/templates/qwen3.jinja')
-    }),
-    'onnx/model.onnx': makeDecoder({ attention: 'gqa', vocabulary: 2048, positions: 65536, layers: 1 })
-  }
+export function longModel (): Record<string, Uint8Array> {
+  const text = (path: string): string => readFileSync(join(root, 'plugins', path), 'utf8')
+  const { model: { vocab, merges } } = JSON.parse(text('chat/test/fixtures/guide/tokenizer.json')) as
+    { model: { vocab: Record<string, number>, merges: string[] } }
+  const tokens = Object.keys(vocab).filter((token) => !token.startsWith('<|'))
+  const template = text('llama-cpp/test/fixtures/templates/qwen3.jinja')
+  return { 'long-F32.gguf': tinyModel({ learned: { tokens, merges }, template, context: 65_536 }) }
 }
 
 export async function startClients (t: Test, config: Record<string, unknown> = {}): Promise<TestNode> {

@@ -4,8 +4,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'
-import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
-import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { dial } from '../node/http.js'
 import { until } from '../node/kit.js'
@@ -14,12 +13,7 @@ import { MODEL, QUESTION, startClients, withoutClients } from './kit.js'
 import type { Test } from 'tap'
 
 const TINY = 'acme/tiny'
-const files = {
-  'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),
-  'tokenizer.json': JSON.stringify(tinyTokenizer()),
-  'tokenizer_config.json': JSON.stringify({ eos_token: '<end>', chat_template: TEMPLATE }),
-  'onnx/model.onnx': makeDecoder()
-}
+const files = { 'tiny-F32.gguf': tinyModel() }
 
 interface Place { host: string, port: number, token: string }
 

@@ -1,7 +1,6 @@
 /** Every field that the engine sends to a real llama-server is taken, and does what it says. */
 import t from 'tap'
 import { ask, chunksOf } from '../../plugins/chat/test/llama-kit.js'
-import { Penalties } from '../../plugins/chat/text/penalties.js'
 import type { AnswerChunk, TokenReport } from '../../plugins/chat/chunks.js'
 import { loaded, skipStories, storyteller } from './kit.js'
 
@@ -69,31 +68,6 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     t.equal(await repeats({ repetition_penalty: 100, repeat_last_n: 0 }), plain, 'a window of none')
     const few = await repeats({ repetition_penalty: 100, repeat_last_n: 8 })
     t.ok(few > 0 && few < plain, `${few} tokens come again within a window`)
-  })
-
-  await t.test('penalties over a window are those of the other engine', async (t) => {
-    interface Step { id: number, top_logprobs: { id: number, logprob: number }[] }
-    const vocabulary = 512
-    for (const last of [3, 20, 256]) {
-      const penalties = { frequency_penalty: 0.9, presence_penalty: 0.6, repeat_last_n: last }
-      const ids = [1, ...await idsOf(prompt)]
-      const { completion_probabilities: steps } = await server('/completion', {
-        prompt: ids, n_predict: 100, temperature: 0, n_probs: vocabulary, ...penalties
-      }) as { completion_probabilities: Step[] }
-      const own = new Penalties({
-        repetitionPenalty: 1, frequencyPenalty: 0.9, presencePenalty: 0.6, repeatLastN: last
-      })
-      own.prompt(ids)
-      for (const { id, top_logprobs: all } of steps) {
-        const logits = new Float32Array(vocabulary).fill(-Infinity)
-        for (const one of all) logits[one.id] = one.logprob
-        own.apply(logits)
-        const best = Math.max(...logits)
-        if (best - (logits[id] as number) > 1e-3) t.fail(`window ${last}: another token than ${id}`)
-        own.chose(id)
-      }
-      t.ok(steps.length > 50, `${steps.length} tokens with a window of ${last}`)
-    }
   })
 
   await t.test('a bias', async (t) => {

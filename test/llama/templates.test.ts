@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ChatTemplate } from '../../plugins/chat/text/template.js'
+import { ChatTemplate } from '../../plugins/llama-cpp/text/template.js'
 import { programs, skipMade, template } from './kit.js'
 
 /** Models whose tools can be used here, by the format of their calls. */

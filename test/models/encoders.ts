@@ -12,7 +12,7 @@ const POSITIONS = 512
 /** The graph of an encoder in one form. */
 export function encoderGraph (shape: EncoderShape, dtype: Dtype): Graph {
   const { hidden, heads, inner, layers, vocabulary } = shape
-  const g = new Graph(shape.name, dtype, { signed: true })
+  const g = new Graph(shape.name, dtype)
   const [ids, mask, types] = ['input_ids', 'attention_mask', 'token_type_ids']
     .map((name) => g.input(name, 'int64', ['batch_size', 'sequence_length'])) as [string, string, string]
   const norm = (x: string, name: string): string => g.op('LayerNormalization',

@@ -1,30 +1,19 @@
-/** What tests of this folder share: models as a pull leaves them, answers of svc's engine and the judge. */
+/** Models as a pull leaves them, and answers of svc's engine and of the judge. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import type { EngineSession, ModelCard, ModelSpec } from '../../kernel/api/engine.js'
+import type { EngineSession, ModelSpec } from '../../kernel/api/engine.js'
 import { deriveCard } from '../../plugins/staging/cards/derive.js'
 import { selectFiles } from '../../plugins/staging/hub/select.js'
 import type { Dtype } from './graph.js'
 
-/** Log probabilities of the likeliest tokens of one step. */
-export type Likeliest = Array<[id: number, logprob: number]>
-/** An answer; its token that ends it is not in `ids`. */
-export interface Answer { ids: number[], steps: Likeliest[], cached: number }
-
 /** A question to transformers.js. */
-export interface Question {
-  chats?: unknown[], texts?: string[], prompts?: number[][], tokens?: number
-  encode?: { texts: string[], pooling: string }
-}
-
-/** What it said. */
-export interface Judged {
-  chats: number[][], texts: number[][], answers: Array<Omit<Answer, 'cached'>>, vectors: number[][]
-}
+export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
+/** What it said: token ids, and vectors. */
+export interface Judged { texts: number[][], vectors: number[][] }
 
 /** Asks transformers.js about the model in a folder. */
 export async function judge (folder: string, dtype: Dtype, question: Question): Promise<Judged> {
@@ -49,46 +38,19 @@ export async function pulled (folder: string, dtype: Dtype, threads = 2): Promis
   return { card, directory: folder, backend: 'cpu', threads, options: {} }
 }
 
-/** A model of the kind of card that a pull makes. */
-export type Card = ModelCard
-
 const never = new AbortController().signal
 
 /** The one payload of a task that answers at once. */
-export async function payloadOf (
+async function payloadOf (
   session: EngineSession, kind: string, payload: Record<string, unknown>
 ): Promise<Record<string, unknown>> {
   for await (const chunk of session.run({ kind, payload }, never)) return chunk.payload
   throw new Error(`${kind} answered nothing`)
 }
 
-/** The ids of a text or a conversation. */
+/** The ids of a text. */
 export async function idsOf (session: EngineSession, payload: Record<string, unknown>): Promise<number[]> {
   return (await payloadOf(session, 'tokenize', payload))['tokens'] as number[]
-}
-
-interface Piece {
-  kind: string
-  tokens?: Array<{ id: number, logprob: number, top: Array<{ id: number, logprob: number }> }>
-  usage?: { cached_tokens: number }
-}
-
-/** A greedy answer. */
-export async function written (
-  session: EngineSession, prompt: readonly number[], tokens: number
-): Promise<Answer> {
-  const params = { temperature: 0, logprobs: true, top_logprobs: 8 }
-  const answer: Answer = { ids: [], steps: [], cached: 0 }
-  const task = { kind: 'completion', payload: { prompt: [...prompt], max_tokens: tokens, params } }
-  for await (const { payload } of session.run(task, never)) {
-    const piece = payload as unknown as Piece
-    for (const { id, top } of piece.tokens ?? []) {
-      answer.ids.push(id)
-      answer.steps.push(top.map((each) => [each.id, each.logprob]))
-    }
-    if (piece.kind === 'done') answer.cached = piece.usage?.cached_tokens ?? 0
-  }
-  return answer
 }
 
 /** The vectors of texts. */
@@ -98,31 +60,6 @@ export async function vectorsOf (session: EngineSession, texts: readonly string[
     if (media !== undefined) vectors[payload['index'] as number] = new Float32Array(media.slice().buffer)
   }
   return vectors
-}
-
-/** How far two answers go together. */
-export interface Agreement {
-  /** Tokens written before they part. */
-  same: number
-  /** Largest difference of a log probability until then, in nats. */
-  worst: number
-  /** Where they part: by how much the judge likes its own token better, in nats; null where they do not. */
-  parted: number | null
-}
-
-/** Compares an answer with the judge's, whose last token may be the one that ends it. */
-export function agreement (judged: Omit<Answer, 'cached'>, own: Omit<Answer, 'cached'>): Agreement {
-  let worst = 0
-  for (const [i, id] of own.ids.entries()) {
-    const [mine, theirs] = [new Map(own.steps[i]), new Map(judged.steps[i])]
-    for (const [token, logprob] of theirs) {
-      const other = mine.get(token)
-      if (other !== undefined) worst = Math.max(worst, Math.abs(other - logprob))
-    }
-    if (id === judged.ids[i]) continue
-    return { same: i, worst, parted: (judged.steps[i]?.[0]?.[1] ?? 0) - (theirs.get(id) ?? -Infinity) }
-  }
-  return { same: own.ids.length, worst, parted: null }
 }
 
 /** The cosine of the angle between two vectors. */

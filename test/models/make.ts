@@ -5,12 +5,12 @@ import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promise
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { Family } from './families.js'
-import { SUFFIXES } from './graph.js'
+import { DTYPES, SUFFIXES } from './graph.js'
 
 const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
 
 /** The generator's own files, on which the models depend. */
-const SOURCES = ['weights', 'graph', 'decoders', 'encoders', 'texts', 'families', 'make']
+const SOURCES = ['weights', 'graph', 'encoders', 'texts', 'families', 'make']
 
 async function state (): Promise<string> {
   const here = new URL('.', import.meta.url)
@@ -39,27 +39,16 @@ export async function made (root: string, family: Family): Promise<string> {
   await rm(partial, { recursive: true, force: true })
   await mkdir(join(partial, 'onnx'), { recursive: true })
   await mkdir(join(root, 'svc'), { recursive: true })
-  const external: Record<string, number> = {}
-  for (const dtype of family.dtypes) {
-    const name = `model${SUFFIXES[dtype]}.onnx`
-    const beside = Array.from({ length: family.beside }, (_, i) => `${name}_data${i === 0 ? '' : `_${i}`}`)
-    const { graph, data } = family.graph(dtype).write(family.opset, beside)
-    await writeFile(join(partial, 'onnx', name), graph)
-    for (const [i, part] of data.entries()) await writeFile(join(partial, 'onnx', beside[i] as string), part)
-    if (family.beside > 0) external[name] = family.beside
+  for (const dtype of DTYPES) {
+    const file = join(partial, 'onnx', `model${SUFFIXES[dtype]}.onnx`)
+    await writeFile(file, family.graph(dtype).write(family.opset))
   }
-  const { tokenizer, config } = await family.text()
-  const own = family.config['transformers.js_config'] as object | undefined
-  const files: Record<string, unknown> = {
-    'tokenizer.json': tokenizer,
-    'tokenizer_config.json': config,
-    'config.json': {
-      ...family.config, 'transformers.js_config': { ...own, use_external_data_format: external }
-    },
-    ...family.generation === undefined ? {} : { 'generation_config.json': family.generation }
+  const files = {
+    'tokenizer.json': family.text.tokenizer, 'tokenizer_config.json': family.text.config,
+    'config.json': family.config
   }
   for (const [name, json] of Object.entries(files)) await writeFile(join(partial, name), JSON.stringify(json))
-  if (family.poolingFile === true) {
+  if (family.poolingFile) {
     await mkdir(join(partial, '1_Pooling'))
     const cls = family.pooling === 'cls'
     const pooling = { pooling_mode_cls_token: cls, pooling_mode_mean_tokens: !cls }

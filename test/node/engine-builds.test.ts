@@ -1,4 +1,7 @@
-/** A node without llama.cpp gets a build while it runs; the build is a stand-in for llama-server. */
+/**
+ * A node without llama.cpp's server gets a build while it runs, which models with images need; the build is a
+ * stand-in.
+ */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -41,6 +44,7 @@ t.test('verbs bring the build that a model needs', {
   const model = join(directory, 'made')
   mkdirSync(model)
   writeFileSync(join(model, 'm.gguf'), gguf(llama))
+  writeFileSync(join(model, 'mmproj-m.gguf'), 'x')
   const pulled = await verb('pull', model)
   t.match(pulled, { status: 0, stderr: /which no node has: `svc engine add llama\.cpp` brings it\nnext: / })
 

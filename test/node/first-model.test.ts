@@ -3,10 +3,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
-import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
+import { config as llamaConfig, decoder, gguf, llama, onnx } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
-import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
-import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { startCluster } from './cluster-kit.js'
 import { ask } from './http.js'
 import { sparing, startNode, svc, until } from './kit.js'
@@ -17,16 +16,15 @@ import type { Test } from 'tap'
 const MODEL = 'acme/tiny'
 const env = sparing(0)
 
-const FILES = {
-  'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),
-  'tokenizer.json': JSON.stringify(tinyTokenizer()),
-  'tokenizer_config.json': JSON.stringify({ eos_token: '<end>', chat_template: TEMPLATE }),
-  'onnx/model.onnx': makeDecoder()
+/** A language model in ONNX. */
+const OTHER = {
+  'config.json': JSON.stringify(llamaConfig), 'tokenizer.json': '{}', 'onnx/model.onnx': onnx(decoder)
 }
 
 async function newHub (t: Test): Promise<{ hub: FakeHub, config: Record<string, unknown> }> {
   const hub = await startHub({ models: {
-    [MODEL]: { files: FILES },
+    [MODEL]: { files: { 'tiny-F32.gguf': tinyModel() } },
+    'acme/tiny-ONNX': { files: OTHER },
     'acme/gguf': { files: { 'm-Q4_K_M.gguf': gguf(llama), 'm-Q8_0.gguf': gguf(llama) } },
     'acme/torch': { files: { 'config.json': '{}', 'model.safetensors': 'x' } }
   } })
@@ -84,14 +82,14 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
 
   const refused: [word: string, status: number, says: RegExp][] = [
     ['acme/none', 3, /404 hub_not_found/],
-    ['acme/tiny:q9', 3, /has no ONNX variant "q9"; it has fp32/],
+    ['acme/tiny-ONNX:q9', 3, /has no ONNX variant "q9"; it has fp32/],
     ['acme/gguf:Q5_0', 3, /has no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/],
     ['acme/torch', 1, /only as .safetensors; what runs here is ONNX and GGUF[^]*Look for a conversion/]
   ]
   for (const [word, status, says] of refused) t.match(await run(word), { status, stderr: says }, word)
   hub.faults = { gated: true }
   t.match(await run(MODEL), { status: 5, stderr: /403 hub_gated\)\n {2}Accept its terms on its page/ })
-  hub.faults = { sizes: { 'onnx/model.onnx': 2 ** 50 } }
+  hub.faults = { sizes: { 'tiny-F32.gguf': 2 ** 50 } }
   t.match(await run(MODEL), { status: 6, stderr: /does not fit on the disk of .*more do not fit/ })
   hub.faults = {}
   t.equal(hub.sent(), 0, 'not a byte of a file has moved')
@@ -99,21 +97,22 @@ t.test('svc run with a model of the hub, on a node that has nothing', { timeout:
 
   const first = await run(MODEL)
   t.equal(first.status, 0, first.stderr)
-  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 4 files, .*\\(ONNX fp32\\)\n` +
+  t.match(first.stderr, new RegExp(`^acme/tiny is not here; from ${hub.url}: 1 files, .*\\(GGUF F32\\)\n` +
     'disk of the store, on .*\nmemory: it takes at least .*; fits on .*\n' +
     'there was no store: this node keeps'))
   t.match(first.stderr, /acme\/tiny {2}100 %/)
   const again = await run(`hf.co/${MODEL}`)
   t.match(again, { status: 0, stdout: first.stdout })
   t.notMatch(again.stderr, /is not here|100 %/, 'it is ready')
-  t.match(await run(`${MODEL}:q4`), { status: 1, stderr: /is here as fp32: ask it without :q4/ })
+  t.match(await run(`${MODEL}:Q4_0`), { status: 1, stderr: /is here as fp32: ask it without :Q4_0/ })
 
   const { instances } = (await ask(node, '/state')).json as { instances: Record<string, unknown> }
   const [id] = Object.keys(instances)
   t.equal((await ask(node, `/instance/${id}`, { method: 'DELETE' })).status, 200)
   t.match(await run(MODEL), { status: 0, stdout: first.stdout }, 'what is here and not placed is placed')
 
-  const without = await run('acme/gguf')
-  t.match(without, { status: 1, stderr: /runs on llama.cpp[^]*\n {2}`svc engine add llama.cpp` brings it/ })
-  t.equal(hub.sent('m-Q4_K_M.gguf'), 0)
+  t.match(await run('acme/tiny-ONNX'), {
+    status: 1,
+    stderr: /acme\/tiny-ONNX is a language model \(llama\) in ONNX[^]*`svc pull ORG\/tiny-GGUF` brings it/
+  })
 })

@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { seededRandom } from '../../plugins/chat/text/random.js'
+import { seededRandom } from '../../plugins/llama-cpp/test/random.js'
 import {
   config, decoder, field, gguf, graph, hostileArray, llama, onnx, u64, varint
 } from '../../plugins/staging/test/cards-kit.js'

@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
-import { TEMPLATE, tinyTokenizer } from '../../plugins/chat/test/engine-kit.js'
-import { makeDecoder } from '../../plugins/chat/test/engine-onnx.js'
+import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { startCluster } from '../node/cluster-kit.js'
@@ -22,12 +21,7 @@ const MIB = 1024 ** 2
 async function newHub (t: Test) {
   const weights = gguf(llama)
   const hub = await startHub({ models: {
-    [CHAT]: { files: {
-      'config.json': JSON.stringify({ model_type: 'llama', eos_token_id: 1, max_position_embeddings: 128 }),
-      'tokenizer.json': JSON.stringify(tinyTokenizer()),
-      'tokenizer_config.json': JSON.stringify({ eos_token: '<end>', chat_template: TEMPLATE }),
-      'onnx/model.onnx': makeDecoder()
-    } },
+    [CHAT]: { files: { 'tiny-F32.gguf': tinyModel() } },
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
       'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)])
@@ -66,7 +60,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     const found = page.getByRole('list', { name: `Found at ${hub.url}` })
     await found.getByText('acme/tiny-torch').waitFor()
     t.match(await found.getByRole('listitem').allInnerTexts(),
-      [/slow-tiny[^]*GGUF/, /acme\/tiny[^]*ONNX/, /tiny-torch[^]*runs nowhere here/])
+      [/slow-tiny[^]*GGUF/, /acme\/tiny[^]*GGUF/, /tiny-torch[^]*runs nowhere here/])
     await judge(t, page, 'the list')
   })
 
@@ -95,17 +89,6 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await page.getByText(`${SLOW} is in the store`).waitFor()
     const values = await shown()
     t.same(values, values.toSorted((a, b) => a - b), 'it never went back')
-  })
-
-  await t.test('the chain of a model that no node can run names the link and what mends it', async (t) => {
-    await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: SLOW }).click()
-    await page.getByText('engine_missing').waitFor()
-    await page.getByText(/svc engine add llama.cpp/).first().waitFor()
-    await page.getByRole('button', { name: 'Place', exact: true }).click()
-    await dialog.getByText('not possible').first().waitFor()
-    t.ok(await dialog.getByRole('button', { name: 'It fits nowhere' }).isDisabled())
-    await judge(t, page, 'what does not fit')
-    await page.keyboard.press('Escape')
   })
 
   await t.test('placed where a click allows, with its sums, and ready without being asked for', async (t) => {

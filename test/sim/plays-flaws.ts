@@ -143,6 +143,21 @@ export const FLAWS: readonly Play[] = [
     }
   },
   {
+    name: 'the only voter goes on after it slept, majority',
+    run (changes) {
+      const scene = new Scene('B', 1, changes)
+      scene.begin()
+      scene.world.pause(scene.node('n0'))
+      scene.run(5000)
+      scene.node('n0').resume('timers')
+      scene.run(2000)
+      scene.command('alone', 'n0')
+      scene.until('it acknowledges', () => scene.acked('alone'))
+      scene.expect('no election', scene.elections === 1)
+      return scene.finish()
+    }
+  },
+  {
     name: 'an old heartbeat does not count who has changed over, quorum 1',
     run (changes) {
       const scene = new Scene('A', 3, changes)

@@ -1,8 +1,7 @@
-"""Writes the model as ONNX in the layout of Optimum: int8 weights with one scale per row, restored at load. With card.
+"""Writes the model as ONNX in the layout of Optimum: int8 weights with one scale per row, restored at load.
 
 usage: export.py MODEL.pt TOKENIZER_DIR OUT_DIR
 """
-import hashlib
 import json
 import os
 import shutil
@@ -140,62 +139,7 @@ def configuration(c):
                 use_cache=True)
 
 
-CARD = """\
-# Written by train/export.py; the bytes and hashes are those of the files beside it.
-modelId: svc/guide
-revision: "{revision}"
-title: The guide that ships with svc, a demo
-description: A demo of {parameters} million parameters that shows chat without a download. It knows only svc, answers
-  with the sheets of `svc help`, and can be wrong.
-tasks:
-  - chat
-  - completions
-family: llama
-engine: onnx-lm
-backends:
-  - cpu
-files:
-{files}
-totalBytes: {total}
-nLayers: {L}
-hiddenSize: {d}
-heads: {H}
-kvHeads: {KV}
-headSize: {hs}
-contextLength: {S}
-supportsTensor: false
-companions: []
-licence: MIT, as svc
-languages:
-  - en
-quantization: q8
-voices: []
-defaults:
-  temperature: 0
-support:
-  demo: a demo with few answers; for anything else pull a larger model
-  temperature: 0 unless the request says otherwise; above it the answers fall apart
-  tools: "no effect: the chat template has no place for them"
-"""
-ROLES = {'.onnx': 'weights', 'tokenizer.json': 'tokenizer', 'tokenizer_config.json': 'tokenizer',
-         'special_tokens_map.json': 'tokenizer', 'config.json': 'config', 'generation_config.json': 'config'}
 LONGEST_ANSWER = 160
-
-
-def write_card(out, names, c, parameters):
-    """The revision is the start of the hash of the weights: another training is another revision."""
-    lines, total, revision = [], 0, ''
-    for name in names:
-        with open(f'{out}/{name}', 'rb') as f:
-            data = f.read()
-        digest = hashlib.sha256(data).hexdigest()
-        role = ROLES['.onnx' if name.endswith('.onnx') else name]
-        revision = digest[:12] if role == 'weights' else revision
-        total += len(data)
-        lines += [f'  - path: {name}', f'    role: {role}', f'    bytes: {len(data)}', f'    sha256: {digest}']
-    with open(f'{out}/card.yaml', 'w') as f:
-        f.write(CARD.format(**c, files='\n'.join(lines), total=total, revision=revision,
-                            parameters=round(parameters / 1e6, 1)))
 
 
 def main():
@@ -212,9 +156,7 @@ def main():
     for name, value in (('config', configuration(c)), ('generation_config', generation)):
         with open(f'{out}/{name}.json', 'w') as f:
             json.dump(value, f, indent=1)
-    names = [graph, *texts, 'config.json', 'generation_config.json']
-    write_card(out, names, c, sum(array.size for array in w.values()))
-    for name in names:
+    for name in [graph, *texts, 'config.json', 'generation_config.json']:
         print(name, os.path.getsize(f'{out}/{name}'), 'bytes')
 
 

@@ -1,11 +1,13 @@
-"""Writes the model as GGUF, from the ONNX file and the JSON files beside it.
+"""Writes the model as guide.gguf with its card, from the ONNX file and the JSON files beside it.
 
-usage: to_gguf.py MODEL_DIR [OUT.gguf] [--f16]
+usage: to_gguf.py MODEL_DIR OUT_DIR [--f16]
 
 The int8 weights go into the Q8_0 blocks as they are, each block with the scale of its row: only the scales are rounded,
 to 16 bits. `--f16` writes the restored weights in 16 bits instead.
 """
+import hashlib
 import json
+import os
 import sys
 
 import gguf
@@ -96,10 +98,63 @@ def add_weights(out, constants, config, f16):
             out.add_tensor(f'{name}.weight', q8_0(weights, scales), raw_dtype=gguf.GGMLQuantizationType.Q8_0)
 
 
+CARD = """\
+# Written by to_gguf.py; the bytes and the hash are those of the file beside it.
+modelId: svc/guide
+revision: "{revision}"
+title: The guide that ships with svc, a demo
+description: A demo of {parameters} million parameters that shows chat without a download. It knows only svc, answers
+  with the sheets of `svc help`, and can be wrong.
+tasks:
+  - chat
+  - completions
+family: llama
+engine: llama-server
+backends:
+  - cpu
+files:
+  - path: guide.gguf
+    role: weights
+    bytes: {bytes}
+    sha256: {digest}
+totalBytes: {bytes}
+nLayers: {num_hidden_layers}
+hiddenSize: {hidden_size}
+heads: {num_attention_heads}
+kvHeads: {num_key_value_heads}
+headSize: {head_dim}
+contextLength: {max_position_embeddings}
+supportsTensor: false
+companions: []
+licence: MIT, as svc
+languages:
+  - en
+quantization: {quantization}
+voices: []
+defaults:
+  temperature: 0
+support:
+  demo: a demo with few answers; for anything else pull a larger model
+  temperature: 0 unless the request says otherwise; above it the answers fall apart
+  tools: "no effect: the chat template has no place for them"
+"""
+
+
+def write_card(path, config, constants, f16):
+    """The revision is the start of the hash of the weights: another training is another revision."""
+    with open(path, 'rb') as f:
+        data = f.read()
+    digest = hashlib.sha256(data).hexdigest()
+    parameters = sum(array.size for name, array in constants.items() if name.endswith('.weight'))
+    with open(os.path.join(os.path.dirname(path), 'card.yaml'), 'w') as f:
+        f.write(CARD.format(**config, bytes=len(data), digest=digest, revision=digest[:12],
+                            quantization='F16' if f16 else 'Q8_0', parameters=round(parameters / 1e6, 1)))
+
+
 def main():
     f16 = '--f16' in sys.argv
-    folder, path = [*[a for a in sys.argv[1:] if a != '--f16'], None][:2]
-    path = path or f'{folder}/guide.gguf'
+    folder, out_folder = [a for a in sys.argv[1:] if a != '--f16']
+    path = f'{out_folder}/guide.gguf'
 
     def read(name):
         with open(f'{folder}/{name}.json') as f:
@@ -116,6 +171,7 @@ def main():
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
     out.close()
+    write_card(path, config, constants, f16)
 
 
 if __name__ == '__main__':

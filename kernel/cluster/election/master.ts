@@ -146,6 +146,17 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
 export function startProbe (e: Elector, phase: Mastering, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
+  // The only voter has all the votes.
+  countAnswers(e, phase, phase.probe)
+}
+
+/** Ends the probe when enough nodes have answered. */
+function countAnswers (e: Elector, phase: Mastering, { answers }: { answers: ReadonlySet<NodeId> }): void {
+  const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
+  if (e.votes(answers) < needed) return
+  phase.probe = null
+  // Heartbeats that waited while it slept say who followed it then.
+  e.liveness.forgetReports()
 }
 
 function tickProbe (e: Elector, phase: Mastering, now: number): void {
@@ -179,11 +190,7 @@ export function hearWhileProbing (e: Elector, from: NodeId, message: Message, no
     if (replaced || promised > leader.term) return stepDown(e, now + e.timing.heartbeat, now)
   }
   phase.probe.answers.add(from)
-  const needed = e.options.quorum.mode === 'majority' ? e.needed() : 2
-  if (e.votes(phase.probe.answers) < needed) return
-  phase.probe = null
-  // Heartbeats that waited while it slept say who followed it then.
-  e.liveness.forgetReports()
+  countAnswers(e, phase, phase.probe)
 }
 
 /** A command reaches the master. A repeated one is not entered again and gets the first answer. */

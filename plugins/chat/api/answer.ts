@@ -11,7 +11,6 @@ import type {
 } from '../../../kernel/index.js'
 import type { Instances, Runners, TaskRequest } from '../../runners/service.js'
 import type { Models } from '../../staging/service.js'
-import type { NamedSchema, Unenforced } from '../text/grammar/unenforced.js'
 import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
@@ -47,8 +46,6 @@ export interface ApiParts extends Rules {
   log: Logger
   /** A new id of characters and digits. */
   newId: () => string
-  /** Finds keywords of schemas that are not enforced, in another process. */
-  unenforced: (schemas: readonly NamedSchema[], caller: string) => Promise<Unenforced>
 }
 
 /** Models that are made of others. */
@@ -72,8 +69,6 @@ export interface Asked extends TaskRequest, Prompt {
   loadMs?: number
   /** They have `answers` answers each. */
   more?: { prompts: readonly Prompt[], answers: number }
-  /** Schemas that the request is not strict about. */
-  loose?: readonly NamedSchema[]
 }
 
 /** What an answer says about itself. */
@@ -202,7 +197,7 @@ const factsOf = (
   }
 }
 
-/** Collects what is left out of a request, and names it in the head of the answer. */
+/** Names in the head of the answer the parts of the request that the engine ignores. */
 class Warnings {
   readonly #call: CapabilityCall
   readonly #texts: string[] = []
@@ -218,30 +213,16 @@ class Warnings {
   }
 }
 
-/** The pieces of an answer, the first of them once the head names what is left out of the request. */
+/** The pieces of an answer; its warnings go into the head, before the first piece. */
 async function * warned (
   parts: ApiParts, asked: Asked, call: CapabilityCall,
   run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>
 ): AsyncGenerator<Exclude<Piece, WarningPiece>> {
   const warnings = new Warnings(call)
-  // Runs while the engine starts on the request.
-  const checked = notEnforced(parts, call, asked).then((text) => { warnings.add(text) })
   for await (const piece of piecesIn(parts, asked, call, run)) {
-    await checked
     if (piece.kind === 'warning') warnings.add(...piece.texts)
     else yield piece
   }
-}
-
-/** The keywords of schemas that are not enforced, in words; an empty text for none. */
-async function notEnforced (
-  { unenforced }: ApiParts, call: CapabilityCall, { loose = [] }: Asked
-): Promise<string> {
-  if (loose.length === 0) return ''
-  return await unenforced(loose, call.caller.id).then(({ places, count }) => {
-    const more = count > places.length ? [`and ${count - places.length} more`] : []
-    return count === 0 ? '' : `not enforced: ${[...places, ...more].join(', ')}`
-  }, (error: Error) => `it is not known which keywords of the schemas are enforced: ${error.message}`)
 }
 
 /** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */

@@ -6,8 +6,7 @@ import { imagePart, isImage } from './images.js'
 import { asMade, chatParameters, withDefaults } from './made.js'
 import { llamaFields } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { NamedSchema } from '../text/grammar/unenforced.js'
-import type { ChatMessage } from '../text/types.js'
+import type { ChatMessage } from '../chunks.js'
 import type { Asked, Prompt } from './answer.js'
 import type { Fields } from '../json.js'
 import type { Limits, Rules } from './errors.js'
@@ -87,8 +86,7 @@ export function chatTask (given: ChatBody, rules: Rules): Asked {
     modelId,
     capability: 'chat',
     task: { kind: 'chat', payload },
-    reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity },
-    loose: looseIn(body, tools)
+    reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity }
   }
 }
 
@@ -111,17 +109,6 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
     throw refused('tool_choice.function.name', `"${wanted.slice(0, 64)}" is none of the tools`)
   }
   return tools
-}
-
-/** Schemas that the request is not strict about: some of their keywords may be left out. */
-function looseIn ({ response_format: format }: ChatBody, tools: readonly Tool[]): NamedSchema[] {
-  const answer = format?.json_schema
-  const named = [
-    { path: 'response_format.json_schema.schema', schema: answer?.schema, strict: answer?.strict },
-    ...tools.map(({ function: { parameters, strict } }, i) =>
-      ({ path: `tools.${i}.function.parameters`, schema: parameters, strict }))
-  ]
-  return named.filter(({ schema, strict }) => schema != null && strict !== true)
 }
 
 /** What the answer is held to, in one of two forms; null for nothing. */

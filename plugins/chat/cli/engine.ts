@@ -2,16 +2,14 @@ import { execFile } from 'node:child_process'
 import { readdir, readFile } from 'node:fs/promises'
 import { resolve, sep } from 'node:path'
 import { promisify } from 'node:util'
-import { buildsOf, findProgram, overrideVariable } from '../../runners/service.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from '../../llama-cpp/service.js'
+import { buildsOf, findLibrary, findProgram, overrideVariable, runtimeFiles } from '../../runners/service.js'
 import { addBuild, ENGINE, removeBuild } from '../builds/add.js'
-import { manifest } from '../manifest.js'
 import { told, withParts } from './adding.js'
 import type { Build } from '../../runners/service.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-const DRIVER = 'llama-server'
-const { program: PROGRAM } = manifest.engines[DRIVER]
-const VARIABLE = overrideVariable(DRIVER)
+const VARIABLE = overrideVariable(GGUF_ENGINE)
 
 /** `svc engine ls` */
 export const ls: Verb = {
@@ -23,8 +21,10 @@ export const ls: Verb = {
       ctx.out.value({ builds: all, other })
       return
     }
-    if (builds.length === 0) ctx.err.line(`no build is here; \`svc engine add ${ENGINE}\` brings one`)
-    else {
+    if (builds.length === 0) {
+      ctx.err.line(`no build is here; \`svc engine add ${ENGINE}\` brings one`)
+      if (other === null) ctx.err.line(libraryInWords())
+    } else {
       ctx.out.table(['ENGINE', 'BUILD', 'SINCE', 'USED', 'DEVICES'], builds.map((build, i) => [
         ENGINE, build.name, build.usedSince, i === 0 && other === null ? 'yes' : '-',
         build.devices.join('; ') || 'CPU'
@@ -87,8 +87,16 @@ function mustBeKnown (ctx: VerbContext, engine: string): void {
 /** What is used in place of a build, in words. */
 function otherProgram ({ home, io: { env } }: VerbContext): string | null {
   if (env[VARIABLE] !== undefined) return `${VARIABLE}, ${env[VARIABLE]},`
-  const found = findProgram({ home, env }, PROGRAM)
+  const found = findProgram({ home, env }, LLAMA_SERVER)
   return found?.from === 'path' ? `${found.path}, which is in PATH,` : null
+}
+
+/** Says how GGUF models run without any program. */
+function libraryInWords (): string {
+  const { otherwise } = LLAMA_SERVER
+  const found = findLibrary(runtimeFiles(), otherwise)
+  return typeof found === 'string' ? `nothing runs GGUF models here: ${found}`
+    : `GGUF models run on ${otherwise.name}, on the CPU; the server takes images, GPUs and several nodes, too`
 }
 
 async function usersOf ({ folder }: Build): Promise<string[]> {

@@ -73,8 +73,8 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
 
 /** Reads the options of `svc run`. Throws VerbError (2). */
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
-  const given = parametersOf('cli').map(({ name, field, flag, min, max, whole = false }) =>
-    [name, readNumber(ctx, flag, options[field], { min, max, whole })])
+  const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
+    [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])
   const max_tokens = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
   return {
     request: {

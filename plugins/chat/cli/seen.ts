@@ -11,7 +11,7 @@ export interface SeenState {
   /** Absent in the state of an older node. */
   waitingInstances?: Record<string, { instanceId: string, modelId: string, message: string }>
   nodeIdentities: Record<string, { friendlyName?: string | null, chipId?: string | null }>
-  nodeResources: Record<string, { backends?: string[] }>
+  nodeResources: Record<string, { backends?: string[], engines?: Record<string, { words?: string } | null> }>
   nodeSystem: Record<string, { accelerator?: { name?: string | null } | null }>
 }
 

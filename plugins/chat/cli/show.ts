@@ -1,4 +1,4 @@
-import { modelInPath, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
+import { modelInPath, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { whereOf } from '../../staging/service.js'
@@ -13,7 +13,12 @@ interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies
 interface Availability { available: boolean, message: string | null, remedy: string | null }
 
 /** Everything that is known of a model: the body of its card's route, and what belongs to it. */
-interface Known extends CardAnswer { availability: Availability, instances: SeenInstance[] }
+interface Known extends CardAnswer {
+  availability: Availability
+  instances: SeenInstance[]
+  /** By node, what drives the engine there. */
+  drivers: string[]
+}
 
 /** `svc show`: what is known of a model. */
 export default {
@@ -31,7 +36,15 @@ async function look ({ client }: VerbContext, modelId: string): Promise<Known> {
   const [availability, state] = await Promise.all([
     client.json<Availability>(`${path}/availability`), client.json<SeenState>('/state')
   ])
-  return { ...answer, availability, instances: instancesOf(state, modelId) }
+  const drivers = driversOf(state, answer.card.engine)
+  return { ...answer, availability, instances: instancesOf(state, modelId), drivers }
+}
+
+function driversOf (state: SeenState, engine: string): string[] {
+  return Object.entries(state.nodeResources).flatMap(([id, { engines }]) => {
+    const words = engines?.[engine]?.words
+    return words === undefined ? [] : [`${nameOf(state, id)}: ${words}`]
+  })
 }
 
 /** Voices that are named in one line. */
@@ -69,12 +82,13 @@ function rowOf ({ instanceId, nodes, state, error, contextTokenLimit }: SeenInst
 }
 
 /** What there is to say of a model, without what does not apply to it. */
-function factsOf ({ card, origin, copies, availability }: Known): [string, string][] {
+function factsOf ({ card, origin, copies, availability, drivers }: Known): [string, string][] {
   const several = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
   const facts: [string, string | false][] = [
     ['Tasks', card.tasks.join(', ')],
     ['Family', card.family],
     ['Engine', `${card.engine} (${card.backends.join(', ')})`],
+    ['Runs on', drivers.join('; ')],
     ['Size', `${showBytes(card.totalBytes)} in ${several(card.files.length, 'file')}`],
     ['Quantization', card.quantization ?? ''],
     ['Layers', card.nLayers > 0 && card.hiddenSize > 0 && `${card.nLayers} of ${card.hiddenSize}`],

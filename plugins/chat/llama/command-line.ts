@@ -2,7 +2,6 @@
 import {
   cacheOf, CHECKPOINTS, contextOf, EngineError, keptBytes, MAX_EMBEDDED, type CacheType, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { option } from '../engine/limits.js'
 import { fieldsOf, listOf, textOf, type Fields } from '../json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
@@ -23,6 +22,16 @@ export interface Sizes {
   /** Memory for prompts that may come again. */
   promptCacheMib: number
   cacheType?: CacheType | undefined
+}
+
+/** An option that is a number from `least` up, without a fraction. @throws EngineError model_invalid */
+function option (
+  options: Readonly<Record<string, unknown>>, name: string, least: number, usual: number
+): number {
+  const value = options[name] ?? usual
+  if (typeof value === 'number' && Number.isFinite(value) && value >= least) return Math.floor(value)
+  throw new EngineError('model_invalid',
+    `option ${name} is ${String(value)}: it takes a number from ${least} up`)
 }
 
 /**

@@ -1,6 +1,6 @@
 /** What llama.cpp's server refuses or fails at, as this product's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { contextExceeded, invalid } from '../text/errors.js'
+import { contextExceeded, invalid } from '../refusals.js'
 import { fieldsOf, numberOf, textOf } from '../json.js'
 
 const MAX_CHARS = 1_000

@@ -1,12 +1,12 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { createHash } from 'node:crypto'
-import { readMessages } from '../engine/request.js'
-import { readEmbed, type VectorShape } from '../engine/vectors.js'
+import type { ChatMessage } from '../chunks.js'
+import { readEmbed, type VectorShape } from '../embed/vectors.js'
 import { parametersOf } from '../sampling.js'
-import { invalid } from '../text/errors.js'
-import { fieldsOf, idsOf, listOf, numberOf, present, type Fields } from '../json.js'
+import { invalid } from '../refusals.js'
+import { fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields } from '../json.js'
 
-/** What a request is read by. */
+/** Facts about the model and its server. */
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
@@ -19,9 +19,9 @@ export interface Facts {
 /** The bodies for a route, one for each answer. */
 export interface Bodies {
   bodies: Body[]
-  /** How many of the likeliest tokens are reported beside each one. */
+  /** Number of likeliest tokens to report beside each one. */
   tops: number
-  /** Parts of the request that are left out. */
+  /** Parts of the request that the server does not get. */
   warnings: string[]
 }
 
@@ -105,11 +105,20 @@ function withShortIds (message: Fields): Body {
   }
 }
 
+function readMessages (value: unknown): ChatMessage[] {
+  const fine = Array.isArray(value) && value.length > 0 && value.every((message) =>
+    isObject(message) && typeof message['role'] === 'string' &&
+    (message['content'] == null || typeof message['content'] === 'string' ||
+      (Array.isArray(message['content']) && message['content'].every(isObject))))
+  if (fine) return value as ChatMessage[]
+  throw invalid('messages takes at least one message with a role and a text', 'messages')
+}
+
 /** The messages and what else the template reads. @throws EngineError invalid_request */
 export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
   const { tools, chat_template_kwargs: variables, add_generation_prompt: add } = payload
   return {
-    messages: readMessages(payload['messages'], { images: true }).map((message) => ({
+    messages: readMessages(payload['messages']).map((message) => ({
       ...callIds === 'short' ? withShortIds({ ...message }) : message, content: message.content ?? ''
     })),
     ...present({ tools }),

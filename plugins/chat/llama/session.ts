@@ -2,8 +2,8 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { overloaded, unknownTask } from '../engine/request.js'
-import { vectorChunk } from '../engine/vectors.js'
+import { vectorChunk } from '../embed/vectors.js'
+import { overloaded, unknownTask } from '../refusals.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
@@ -85,7 +85,8 @@ export class LlamaSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { facts: { contextLength }, parts: { sizes: { slots }, server: { program: { pid } } } } = this
-    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']), serverPid: pid }
+    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']),
+      driver: 'llama-server', serverPid: pid }
   }
 
   async close (): Promise<void> { await this.parts.server.close() }

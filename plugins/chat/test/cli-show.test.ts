@@ -19,7 +19,10 @@ t.test('svc show', async (t) => {
     instances: {
       i1: instance('acme/chat', { n1: 'r1', n2: 'r2' }), other: instance('acme/other', { n1: 'r3' })
     },
-    runners: { r1: { RunnerRunning: {} }, r2: { RunnerReady: {} } }
+    runners: { r1: { RunnerRunning: {} }, r2: { RunnerReady: {} } },
+    nodeResources: {
+      n1: { engines: { 'onnx-lm': { words: 'the library (cpu)' } } }, n2: { engines: { 'onnx-lm': null } }
+    }
   })
   const node = await nodeOf(t, {
     'GET /models/acme/chat/card': (response) => { sendJson(response, answer) },
@@ -33,6 +36,7 @@ Talks well.
 Tasks         chat, completions
 Family        llama
 Engine        onnx-lm (cuda, cpu)
+Runs on       attic: the library (cpu)
 Size          2.0 KiB in 1 file
 Quantization  q4
 Layers        2 of 64
@@ -57,7 +61,7 @@ model.onnx  weights  2.0 KiB
 ` })
   const json = JSON.parse((await node.run(['show', 'acme/chat', '--json'])).out) as object
   t.strictSame(json, {
-    ...answer, availability: available,
+    ...answer, availability: available, drivers: ['attic: the library (cpu)'],
     instances: [{
       instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, nodes: [
         { nodeId: 'n1', name: 'attic', state: 'ready' }, { nodeId: 'n2', name: 'n2', state: 'ready' }

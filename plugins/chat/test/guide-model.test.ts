@@ -3,23 +3,21 @@ import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createBundle } from '../../../kernel/cards/bundle.js'
-import { inner as engine } from '../engine/index.js'
+import { load } from '../../llama-cpp/test/embedded-kit.js'
 import { declaredSheets } from '../guide/declared.js'
 import { allSheets, writtenSheets } from '../guide/sheets.js'
 import { manifest } from '../manifest.js'
-import { ask, quietEnv } from './engine-kit.js'
 import { declarations } from './guide-kit.js'
 
 const MEGABYTE = 2 ** 20
 const { card, directory } = createBundle(() => [manifest]).model('svc/guide')!
-const session = await engine.load({ card, directory, backend: 'cpu', threads: 1, options: {} }, quietEnv())
-t.teardown(async () => { await session.close?.() })
+const model = await load(t, { card, directory })
 const answersOf = new Map(allSheets(writtenSheets(), declaredSheets(declarations))
   .map(({ id, answer }) => [id, answer.replaceAll('\n', ' ')]))
 
 /** No parameters, as a client sends it that knows nothing of the model. */
-const answer = async (content: string): Promise<string> =>
-  (await ask(session, 'chat', { messages: [{ role: 'user', content }] })).text
+const answer = async (content: string, more: object = {}): Promise<string> =>
+  (await model.ask({ messages: [{ role: 'user', content }], ...more })).text
 
 t.test('the card is about the files beside it; all of it takes at most 8 MB', async (t) => {
   let total = 0
@@ -30,9 +28,7 @@ t.test('the card is about the files beside it; all of it takes at most 8 MB', as
     total += bytes
   }
   t.equal(card.totalBytes, total)
-  // The build does not copy guide.gguf, which no card names.
   const all = readdirSync(directory, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path !== 'guide.gguf')
     .map((path) => statSync(join(directory, path))).filter((found) => found.isFile())
   t.ok(all.reduce((sum, { size }) => sum + size, 0) <= 8 * MEGABYTE)
   t.equal(all.length, card.files.length + 1, 'and the card')
@@ -44,10 +40,8 @@ t.test('it is greedy by itself, and the same in a batch', async (t) => {
     'a port', 'Hello', 'how do nodes find each other']
   const alone: string[] = []
   for (const question of questions) alone.push(await answer(question))
-  t.same(await Promise.all(questions.map(answer)), alone)
-  const cold = await ask(session, 'chat',
-    { messages: [{ role: 'user', content: questions[0]! }], params: { temperature: 0 } })
-  t.equal(cold.text, alone[0])
+  t.same(await Promise.all(questions.map(async (one) => await answer(one))), alone)
+  t.equal(await answer(questions[0]!, { temperature: 0 }), alone[0])
 })
 
 t.test('what anybody asks first', async (t) => {
@@ -63,12 +57,12 @@ t.test('what anybody asks first', async (t) => {
 t.test('the scores are those of these files', async (t) => {
   const read = (name: string): string =>
     readFileSync(new URL(`../../../docs/recipes/guide/judge/${name}`, import.meta.url), 'utf8')
-  const [, model = ''] = read('scores.md').split('## The model')
-  t.match(model, card.revision)
+  const [, scores = ''] = read('scores.md').split('## The model')
+  t.match(scores, card.revision)
   const rows = read('questions.tsv').trim().split('\n').map((line) => line.split('\t') as [string, string])
   for (const [question, ids] of rows.filter((_, i) => i % 10 === 0)) {
     const given = await answer(question)
     const right = ids.split(' ').some((id) => answersOf.get(id) === given)
-    t.equal(right, !model.includes(`| ${question} |`), question)
+    t.equal(right, !scores.includes(`| ${question} |`), question)
   }
 })

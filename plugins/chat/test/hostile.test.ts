@@ -8,16 +8,18 @@ import { kindOf } from '../../runners/process/states.js'
 import { createSupervisor } from '../../runners/process/supervisor.js'
 import { recordingLog, until } from '../../runners/test/process-kit.js'
 import { embeddedSpec } from '../../capabilities-tts/test/engine-kit.js'
-import { seededRandom } from '../text/random.js'
+import { tinyCard } from '../../llama-cpp/test/embedded-kit.js'
+import { tinyModel } from '../../llama-cpp/test/gguf-kit.js'
+import { seededRandom } from '../../llama-cpp/test/random.js'
 import { BODY_BYTES } from '../api/fields.js'
-import { specOf, tinyTokenizer, writeModel } from './engine-kit.js'
-import { makeEncoder } from './engine-onnx.js'
+import { specOf, writeEncoder } from './embed-kit.js'
 import { startReal } from './real-runner-kit.js'
 import type { EngineTask, ModelSpec } from '../../../kernel/api/engine.js'
 
 const TASKS = process.env['SVC_TEST_FULL'] === '1' ? 5000 : 200
 const built = (path: string): string => new URL(`../../../dist/plugins/${path}`, import.meta.url).href
-const [LM, TTS] = [built('chat/engine/index.js'), built('capabilities-tts/engine/index.js')]
+const [LM, VECTORS, TTS] = ['llama-cpp/embedded', 'chat/embed', 'capabilities-tts/engine']
+  .map((path) => built(`${path}/index.js`)) as [string, string, string]
 const skip = existsSync(fileURLToPath(LM)) ? false : 'needs the built engines: npm run build'
 const WATCHED = new URL('fixtures/watched-engine.mjs', import.meta.url).href
 /**
@@ -67,18 +69,23 @@ const schema = (): unknown => one<() => unknown>([
 const tool = (i: number): unknown => one<unknown>([null, 7, { type: 'function', function: {
   name: one(['f', '', text(), i]), strict: random() < 0.5, parameters: schema()
 } }])
-const grammar = (): unknown => one<() => unknown>([
-  () => ({ kind: 'json' }), () => ({ kind: 'schema', schema: schema() }),
-  () => ({ kind: 'tools', tools: many(whole(140), tool),
-    choice: one([undefined, 'required', 'auto', { type: 'function' }]) }),
-  () => ({ kind: one(['none', '__proto__', 'constructor']) }), () => text()
+/** Restrictions of an answer: a format, tools, or GBNF. */
+const shape = (): object => one<() => object>([
+  () => ({ response_format: { type: 'json_object' } }),
+  () => ({ response_format: {
+    type: 'json_schema', json_schema: { schema: schema(), strict: random() < 0.5 }
+  } }),
+  () => ({ tools: many(whole(140), tool),
+    tool_choice: one([undefined, 'required', 'auto', { type: 'function' }, { function: { name: 'f' } }]) }),
+  () => ({ response_format: { type: one(['none', '__proto__', 'constructor']) } }),
+  () => ({ grammar: one(['root ::= root', 'root ::= "a"*', 'root ::= (', 'x ::= "a"',
+    `root ::= ${'('.repeat(whole(500))}`, `root ::= [a-z]{${whole(5000)}}`, text().slice(0, 5000)]) })
 ])()
-const params = (): unknown => one<() => unknown>([
-  () => ({ grammar: grammar(), temperature: one([0, 1, -1, 1e308]),
-    ...random() < 0.2 ? { grammar_after: text() } : {} }),
+const params = (): object => one<() => object>([
+  () => ({ ...shape(), temperature: one([0, 1, -1, 1e308]) }),
   () => ({ logit_bias: named(whole(500), () => 100), top_logprobs: whole(30), logprobs: true }),
   () => ({ repetition_penalty: random() * 100, seed: one([1, -1, 2 ** 60, 'x']) }),
-  () => nested(whole(3000), 'x')
+  () => ({ chat_template_kwargs: nested(whole(3000), 'x') })
 ])()
 const message = (): unknown => one<() => unknown>([
   () => ({ role: one(['user', 'system', 'tool', '', 'constructor', text()]), content: text() }),
@@ -86,12 +93,12 @@ const message = (): unknown => one<() => unknown>([
   () => ({ role: 'user', content: nested(whole(3000), 'x') }), () => null
 ])()
 const writerTask = (): EngineTask => {
-  const more = { max_tokens: one([1, 30, 1e9, -1]), params: params(), n: one([1, 1, 4, 128, 1e9]),
+  const more = { max_tokens: one([1, 30, 1e9, -1]), ...params(), n: one([1, 1, 4, 128, 1e9]),
     ...random() < 0.1 ? { stop: many(whole(40), text) } : {} }
   return one<() => EngineTask>([
     () => ({ kind: 'chat', payload: { messages: [{ role: 'user', content: 'x' }], ...more } }),
     () => ({ kind: 'chat', payload: { messages: many(1 + whole(200), message), ...more,
-      tools: many(whole(20), tool), template_variables: one<unknown>([{}, { messages: 7 },
+      tools: many(whole(20), tool), chat_template_kwargs: one<unknown>([{}, { messages: 7 },
         nested(whole(2000), 'x'), { add_generation_prompt: text(), range: 1 }]) } }),
     () => ({ kind: 'completion',
       payload: { prompt: one<unknown>([text(), many(whole(9000), whole), 7]), ...more } }),
@@ -134,29 +141,16 @@ async function attack (
   }))
 }
 
-/** A model whose tokenizer has every byte: without them it keeps to no grammar, and none would be tried. */
-async function writeWriter (folder: string): Promise<void> {
-  const tokenizer = tinyTokenizer() as { model: { vocab: Record<string, number> } }
-  const { vocab } = tokenizer.model
-  const seen = (byte: number): boolean =>
-    (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255)
-  let next = 256
-  for (let byte = 0; byte < 256; byte++) {
-    vocab[String.fromCodePoint(seen(byte) ? byte : next++)] ??= Object.keys(vocab).length
-  }
-  const vocabulary = Object.keys(vocab).length
-  await writeModel(folder, { vocabulary }, { 'tokenizer.json': tokenizer })
-}
+const writer = { modelId: 'test/tiny' }
 
 const RUNNERS: [string, string, (folder: string) => Promise<ModelSpec>, () => EngineTask][] = [
   ['a model that writes', LM, async (folder) => {
-    await writeWriter(folder)
-    return await specOf(folder, {})
+    writeFileSync(`${folder}/tiny.gguf`, tinyModel())
+    return { card: tinyCard(writer), directory: folder, backend: 'cpu', threads: 1, options: {} }
   }, writerTask],
-  ['an encoder', LM, async (folder) => {
-    await writeModel(folder)
-    writeFileSync(`${folder}/model.onnx`, makeEncoder())
-    return await specOf(folder, { tasks: ['embeddings'] })
+  ['an encoder', VECTORS, async (folder) => {
+    await writeEncoder(folder)
+    return await specOf(folder)
   }, embedTask],
   ['a voice', TTS, async () => await embeddedSpec(), speechTask]
 ]
@@ -208,9 +202,8 @@ const ROUTES: [string, () => Record<string, unknown>][] = [
 ]
 t.test('hostile bodies over HTTP end no runner', { skip, timeout: 3_600_000 }, async (t) => {
   const directory = t.testdir()
-  await writeWriter(directory)
-  const { card } = await specOf(directory, { modelId: 'test/tiny' })
-  const real = await startReal(t, { card, directory })
+  writeFileSync(`${directory}/tiny.gguf`, tinyModel())
+  const real = await startReal(t, { card: tinyCard(writer), directory })
   await real.ready()
   const pid = real.pid()
   const odd: string[] = []

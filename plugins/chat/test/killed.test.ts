@@ -1,7 +1,10 @@
 /** kill -9 of the runner in each of its phases, as a client sees it. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { values } from './api-kit.js'
-import { specOf, writeModel } from './engine-kit.js'
+import { tinyCard } from '../../llama-cpp/test/embedded-kit.js'
+import { tinyModel } from '../../llama-cpp/test/gguf-kit.js'
 import { startReal, withoutBuild } from './real-runner-kit.js'
 import type { Test } from 'tap'
 import type { RealRunner } from './real-runner-kit.js'
@@ -11,8 +14,8 @@ const asked = { model: MODEL, prompt: 'hello', max_tokens: 8, temperature: 0 }
 
 async function start (t: Test, killIn: readonly string[] = []): Promise<RealRunner & { killed: string[] }> {
   const directory = t.testdir()
-  await writeModel(directory)
-  const { card } = await specOf(directory, { modelId: MODEL })
+  writeFileSync(join(directory, 'tiny.gguf'), tinyModel())
+  const card = tinyCard({ modelId: MODEL })
   const killed: string[] = []
   const real = await startReal(t, {
     card, directory,
@@ -52,7 +55,7 @@ t.test('while it starts, loads and warms up', { skip: withoutBuild }, async (t) 
 })
 
 /** Endless: no end token, and more than a reader takes before the kill. */
-const long = { max_tokens: 120, logit_bias: { 1: -100 }, n: 8 }
+const long = { max_tokens: 120, logit_bias: { 256: -100, 257: -100, 258: -100 }, n: 8 }
 
 t.test('while it works', { skip: withoutBuild }, async (t) => {
   const real = await start(t)

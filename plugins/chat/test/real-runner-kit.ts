@@ -4,17 +4,18 @@ import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { BundleService, systemClock } from '../../../kernel/index.js'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { manifest } from '../../llama-cpp/manifest.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from '../../llama-cpp/service.js'
 import { createRunners } from '../../runners/index.js'
 import { createSupervisor } from '../../runners/process/supervisor.js'
 import { InstanceService, RunnersService } from '../../runners/service.js'
 import { machine, soloInstance } from '../../runners/test/samples.js'
 import plugin from '../index.js'
-import { manifest } from '../manifest.js'
 import type { Rig, TestContext } from '../../../kernel/testing/index.js'
-import type { ModelCard } from '../../../kernel/index.js'
+import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../../runners/service.js'
 
-const built = new URL('../../../dist/plugins/chat/engine/index.js', import.meta.url)
+const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Given to a test as `skip`: false, or why. A runner loads no TypeScript. */
 export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
 
@@ -34,8 +35,10 @@ export async function startReal (
     card: ModelCard, directory: string, onStatus?: (status: RunnerStatus, pid: () => number) => void
   }
 ): Promise<RealRunner> {
-  const decl = { ...manifest.engines['onnx-lm'], module: built.href }
-  const engine = { name: 'onnx-lm', owner: 'chat', decl }
+  const library = { ...LLAMA_SERVER.otherwise, module: built.href }
+  const program = { ...LLAMA_SERVER, otherwise: library }
+  const decl: EngineDecl = { ...manifest.engines[GGUF_ENGINE], program }
+  const engine = { name: GGUF_ENGINE, owner: 'llama-cpp', decl }
   const bundle = fake(BundleService, {
     engine: () => engine,
     engines: () => [engine],
@@ -52,7 +55,8 @@ export async function startReal (
     })
     return supervisor
   }
-  const runners = createRunners({ createSupervisor: watched, files: machine(), uid: process.getuid?.() ?? 0 })
+  const files = machine({ hasPackage: () => true })
+  const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0 })
   const rig = await startPlugin(t, plugin, { plugins: [runners], fakes: [bundle], clock: systemClock })
   // Its timers do not keep a process; an open port does.
   const url = await rig.listen()

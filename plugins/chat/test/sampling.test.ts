@@ -12,8 +12,7 @@ t.test('the README lists the parameters as the table has them', async (t) => {
     const given = [of('responses')?.name, of('anthropic')?.name, of('ollama')?.name, of('cli')?.flag]
     const names = [parameter, ...given].map((name) => name === undefined ? '' : `\`${name}\``)
     const values = row.max === Number.MAX_SAFE_INTEGER ? 'whole numbers' : `${row.min} to ${row.max}`
-    const otherwise = parameter === 'seed' ? 'another one each time' : 'see below'
-    const cells = [...names, values, row.default ?? otherwise]
+    const cells = [...names, values, row.default ?? 'another one each time']
     return `${cells.map((cell) => cell === '' ? '|' : `| ${cell}`).join(' ')} |`
   })
   t.equal(listed, rows.join('\n'))
@@ -27,7 +26,7 @@ t.test('each API has its own names and ranges; tasks have the names of the chat 
   t.strictSame(samplingOf('ollama', { repeat_penalty: 1.1, repetition_penalty: 9, top_k: -1, seed: null }),
     { top_k: 0, repetition_penalty: 1.1 })
   t.match(nullableFields('ollama').repeat_last_n, {
-    minimum: -1, description: /Absent: .* 64 for models of llama-server/
+    minimum: -1, description: /^how many of the last tokens/
   })
   t.strictSame(samplingOf('chat', null), {})
 })

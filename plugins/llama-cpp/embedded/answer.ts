@@ -1,9 +1,9 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
 import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans } from '../../chat/engine/pieces.js'
-import type { OutputDelta, OutputReader } from '../../chat/text/parse/output.js'
-import type { TextStream } from '../../chat/text/types.js'
+import { AnswerSpans } from '../../chat/spans.js'
+import type { OutputDelta, OutputReader } from '../text/parse/output.js'
+import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'
 import type { Report, TokenSampler } from './sampler.js'
 

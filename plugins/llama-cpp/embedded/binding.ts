@@ -5,9 +5,10 @@
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { EngineError } from '../../../kernel/api/engine.js'
+import { PACKAGES } from '../packages.js'
 
 export interface NativeModel {
   init (): Promise<boolean>
@@ -106,14 +107,6 @@ export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
 const ERRORS = 2
 const LOG_MS = 20
 
-/** Packages by platform and architecture, and the folder of the addon in them. */
-const BUILDS: Readonly<Record<string, readonly [name: string, folder: string]>> = {
-  'linux-x64': ['linux-x64', 'linux-x64'],
-  'linux-arm64': ['linux-arm64', 'linux-arm64'],
-  'darwin-arm64': ['mac-arm64-metal', 'mac-arm64-metal'],
-  'darwin-x64': ['mac-x64', 'mac-x64']
-}
-
 /** The loaded addon, and the release of llama.cpp that it contains. */
 export interface LlamaCpp { native: Binding, release: string }
 
@@ -137,12 +130,12 @@ async function loadAddon (): Promise<LlamaCpp> {
 
 function addonFolder (): string {
   const host = `${process.platform}-${process.arch}`
-  const [name, folder] = BUILDS[host] ?? fail(`llama.cpp is not built for ${host}`)
+  const name = PACKAGES[host] ?? fail(`llama.cpp is not built for ${host}`)
   try {
-    const main = createRequire(import.meta.url).resolve(`@node-llama-cpp/${name}`)
-    return join(dirname(main), '..', 'bins', folder)
+    const main = createRequire(import.meta.url).resolve(name)
+    return join(dirname(main), '..', 'bins', basename(name))
   } catch {
-    return fail(`the package @node-llama-cpp/${name} is not installed: it needs glibc, and an install ` +
+    return fail(`the package ${name} is not installed: it needs glibc, and an install ` +
       'without --omit=optional')
   }
 }

@@ -1,12 +1,12 @@
 /** Grammars that restrict an answer. */
-import { reasonings, type ReasoningName, type Thoughts } from '../../chat/text/reasoning.js'
-import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 import { fieldsOf, isObject, listOf, type Fields } from '../../chat/json.js'
 import { enforcedFormat, type ToolCallFormat } from './formats.js'
 import { invalid } from './refusals.js'
 
-/** GBNF whose start is `root`. */
-interface Compiled { grammar: string }
+/** GBNF whose start is `root`; `loose` if the schemas do not restrict it. */
+interface Compiled { grammar: string, loose?: true }
 
 /** Makes grammars of JSON Schemas and tools. */
 export interface GrammarCompiler {
@@ -16,7 +16,7 @@ export interface GrammarCompiler {
   ) => Compiled
 }
 
-/** How an answer to a prompt is written. */
+/** The formats of an answer to a prompt. */
 export interface Writing {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
@@ -24,39 +24,47 @@ export interface Writing {
 }
 
 /** The grammar, null for none, and the format that reads calls written by it. */
-export interface Constraint { gbnf: string | null, tools: ToolFormatName | null }
+export interface Constraint {
+  gbnf: string | null
+  tools: ToolFormatName | null
+  mustCall: boolean
+  /** Schemas that do not restrict the answer. */
+  warnings: string[]
+}
 
 /** @throws EngineError invalid_request */
 export function constraintOf (payload: Fields, writing: Writing, compiler: GrammarCompiler): Constraint {
   const { tool_choice: choice, parallel_tool_calls: parallel } = payload
   const answer = answerGrammar(payload['response_format'], compiler)
   const given = payload['grammar']
-  if (typeof given === 'string' && given !== '') return { gbnf: given, tools: writing.tools }
-  const mustCall = writing.tools !== null && (choice === 'required' || isObject(choice))
-  const mayCall = writing.tools !== null && answer !== null
-  if (!mustCall && !mayCall) {
-    return { gbnf: answer === null ? null : behind(answer, writing), tools: writing.tools }
+  const { tools } = writing
+  const mustCall = tools !== null && (choice === 'required' || isObject(choice))
+  if (typeof given === 'string' && given !== '') return { gbnf: given, tools, mustCall, warnings: [] }
+  const warnings = answer?.loose === true ? ['not enforced: the schema of response_format'] : []
+  if (tools === null || (!mustCall && answer === null)) {
+    return { gbnf: answer === null ? null : behind(answer.grammar, writing), tools, mustCall, warnings }
   }
-  const { reader, format } = enforcedFormat(writing.tools ?? 'hermes')
+  const { reader, format } = enforcedFormat(tools)
   const calls = compiler.compileTools(
-    payload['tools'] as unknown[], choice, format, { parallel: parallel !== false }).grammar
-  const whole = mustCall || answer === null ? calls : either(answer, calls)
-  return { gbnf: behind(whole, writing), tools: reader }
+    payload['tools'] as unknown[], choice, format, { parallel: parallel !== false })
+  if (calls.loose === true) warnings.push('not enforced: the parameters of tools')
+  const whole = mustCall || answer === null ? calls.grammar : either(answer.grammar, calls.grammar)
+  return { gbnf: behind(whole, writing), tools: reader, mustCall, warnings }
 }
 
-function answerGrammar (format: unknown, compiler: GrammarCompiler): string | null {
+function answerGrammar (format: unknown, compiler: GrammarCompiler): Compiled | null {
   const { type, json_schema: described } = fieldsOf(format)
   if (format == null || type === 'text') return null
-  if (type === 'json_object') return compiler.compileSchema({ type: 'object' }, { strict: false }).grammar
+  if (type === 'json_object') return compiler.compileSchema({ type: 'object' }, { strict: false })
   if (type !== 'json_schema') throw invalid('response_format.type is unknown', 'response_format.type')
   const { schema, strict } = fieldsOf(described)
   const path = 'response_format/json_schema/schema'
-  return compiler.compileSchema(schema ?? {}, { strict: strict === true, path }).grammar
+  return compiler.compileSchema(schema ?? {}, { strict: strict === true, path })
 }
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
-  gbnf.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*|[a-zA-Z][\w-]*/g,
+  gbnf.replace(/"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#.*|[a-zA-Z][\w-]*/g,
     (part) => /^[a-zA-Z]/.test(part) ? prefix + part : part)
 
 const either = (answer: string, calls: string): string =>
@@ -99,8 +107,10 @@ const isTool = (tool: unknown, wanted: unknown): boolean =>
 /** JSON and calls of tools without their schemas. */
 export const PLAIN: GrammarCompiler = {
   compileSchema: (schema) => {
-    const start = fieldsOf(schema)['type'] === 'object' ? 'object' : 'value'
-    return { grammar: `root ::= ${start}\n${JSON_RULES}` }
+    const { type, ...rest } = fieldsOf(schema)
+    const isWhole = Object.keys(rest).length === 0 && (type === undefined || type === 'object')
+    const grammar = `root ::= ${type === 'object' ? 'object' : 'value'}\n${JSON_RULES}`
+    return isWhole ? { grammar } : { grammar, loose: true }
   },
   compileTools: (tools, choice, { call, begin = '', separator = '', end = '' }, { parallel = true }) => {
     const wanted = fieldsOf(fieldsOf(choice)['function'])['name']
@@ -110,6 +120,7 @@ export const PLAIN: GrammarCompiler = {
     const one = names.map((name) => call.split('{{arguments}}')
       .map((part) => literal(part.replace('{{name}}', name))).join(' object ')).join(' | ')
     const many = parallel ? `one ( ${literal(separator)} one ){0,15}` : 'one'
-    return { grammar: `root ::= ${literal(begin)} ${many} ${literal(end)}\none ::= ${one}\n${JSON_RULES}` }
+    const root = `root ::= ${literal(begin)} ${many} ${literal(end)}`
+    return { grammar: `${root}\none ::= ${one}\n${JSON_RULES}`, loose: true }
   }
 }

@@ -1,5 +1,5 @@
 /** How models write calls, for grammars. A writing that is missing here is enforced as Hermes'. */
-import type { ToolFormatName } from '../../chat/text/tools/index.js'
+import type { ToolFormatName } from '../text/tools/index.js'
 
 /**
  * `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` stand around all calls, `separator` between
@@ -24,7 +24,6 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   mistral_named: { call: '[TOOL_CALLS]{{name}}[ARGS]{{arguments}}' },
   granite: list('<|tool_call|>'),
   nemotron: list('<TOOLCALL>', '</TOOLCALL>'),
-  phi: list('<|tool_call|>', '<|/tool_call|>'),
   functionary: { call: '<function={{name}}>{{arguments}}</function>' },
   deepseek_named: {
     begin: '<｜tool▁calls▁begin｜>', end: '<｜tool▁calls▁end｜>',

@@ -1,6 +1,6 @@
 /**
- * Engine `llama-embedded`: models in GGUF files, run by llama.cpp in the runner process. Needs no program
- * beside svc. It is not loaded in a node: llama.cpp ends the process for some damaged files.
+ * Models in GGUF files, run by llama.cpp in the runner process, where its server is not found. A node does
+ * not load it: llama.cpp ends the process for some damaged files.
  */
 import { join } from 'node:path'
 import {
@@ -15,7 +15,8 @@ import {
 import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
-import { cannotLoad, TextSession } from './session.js'
+import { cannotLoad } from './refusals.js'
+import { TextSession } from './session.js'
 import { VectorSession } from './vectors.js'
 import { Vocabulary } from './vocabulary.js'
 
@@ -99,7 +100,8 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const vocabulary = new Vocabulary(model, { size, addsSpace })
   if (embeds) {
     const close = async (): Promise<void> => { await released(context, model) }
-    return new VectorSession({ contextLength, release, vocabulary, context, env, close })
+    const { modelId } = card
+    return new VectorSession({ modelId, contextLength, release, vocabulary, context, env, close })
   }
   const now = (): number => performance.now()
   const decoder = new Decoder(context, { slots, window: card.memory?.windowTokens ?? 0 }, env, now)

@@ -5,11 +5,7 @@ import { SAMPLING, type Parameter } from '../../chat/sampling.js'
 import type { SamplerConfig } from './binding.js'
 import { invalid, needsServer } from './refusals.js'
 
-/** llama.cpp's own. */
-const DEFAULTS: Readonly<Record<Exclude<Parameter, 'seed'>, number>> = {
-  temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05, repetition_penalty: 1, repeat_last_n: 64,
-  frequency_penalty: 0, presence_penalty: 0
-}
+type Named = Exclude<Parameter, 'seed'>
 const SEEDS = 2 ** 32
 const MAX_ANSWERS = 128
 const MAX_TOP = 20
@@ -63,12 +59,12 @@ export function readParameters (payload: Fields, facts: Facts): Parameters {
 }
 
 function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }: Facts): SamplerConfig {
-  const value = (name: keyof typeof DEFAULTS): number => {
-    const { min, max } = SAMPLING[name]
+  const value = (name: Named): number => {
+    const { min, max, default: usual } = SAMPLING[name]
     // Off, for some clients.
     const least = name === 'top_k' ? -1 : min
     const own = defaults[name]
-    return numberIn(payload, name, least, max) ?? (typeof own === 'number' ? own : DEFAULTS[name])
+    return numberIn(payload, name, least, max) ?? (typeof own === 'number' ? own : usual)
   }
   const [temperature, topK, topP, minP] =
     [value('temperature'), value('top_k'), value('top_p'), value('min_p')]
@@ -82,7 +78,7 @@ function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }
   }
 }
 
-function penaltiesOf (value: (name: keyof typeof DEFAULTS) => number, contextLength: number): SamplerConfig {
+function penaltiesOf (value: (name: Named) => number, contextLength: number): SamplerConfig {
   const [repeat, frequency, presence] =
     [value('repetition_penalty'), value('frequency_penalty'), value('presence_penalty')]
   const last = value('repeat_last_n')

@@ -1,6 +1,6 @@
 /** Chooses the tokens of one answer, and reports their log probabilities. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { bytesOf, type TokenTable } from '../../chat/text/tokens.js'
+import { bytesOf, type TokenTable } from '../text/tokens.js'
 import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
 import { invalid } from './refusals.js'
 

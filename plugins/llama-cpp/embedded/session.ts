@@ -1,19 +1,17 @@
 /** A loaded model: its tasks. */
-import {
-  EngineError, type EngineChunk, type EngineSession, type EngineTask, type SpanSink
-} from '../../../kernel/api/engine.js'
-import { overloaded, unknownTask } from '../../chat/engine/request.js'
+import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../../chat/llama/command-line.js'
-import { fieldsOf, idsOf, isObject, listOf, type Fields } from '../../chat/json.js'
-import { OutputReader, MARKERS } from '../../chat/text/parse/output.js'
-import { reasoningMarkers, reasonings } from '../../chat/text/reasoning.js'
-import { decodeAll, textStream } from '../../chat/text/stream.js'
-import { markersOf, toolFormats } from '../../chat/text/tools/index.js'
+import { fieldsOf, idsOf, listOf, type Fields } from '../../chat/json.js'
+import { contextExceeded, overloaded, unknownTask } from '../../chat/refusals.js'
+import { OutputReader, MARKERS } from '../text/parse/output.js'
+import { reasoningMarkers, reasonings } from '../text/reasoning.js'
+import { decodeAll, textStream } from '../text/stream.js'
+import { markersOf, toolFormats } from '../text/tools/index.js'
 import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint, type GrammarCompiler } from './constraint.js'
 import type { Decoder } from './decoder.js'
 import type { Prompt, Prompts } from './prompt.js'
-import { invalid, tooLong } from './refusals.js'
+import { invalid } from './refusals.js'
 import { readParameters, type Parameters } from './request.js'
 import { TokenSampler, type SamplerParts } from './sampler.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -62,7 +60,7 @@ export class TextSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { sizes: { contextLength, slots }, release } = this.parts
-    return { contextLength, answersAtOnce: slots, build: release }
+    return { contextLength, answersAtOnce: slots, driver: 'the llama.cpp in svc', build: release }
   }
 
   async close (): Promise<void> { await this.parts.close() }
@@ -93,13 +91,15 @@ export class TextSession implements EngineSession {
     const { contextLength } = sizes
     const { ids } = asked.prompt
     if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to go on from', 'prompt')
-    if (ids.length >= contextLength) throw tooLong(ids.length, contextLength)
+    if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
     if (decoder.open + parameters.n > sizes.most) throw overloaded(modelId, decoder.open, sizes.most)
     // The reader may leave without an abort.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
+    const { warnings } = asked.constraint
+    if (warnings.length > 0) outbox.push({ choices: [], warnings })
     const gone = AbortSignal.any([signal, left.signal])
     gone.addEventListener('abort', () => { outbox.fail(gone.reason) }, { once: true })
     for (const answer of this.answers(asked, parameters, outbox, gone, trace)) decoder.submit(answer)
@@ -126,7 +126,6 @@ export class TextSession implements EngineSession {
       if (!isAdmitted) outbox.push({ choices: [], usage: { prompt_tokens: ids.length } })
       isAdmitted = true
     }
-    const { tool_choice: choice } = payload
     return Array.from({ length: n }, (_, index) => new Answer({
       index, prompt: ids, outbox, signal, trace, now, admitted,
       maxTokens: Math.min(parameters.maxTokens, contextLength - ids.length),
@@ -134,7 +133,7 @@ export class TextSession implements EngineSession {
       stream: textStream(vocabulary.table, stop, { continues: !isChat, markers: this.markers(asked) }),
       isEnd: (token) => vocabulary.isEnd(token),
       reader: isChat ? this.reader(asked) : null,
-      mustCall: constraint.tools !== null && (choice === 'required' || isObject(choice)),
+      mustCall: constraint.mustCall,
       calls: payload['parallel_tool_calls'] === false ? 1 : Infinity
     }))
   }
@@ -167,7 +166,3 @@ export class TextSession implements EngineSession {
     return { kind: 'text', text: decodeAll(this.parts.vocabulary.table, this.plain(tokens, 'tokens'), false) }
   }
 }
-
-/** Failures while a model is loaded. */
-export const cannotLoad = (modelId: string, why: string): EngineError =>
-  new EngineError('model_invalid', `llama.cpp cannot load ${modelId}: ${why}`)

@@ -1,14 +1,15 @@
 /** A model that makes embeddings. */
 import type { EngineChunk, EngineEnv, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
-import { unknownTask } from '../../chat/engine/request.js'
-import { readEmbed, vectorChunk } from '../../chat/engine/vectors.js'
+import { readEmbed, vectorChunk } from '../../chat/embed/vectors.js'
 import { idsOf, type Fields } from '../../chat/json.js'
-import { decodeAll } from '../../chat/text/stream.js'
+import { contextExceeded, unknownTask } from '../../chat/refusals.js'
+import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
-import { invalid, tooLong } from './refusals.js'
+import { invalid } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
 interface VectorParts {
+  modelId: string
   contextLength: number
   release: string
   vocabulary: Vocabulary
@@ -40,7 +41,7 @@ export class VectorSession implements EngineSession {
 
   info (): Record<string, unknown> {
     const { contextLength, release } = this.parts
-    return { contextLength, answersAtOnce: 1, build: release }
+    return { contextLength, answersAtOnce: 1, driver: 'the llama.cpp in svc', build: release }
   }
 
   async close (): Promise<void> {
@@ -49,12 +50,12 @@ export class VectorSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { contextLength } = this.parts
+    const { modelId, contextLength } = this.parts
     const { inputs, shape } = readEmbed(payload)
     const texts = inputs.map((input) => this.idsOf(input))
     for (const ids of texts) {
       if (ids.length === 0) throw invalid('input is empty: there is nothing to read', 'input')
-      if (ids.length > contextLength) throw tooLong(ids.length, contextLength)
+      if (ids.length > contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     }
     for (const [i, ids] of texts.entries()) {
       const vector = await this.vector(ids)

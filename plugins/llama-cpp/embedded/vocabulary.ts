@@ -1,6 +1,6 @@
 /** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
-import { CUT } from '../../chat/text/verbatim.js'
-import type { TokenTable } from '../../chat/text/tokens.js'
+import { CUT } from '../text/verbatim.js'
+import type { TokenTable } from '../text/tokens.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
 
 const SENTENCE_PIECE = 1
@@ -52,7 +52,7 @@ export class Vocabulary {
       if (isControl || (attributes & ATTRIBUTE.userDefined) !== 0) added.set(text, id)
     }
     this.table = {
-      size, bytes: Buffer.concat(parts), offsets, special, added, known: new Uint8Array(size).fill(1),
+      size, bytes: Buffer.concat(parts), offsets, special, added,
       strip: type === SENTENCE_PIECE && addsSpace ? 1 : 0
     }
   }

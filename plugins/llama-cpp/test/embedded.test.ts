@@ -2,6 +2,7 @@ import t from 'tap'
 import { Decoder } from '../embedded/decoder.js'
 import { HELLO, loadTiny, whole } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
+import type { Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
 /** Makes texts and objects end soon: the quote, and the brace. */
@@ -120,6 +121,14 @@ t.test('JSON, and calls of tools', async (t) => {
     tools: [LOOK], response_format: { type: 'json_object' }, seed: 1, logit_bias: ENDING
   })
   t.type(JSON.parse(either.text || either.calls[0]!.arguments), 'object')
+  const warnings = ({ chunks }: Whole): unknown => chunks.flatMap((chunk) => chunk['warnings'] ?? [])
+  t.same(warnings(json), [], 'a JSON object is enforced')
+  t.same(warnings(called), ['not enforced: the parameters of tools'])
+  const schema = { type: 'object', required: ['a'] }
+  const held = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } }
+  const loose = await ask({ response_format: held, seed: 1, logit_bias: ENDING })
+  t.same(warnings(loose), ['not enforced: the schema of response_format'])
+  t.type(JSON.parse(loose.text), 'object')
 })
 
 t.test('a template without tools is told of them in the system message', async (t) => {

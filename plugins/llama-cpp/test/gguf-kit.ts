@@ -1,5 +1,5 @@
 /** A tiny language model in a GGUF file: random weights, a vocabulary of bytes, and a chat template. */
-import { seededRandom } from '../../chat/text/random.js'
+import { seededRandom } from './random.js'
 
 export type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
 export interface Tensor { name: string, shape: number[], values: Float32Array }
@@ -68,16 +68,23 @@ interface Options {
   template?: string | null
   /** Further special tokens. */
   special?: string[]
+  /** Tokens and merges in place of single bytes. */
+  learned?: { tokens: string[], merges: string[] }
+  context?: number
   /** Changes the tensors before they are written. */
   change?: (tensors: Tensor[]) => void
 }
 
 /** The file of the model, some 300 kB. It writes lower-case letters, spaces and marks of JSON. */
 export function tinyModel (
-  { metadata = {}, template = CHATML, special = [], change = () => {} }: Options = {}
+  {
+    metadata = {}, template = CHATML, special = [], change = () => {}, context = SHAPE.context,
+    learned = { tokens: visible, merges: [`${visible[104]} ${visible[105]}`] }
+  }: Options = {}
 ): Buffer {
-  const { layers, hidden, heads, kvHeads, headSize, feed, context } = SHAPE
-  const tokens = [...visible, ...SPECIAL, ...special]
+  const { layers, hidden, heads, kvHeads, headSize, feed } = SHAPE
+  const words = learned.tokens.length
+  const tokens = [...learned.tokens, ...SPECIAL, ...special]
   const random = seededRandom(7)
   const filled = (name: string, shape: number[], scale: number): Tensor => {
     const length = shape.reduce((a, b) => a * b)
@@ -87,7 +94,7 @@ export function tinyModel (
   const ones = (name: string): Tensor => ({ name, shape: [hidden], values: new Float32Array(hidden).fill(1) })
   const output = filled('output.weight', [hidden, tokens.length], 0.6)
   for (let id = 0; id < tokens.length; id++) {
-    if (!/[a-z {}"]/.test(tokens[id]!) || id >= 256) output.values.fill(0, id * hidden, (id + 1) * hidden)
+    if (!/[a-z {}"]/.test(tokens[id]!) || id >= words) output.values.fill(0, id * hidden, (id + 1) * hidden)
   }
   const embedding = filled('token_embd.weight', [hidden, tokens.length], 1)
   const tensors = [embedding, ones('output_norm.weight'), output]
@@ -109,9 +116,9 @@ export function tinyModel (
     'llama.rope.dimension_count': headSize, 'llama.attention.layer_norm_rms_epsilon': { f32: 1e-5 },
     'llama.vocab_size': tokens.length,
     'tokenizer.ggml.model': 'gpt2', 'tokenizer.ggml.pre': 'trillion', 'tokenizer.ggml.tokens': tokens,
-    'tokenizer.ggml.token_type': { i32: tokens.map((_, id) => id < 256 ? 1 : 3) },
-    'tokenizer.ggml.merges': [`${visible[104]} ${visible[105]}`], 'tokenizer.ggml.bos_token_id': 256,
-    'tokenizer.ggml.eos_token_id': 258, 'tokenizer.ggml.add_bos_token': false,
+    'tokenizer.ggml.token_type': { i32: tokens.map((_, id) => id < words ? 1 : 3) },
+    'tokenizer.ggml.merges': learned.merges, 'tokenizer.ggml.bos_token_id': words,
+    'tokenizer.ggml.eos_token_id': words + 2, 'tokenizer.ggml.add_bos_token': false,
     ...template === null ? {} : { 'tokenizer.chat_template': template },
     ...metadata
   }, tensors)

@@ -26,7 +26,7 @@ export function memoryFit (
   } as const
   const now = planBriefly(request, view)
   // A program can be brought later, memory not.
-  const nodes = view.nodes.map((node) => ({ ...node, lacks: [] }))
+  const nodes = view.nodes.map((node) => ({ ...node, lacks: [], onLibrary: [] }))
   const result = planBriefly(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null
   return {

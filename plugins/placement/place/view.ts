@@ -1,7 +1,7 @@
 import { needOf } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
-import { isGpu } from '../planner/memory.js'
+import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
 import { bodyOf, devicePartsOf } from '../../runners/service.js'
 import type { Instance, Releasing } from '../../runners/service.js'
@@ -13,11 +13,11 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
-    overhead, fixedBytes, batchTokens, keepsPrompts
+    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, refuses
   } = decl
   return {
     multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds,
-    overhead, fixedBytes, batchTokens, keepsPrompts,
+    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, library: program?.otherwise, refuses,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }
@@ -75,7 +75,8 @@ function factsOf (
       : { ramTotal: memory.ramTotal.inBytes, ramAvailable: memory.ramAvailable.inBytes },
     gpus: gpusOf(system?.accelerators ?? []),
     backends: resources === null ? null : backendsOf(resources, engines),
-    lacks: programsLacking(resources?.['engines']),
+    lacks: enginesWith(resources?.['engines'], (driver) => driver === null),
+    onLibrary: enginesWith(resources?.['engines'], (driver) => driver?.from === 'library'),
     participation: resources?.participation ?? null,
     silent: resources?.readings === false,
     lends: resources?.['rpcForEveryUser'] !== false
@@ -93,9 +94,10 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
-/** The engines whose program the node says it does not have. */
-function programsLacking (engines: unknown): string[] {
-  return Object.entries((engines ?? {}) as object).flatMap(([name, found]) => found === null ? [name] : [])
+/** The engines of which a node says that they drive such a thing there: null where they have no program. */
+function enginesWith (engines: unknown, such: (driver: { from?: string } | null) => boolean): string[] {
+  return Object.entries((engines ?? {}) as Record<string, { from?: string } | null>)
+    .flatMap(([name, driver]) => such(driver) ? [name] : [])
 }
 
 /** By engine; release 0.1.0 has one list for all. */
@@ -127,7 +129,7 @@ function claimOf (
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },
-    bytes: needOf(card, engines[engine] ?? {}, {
+    bytes: needOf(card, memoryTraits(engines[engine] ?? {}, engine, node), {
       context: contextTokenLimit, part, gpu: gpu !== null && isGpu(node, backend)
     }).neededBytes
   }))

@@ -149,7 +149,7 @@ function needOfAll (held: readonly Held[]): Need {
 /** The parts of a rank among its devices: by free memory among the GPUs, and the RAM has what is left. */
 function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): Held[] {
   const holds = (one: DeviceOption, count: number): Held =>
-    ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one.device) })
+    ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })
   if (devices.length === 1) return [holds(devices[0]!, layers)]
   const gpus = devices.filter(({ device }) => device !== 'ram')
   const rooms = gpus.map((gpu) =>

@@ -1,6 +1,7 @@
 import { needOf } from '../../../kernel/index.js'
-import type { Need, Part } from '../../../kernel/index.js'
-import { deviceOf, together, usableOf } from './memory.js'
+import type { MemoryTraits, Need, Part } from '../../../kernel/index.js'
+import { beyond } from '../../runners/service.js'
+import { deviceOf, memoryTraits, together, usableOf } from './memory.js'
 import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
@@ -12,8 +13,8 @@ export interface Job {
   layers: number
 }
 
-/** One memory of a node and what it can give. */
-export interface DeviceOption { device: Device, usable: Usable }
+/** One memory of a node, what it can give, and what the engine takes there. */
+export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTraits }
 
 /** One way to run on a node. */
 export interface BackendOption {
@@ -39,8 +40,12 @@ export interface CandidateNode {
 
 /** Whether the candidate may be one of `size` nodes that share a model. */
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
-  return size === 1 || request.instanceMeta !== 'LlamaRpc' || node.lends
+  return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !onLibrary(request, node))
 }
+
+/** Whether the model would run there on a library in place of the engine's program. */
+export const onLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>
+  node.onLibrary?.includes(engine) === true
 
 /** The candidates with which one of them is linked. */
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
@@ -84,8 +89,10 @@ export interface Survey {
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
-export function jobNeed ({ request, traits }: Job, part: Part, device: Device): Need {
-  return needOf(request.card, traits, { context: request.contextLength, part, gpu: device !== 'ram' })
+export function jobNeed (
+  { request }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
+): Need {
+  return needOf(request.card, takes, { context: request.contextLength, part, gpu: device !== 'ram' })
 }
 
 /** Sorts the nodes of the view. */
@@ -112,16 +119,20 @@ function optionsOf (
 ): BackendOption[] {
   const { request: { card }, traits } = job
   if (node.lacks?.includes(card.engine) === true) return []
+  if (traits.library !== undefined && onLibrary({ card }, node) && beyond(traits.library, card) !== null) {
+    return []
+  }
   const told = node.backends === null ? traits.backends
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
   const claims = pending ? { reservations: [], releasing: [] } : view
+  const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => card.backends.includes(backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
     // Backends the engine does not list come after all it does.
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
-      const devices = list.map((device) => ({ device, usable: usableOf(shown, device, claims) }))
+      const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))
       const usable = together(devices.map((one) => one.usable))
       return { backend, order: order + i / 2, devices, usable, layers: layersOn(job, devices, job.layers) }
     })
@@ -149,13 +160,13 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
 
 /** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
 export function layersThatFit (
-  job: Job, { device, usable: { usableBytes } }: DeviceOption, parts: number
+  job: Job, on: DeviceOption, parts: number
 ): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {
     const middle = Math.floor((fits + tooMany) / 2)
-    if (jobNeed(job, { of: middle, parts }, device).neededBytes < usableBytes) fits = middle
+    if (jobNeed(job, { of: middle, parts }, on).neededBytes < on.usable.usableBytes) fits = middle
     else tooMany = middle
   }
   return fits

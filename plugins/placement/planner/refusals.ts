@@ -1,6 +1,7 @@
 import { needWords } from '../../../kernel/index.js'
 import type { ArrangedNode } from './arrange.js'
-import { compareText } from './candidates.js'
+import { beyond } from '../../runners/service.js'
+import { compareText, onLibrary } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { gib } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, RefusalReason } from './types.js'
@@ -48,17 +49,31 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
     'every node of a Pipeline holds at least one.', { nLayers, minNodes })
 }
 
+export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
+  unplanned('no_backend', request, why, { engine: request.card.engine })
+
+/** `what` is the need for a program that these nodes do not have. */
+function engineMissing (
+  request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
+): Unplanned {
+  const command = `svc engine add ${builds}`
+  return unplanned('engine_missing', request,
+    `${what}, which is not on ${named(nodes)}: \`${command}\` there brings it.`,
+    { engine: request.card.engine, nodes: nodes.map(idOf), command })
+}
+
 /** `traits` and `survey` are null where no plugin brings the engine. */
 export function noBackend (
   request: PlanRequest, traits: EngineTraits | null, survey: Survey | null
 ): Unplanned {
   const { modelId, engine, backends } = request.card
-  const without = (survey?.withoutBackend ?? []).filter(({ lacks = [] }) => lacks.includes(engine))
+  const without = (survey?.withoutBackend ?? []).filter((node) =>
+    node.lacks?.includes(engine) === true || onLibrary(request, node))
   if (traits?.builds !== undefined && without.length > 0) {
-    const { builds } = traits
-    return unplanned('engine_missing', request, `Model ${modelId} runs on ${builds}, which is not on ` +
-      `${named(without)}: \`svc engine add ${builds}\` there brings it.`,
-    { engine, nodes: without.map(idOf), command: `svc engine add ${builds}` })
+    const why = traits.library !== undefined && without.some((node) => onLibrary(request, node))
+      ? beyond(traits.library, request.card) : null
+    const what = `Model ${modelId} runs on ${traits.builds}`
+    return engineMissing(request, traits.builds, without, why === null ? what : `${what} itself (${why})`)
   }
   const nodes = (survey?.withoutBackend ?? []).map((node) => ({
     ...idOf(node),
@@ -118,6 +133,11 @@ export function notSpread ({ request, traits }: Job, refusing: readonly Candidat
   const { card: { engine }, instanceMeta, minNodes } = request
   const { multiNode, meta } = traits
   const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
+  const without = refusing.map(({ node }) => node).filter((node) => onLibrary(request, node))
+  if (traits.builds !== undefined && without.length > 0) {
+    return engineMissing(request, traits.builds, without, `To share a model with others for min_nodes ` +
+      `${minNodes} takes ${traits.builds} itself`)
+  }
   if (refusing.length > 0) {
     const nodes = refusing.map(({ node }) => node)
     return unplanned('spread_unsupported', request,

@@ -5,8 +5,8 @@ import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
 import {
-  allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread, shortOf,
-  tensorUnsupported, tooFewLayers
+  allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread,
+  refusedByEngine, shortOf, tensorUnsupported, tooFewLayers
 } from './refusals.js'
 import type { Unplanned } from './refusals.js'
 import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } from './types.js'
@@ -46,6 +46,8 @@ function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const traits = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
   if (traits === null) return noBackend(request, null, null)
+  const why = traits.refuses?.(card) ?? null
+  if (why !== null) return refusedByEngine(request, why)
   if (sharding === 'Tensor' && !(card.supportsTensor && traits.tensor)) {
     return tensorUnsupported(request, traits)
   }

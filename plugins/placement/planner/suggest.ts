@@ -150,7 +150,7 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
 }
 
 const neededOn = (job: Job, { devices }: BackendOption, of: number, parts: number): number =>
-  jobNeed(job, { of, parts }, devices[0]!.device).neededBytes
+  jobNeed(job, { of, parts }, devices[0]!).neededBytes
 
 function freeOn (
   { nodeId, name, gpus }: NodeFacts, { backend, devices, usable }: BackendOption, neededBytes: number

@@ -1,4 +1,4 @@
-import type { MemoryTraits, ModelCard } from '../../../kernel/index.js'
+import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 
 /** How a model is cut: by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'
@@ -32,6 +32,8 @@ export interface NodeFacts {
   backends: Readonly<Record<string, readonly string[]>> | null
   /** Engines whose external program is not there. */
   lacks?: readonly string[]
+  /** Engines that run on a library there, in place of their program. */
+  onLibrary?: readonly string[]
   /** Model id to the bytes of it that lie on this node already. */
   stagedBytes: ReadonlyMap<string, number>
   /** Only `full` nodes run models. */
@@ -56,8 +58,12 @@ export interface EngineTraits extends MemoryTraits {
   manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
+  /** Why a card does not run on it; null if it does. */
+  refuses?: ((card: ModelCard) => string | null) | undefined
   /** What `svc engine add` brings its program as, where it drives one. */
   builds?: string | undefined
+  /** Runs models on nodes without the program. */
+  library?: LibraryDecl | undefined
 }
 
 /**

@@ -33,7 +33,7 @@ t.test('a model is placed on the node that holds it', async (t) => {
 })
 
 t.test('an instance has the context that was asked for', async (t) => {
-  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 8, headSize: 128 })
+  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 16, headSize: 128 })
   const cards = [long, card('acme/mute', { contextLength: 0 })]
   const rig = await startPlacement(t, { nodes: { n1: 40 }, cards })
   const place = async (model_id: string, context_length: number) =>

@@ -1,10 +1,14 @@
 import t from 'tap'
 import { USUAL_CONTEXT } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, MemoryClaim, PlanRequest, RefusalReason } from '../planner/index.js'
-import { GIB, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
+import type { ClusterView, MemoryClaim, NodeFacts, PlanRequest, RefusalReason } from '../planner/index.js'
+import { GIB, MASK, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
 
 const rpc = { ...lm, meta: 'LlamaRpc', overhead: 1.1 } as const
+const onLibrary = { ...lm, builds: 'lm.cpp', library: {
+  name: 'the lib', module: 'file:///lib.js', backends: ['cpu'], packages: {},
+  without: { vision_weights: 'takes no images' }
+} } as const
 const three = [node('a', 50), node('b', 50), node('c', 50)]
 const heads = { supportsTensor: true, heads: 32, kvHeads: 8, headSize: 128 }
 
@@ -48,6 +52,11 @@ const rows: Row[] = [{
   reason: 'no_backend',
   message: /needs engine lm, which no plugin here brings\.$/
 }, {
+  what: 'a card that the engine refuses',
+  view: view(three, { engines: { lm: { ...lm, refuses: ({ modelId }) => `${modelId} is odd` } } }),
+  reason: 'no_backend',
+  message: /^acme\/x is odd$/
+}, {
   what: 'an engine named like a part of every object',
   request: { card: card({ engine: 'constructor' }) },
   view: view(three),
@@ -65,6 +74,19 @@ const rows: Row[] = [{
     { engines: { lm: { ...lm, builds: 'lm.cpp' } } }),
   reason: 'engine_missing',
   message: /^Model acme\/x runs on lm\.cpp, which is not on a, b, c: `svc engine add lm\.cpp` there/
+}, {
+  what: 'the library in place of the program cannot run it',
+  request: { card: card({ files: [{ path: 'eyes.gguf', role: 'vision_weights', bytes: 1 }] }) },
+  view: view(three.map((one) => ({ ...one, onLibrary: ['lm'] })), { engines: { lm: onLibrary } }),
+  reason: 'engine_missing',
+  message: /^Model acme\/x runs on lm\.cpp itself \(the lib takes no images\), which is not on a, b, c: `svc/
+}, {
+  what: 'too few nodes have the program that shares a model',
+  request: { minNodes: 2, instanceMeta: 'LlamaRpc' },
+  view: view(three.map((one, i) => ({ ...one, onLibrary: i > 0 ? ['lm'] : [] })),
+    { engines: { lm: { ...onLibrary, ...rpc } } }),
+  reason: 'engine_missing',
+  message: /^To share a model with others for min_nodes 2 takes lm\.cpp itself, which is not on b, c: `svc/
 }, {
   what: 'only management nodes',
   view: view([node('a', 50, { participation: 'management' })]),
@@ -237,13 +259,21 @@ t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', asyn
     view([node('a', 6.75 + bytes / GIB), node('b', 6.75 + bytes / GIB)])
   t.match(refused(plan(request(), view([node('a', needed / GIB)]))).message, /has 13\.25 GiB, 1 byte too few/)
   t.ok(plan(request(), view([node('a', (needed + 1) / GIB)])).ok)
-  t.notOk(plan(request(), gpu(18 * GIB - needed)).ok)
-  t.ok(plan(request(), gpu(18 * GIB - needed - 1)).ok)
+  t.notOk(plan(request(), gpu(18 * GIB - needed - MASK)).ok)
+  t.ok(plan(request(), gpu(18 * GIB - needed - MASK - 1)).ok)
   t.notOk(plan(request({ minNodes: 2 }), part(0)).ok)
   t.ok(plan(request({ minNodes: 2 }), part(1)).ok)
   const model = card({ ...heads, headSize: 0 })
   t.notOk(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(0)).ok)
   t.ok(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(1)).ok)
+})
+
+t.test('a library takes other memory than the program', async (t) => {
+  const { library } = onLibrary
+  const engines = { lm: { ...onLibrary, library: { ...library, fixedBytes: GIB } } }
+  const needed = (more: Partial<NodeFacts>): number =>
+    planned(plan(request(), view([node('a', 50, more)], { engines }))).ranks[0]!.neededBytes
+  t.equal(needed({ onLibrary: ['lm'] }) - needed({}), 0.75 * GIB)
 })
 
 t.test('overhead is exact in hundredths', async (t) => {

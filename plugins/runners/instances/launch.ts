@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { addNeeds, needOf } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
@@ -12,8 +12,10 @@ import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
 import { chooseBackend, declaredBackend, offersOf, programMissing, runtimesFor } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
+import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { memoryLimitBytes } from '../machine/memory.js'
+import { beyond } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
 import { LaunchError } from '../process/errors.js'
@@ -37,7 +39,7 @@ export interface LaunchParts {
   bundle: Bundle
   /** Files of models; absent where the plugin `staging` is off. */
   models: Models | undefined
-  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices'>
+  detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<Drivers, 'prepare' | 'plan' | 'begins'>
   leases: Pick<ModelLeases, 'take'>
@@ -74,11 +76,16 @@ export function backendOf (
   if (engine === undefined) return null
   const { name, decl: { backends, backendsWhy, program } } = engine
   const found = detection.programs()[name]
-  if (found === null && program !== undefined) return programMissing(name, program)
+  if (found === null && program !== undefined) {
+    return programMissing(name, program, detection.without(name))
+  }
+  const library = isLibrary(found) ? found.library : undefined
+  const lacks = library === undefined ? null : beyond(library, card)
+  if (lacks !== null) return programMissing(name, program!, lacks)
   const devices = detection.devices(name)
   return chooseBackend({
     engine: name,
-    offers: offersOf(backends, devices).filter((one) => card.backends.includes(one)),
+    offers: (library?.backends ?? offersOf(backends, devices)).filter((one) => card.backends.includes(one)),
     why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
     runtimes: runtimesFor(engine.decl, detection.runtimes, devices)
@@ -125,6 +132,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     throw new LaunchError('no_backend', `no enabled plugin brings engine ${model.card.engine}`)
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
+  const module = moduleOf(parts, engine, role)
+  const traits = memoryTraits(parts, engine)
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
@@ -145,20 +154,40 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       ...contextLength === undefined ? {} : { contextLength },
       options
     },
-    engineModule: engine.decl.module,
+    engineModule: module,
     clock,
     log,
     scratch,
-    ...(config.confine ? { files: () => filesOf(parts, model, engine.decl.module, options) } : {}),
+    ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes: addNeeds(places.map((one) => needOf(model.card, engine.decl,
+    estimatedBytes: addNeeds(places.map((one) => needOf(model.card, traits,
       { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** What the engine takes here beside a model: its program's driver, else the library. */
+export function memoryTraits (
+  { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
+): MemoryTraits {
+  const driver = detection.programs()[name]
+  return isLibrary(driver) ? driver.library : decl
+}
+
+/** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
+function moduleOf (
+  { detection }: LaunchParts, { name, decl: { module, program } }: RegisteredEngine, role: Role | null
+): string {
+  const driver = detection.programs()[name]
+  if (!isLibrary(driver)) return module
+  const { library } = driver
+  if (role === null) return library.module
+  const { problem, remedy } = programMissing(name, program!, `${library.name} spreads no model over nodes`)
+  throw new LaunchError('no_backend', `${problem}. ${remedy}`)
 }
 
 /** Throws LaunchError `no_backend` where a model is spread and the operator did not agree to that. */

@@ -1,7 +1,7 @@
 import { realpath, stat } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
+import type { ProgramDecl } from '../../../kernel/index.js'
 import { listsBackend } from './programs.js'
-import type { ProgramDecl } from './programs.js'
 import type { Runtimes } from './runtimes.js'
 
 /** The backend an engine will use, or why there is none. */
@@ -46,12 +46,14 @@ export function chooseBackend ({ engine, offers, why, declared, runtimes }: Back
   }
 }
 
-/** Said of an engine whose program is not on a node. */
-export function programMissing (engine: string, { name, builds }: ProgramDecl): BackendChoice {
+/** Said of an engine whose program is not on a node. `why` says why its library is of no use there. */
+export function programMissing (
+  engine: string, { name, builds }: ProgramDecl, why: string | null = null
+): BackendChoice & { backend: null } {
   return {
     backend: null,
     code: 'engine_missing',
-    problem: `engine ${engine} needs ${name}, which is not here`,
+    problem: `engine ${engine} needs ${name}, which is not here${why === null ? '' : `; ${why}`}`,
     remedy: `Bring it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to the ` +
       'absolute path of one, and restart.'
   }

@@ -1,10 +1,11 @@
-import type { Caller, Context, Logger, Machine } from '../../../kernel/index.js'
+import { basename } from 'node:path'
+import type { Caller, Context, Logger, Machine, ProgramDecl } from '../../../kernel/index.js'
 import { binaryProblem, declaredBackend, offersOf, overrideVariable, runtimesFor } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import { findConflict } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
-import { findProgram, outputOf, readDevices } from './programs.js'
-import type { Build, Program, ProgramDecl } from './programs.js'
+import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
+import type { Build, Library, Program } from './programs.js'
 import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
@@ -15,6 +16,9 @@ const GPU_DELAY_MS = 1_000
 
 /** Time after which PATH is searched again, ms. */
 const PROGRAMS_MS = 100
+
+/** The program that an engine drives on a node, named by a variable or found, or the library it uses. */
+export type Driver = BinaryOverride | Program | Library
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
@@ -46,8 +50,10 @@ export interface Detection {
   devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
-  /** By engine: the program it drives here, found within the last 100 ms; null where there is none. */
-  programs (): Record<string, BinaryOverride | Program | null>
+  /** By engine: what it drives here, found within the last 100 ms; null where there is nothing. */
+  programs (): Record<string, Driver | null>
+  /** Why an engine cannot use its library; null for an engine without one. */
+  without (engine: string): string | null
   stop (): void
 }
 
@@ -61,12 +67,13 @@ export function startDetection (parts: DetectionParts): Detection {
   const publish = (...codes: ConflictCode[]): void => {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
+  const libraries = librariesOf(parts)
   let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
     // Every listing of models asks for each of them, and searching PATH blocks.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, programs: programsOf(parts, seen) }
+      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
     }
     return found.programs
   }
@@ -91,7 +98,7 @@ export function startDetection (parts: DetectionParts): Detection {
     await Promise.all(Object.values(programs()).map(lists.ask))
     looked = true
     seen.engines = engines.map((engine) =>
-      ({ ...engine, present: programs()[engine.name] != null, devices: devices(engine.name) }))
+      ({ ...engine, present: isProgram(programs()[engine.name]), devices: devices(engine.name) }))
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
@@ -106,11 +113,11 @@ export function startDetection (parts: DetectionParts): Detection {
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
     programs,
+    without: (engine) => whyNone(libraries.get(engine)),
     devices,
     backends: () => Object.fromEntries(engines.map((engine) => {
-      const wanted = declaredBackend(declared, engine.name)
-      const usable = offered(engine, devices(engine.name), seen)
-      return [engine.name, wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]]
+      const { name } = engine
+      return [name, usableBackends(engine, programs()[name], devices(name), seen)]
     })),
     stop () {
       stopped = true
@@ -141,7 +148,15 @@ function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts
   }
 }
 
-type Found = BinaryOverride | Program | null | undefined
+const whyNone = (library: Library | string | undefined): string | null =>
+  typeof library === 'string' ? library : null
+
+type Found = Driver | null | undefined
+
+export const isLibrary = (found: Found): found is Library => found != null && 'library' in found
+
+const isProgram = (found: Found): found is BinaryOverride | Program =>
+  found != null && !isLibrary(found)
 
 /**
  * The devices that programs list, each asked once. The node runs them outside of a sandbox, so those that
@@ -155,7 +170,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   const asked = new Map<string, Promise<void>>()
   const known = new Map<string, string[] | null>()
   const ask = async (program: Found): Promise<void> => {
-    if (program == null || 'build' in program) return
+    if (!isProgram(program) || 'build' in program) return
     const { path } = program
     const devices = async (): Promise<string[] | null> => await binaryProblem(path, uid) === null
       ? readDevices(await outputOf(path, '--list-devices', env)) : null
@@ -167,7 +182,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   return {
     ask,
     of (program, late) {
-      if (program == null) return null
+      if (!isProgram(program)) return null
       if ('build' in program) return devicesOf(program.build)
       if (late) void ask(program)
       return known.get(program.path) ?? null
@@ -178,6 +193,16 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
 /** A build of an old release lists no devices, whatever it is for. */
 const devicesOf = ({ backend, devices }: Build): string[] | null =>
   devices.length === 0 && backend === 'cuda' ? null : devices
+
+/** All that is found, and what is declared unseen. */
+function usableBackends (
+  engine: EngineOffer, driver: Found, devices: readonly string[] | null, seen: Observation
+): string[] {
+  if (isLibrary(driver)) return [...driver.library.backends]
+  const wanted = declaredBackend(seen.declared, engine.name)
+  const usable = offered(engine, devices, seen)
+  return wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]
+}
 
 /** Without what is declared. */
 function offered (
@@ -191,12 +216,27 @@ function offered (
 
 /** Engines that say which program they drive; what a variable names counts, usable or not. */
 function programsOf (
-  { engines, home, files: { env } }: DetectionParts, { binaries }: Observation
-): Record<string, BinaryOverride | Program | null> {
+  { engines, home, files: { env } }: DetectionParts, { binaries }: Observation,
+  libraries: ReadonlyMap<string, Library | string>
+): Record<string, Driver | null> {
   const driving = engines.flatMap(({ name, program }) => program === undefined ? [] : [{ name, program }])
   return Object.fromEntries(driving.map(({ name, program }) => {
     const named = binaries.find(({ variable }) => variable === overrideVariable(name))
-    return [name, named ?? findProgram({ home, env }, program)]
+    const library = libraries.get(name)
+    const found = named ?? findProgram({ home, env }, program)
+    return [name, found ?? (typeof library === 'object' ? library : null)]
+  }))
+}
+
+/** By engine, its library, or why it cannot be used. Looked for once, as it is installed with svc. */
+function librariesOf ({ engines, files, declared }: DetectionParts): Map<string, Library | string> {
+  return new Map(engines.flatMap(({ name, program }) => {
+    const library = program?.otherwise
+    if (library === undefined) return []
+    const wanted = declaredBackend(declared, name)
+    const usable = wanted === undefined || library.backends.includes(wanted)
+    return [[name, usable ? findLibrary(files, library)
+      : `${library.name} has no ${wanted}, which plugins.runners.backends.${name} asks for`]]
   }))
 }
 
@@ -219,10 +259,18 @@ export function nodeResources (
 }
 
 /** Without paths, which tell of the machine. */
-function shown (program: BinaryOverride | Program | null): object | null {
-  if (program === null) return null
-  if ('variable' in program) return { from: 'variable', usable: program.problem === null }
-  if (program.from === 'path') return { from: 'path' }
-  const { build: { tag, backend, devices } } = program
-  return { from: 'build', tag, backend, devices }
+function shown (driver: Driver | null): object | null {
+  if (driver === null) return null
+  const words = inWords(driver)
+  if ('variable' in driver) return { from: 'variable', usable: driver.problem === null, words }
+  if (driver.from !== 'build') return { from: driver.from, words }
+  const { build: { tag, backend, devices } } = driver
+  return { from: 'build', tag, backend, devices, words }
+}
+
+/** Without paths. */
+function inWords (driver: Driver): string {
+  if ('variable' in driver) return `the program that ${driver.variable} names`
+  if (driver.from === 'library') return `${driver.library.name} (${driver.library.backends.join(', ')})`
+  return driver.from === 'path' ? `${basename(driver.path)} in PATH` : `the build ${driver.build.name}`
 }

@@ -2,14 +2,8 @@ import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
-
-/** What an engine says of the external program it drives. */
-export interface ProgramDecl {
-  /** Its name in PATH and in a build. */
-  readonly name: string
-  /** What `svc engine add` brings builds of. */
-  readonly builds: string
-}
+import type { LibraryDecl, ModelCard, ProgramDecl } from '../../../kernel/index.js'
+import type { RuntimeFiles } from './runtimes.js'
 
 /** A build below `<home>/engines`, as its `build.json` says. */
 export interface Build {
@@ -69,6 +63,31 @@ function readBuild (folder: string, name: string): Build | null {
 
 /** The program that an engine drives here, where no variable names one. */
 export type Program = { from: 'path', path: string } | { from: 'build', path: string, build: Build }
+
+/** A library that an engine uses where its program is missing. */
+export interface Library { from: 'library', library: LibraryDecl }
+
+/** The library where its package is installed; else why it cannot be used. */
+export function findLibrary (
+  { platform, arch, hasPackage }: Pick<RuntimeFiles, 'platform' | 'arch' | 'hasPackage'>, library: LibraryDecl
+): Library | string {
+  const host = `${platform}-${arch}`
+  const name = library.packages[host]
+  if (name === undefined) return `${library.name} is not built for ${host}`
+  return hasPackage(name) ? { from: 'library', library }
+    : `the package ${name} is not installed: it needs glibc, and an install without --omit=optional`
+}
+
+/** Why the library cannot run a model; null where it can. */
+export function beyond (
+  { name, backends, without }: LibraryDecl, card: Pick<ModelCard, 'backends' | 'files'>
+): string | null {
+  if (!backends.some((one) => card.backends.includes(one))) {
+    return `${name} runs on ${backends.join(', ')}, the model on ${card.backends.join(', ') || 'nothing'}`
+  }
+  const role = Object.keys(without).find((one) => card.files.some((file) => file.role === one))
+  return role === undefined ? null : `${name} ${without[role]}`
+}
 
 /** What is looked at. */
 interface Place { home: string, env: Readonly<Record<string, string | undefined>> }

@@ -23,6 +23,8 @@ export interface RuntimeFiles {
   hasLibrary (file: string): Promise<boolean>
   /** Folder of the ONNX runtime's native libraries; null when the package is not installed. */
   runtimeFolder (): string | null
+  /** Whether a package of npm is installed beside svc. */
+  hasPackage (name: string): boolean
 }
 
 /** Longer than the notes of kernel/build/without-cuda.mjs, shorter than any library. */
@@ -65,7 +67,16 @@ export function runtimeFiles (env: RuntimeFiles['env'] = process.env): RuntimeFi
     env,
     list: async (folder) => await readdir(folder).catch(() => []),
     hasLibrary: async (file) => await stat(file).then(({ size }) => size > NOTE_BYTES, () => false),
-    runtimeFolder
+    runtimeFolder,
+    hasPackage
+  }
+}
+
+function hasPackage (name: string): boolean {
+  try {
+    return createRequire(import.meta.url).resolve(name) !== ''
+  } catch {
+    return false
   }
 }
 

@@ -9,8 +9,9 @@ import { nodeResources, startDetection } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
 import { buildsFolder, buildsOf, buildText, findProgram } from '../machine/programs.js'
 import { card } from './samples.js'
+import type { ModelCard, ProgramDecl } from '../../../kernel/index.js'
 
-const program = { name: 'llama-server', builds: 'llama.cpp' }
+const PROGRAM: ProgramDecl = { name: 'llama-server', builds: 'llama.cpp' }
 const ENGINE = 'llama-server'
 
 interface TestCase { teardown (fn: () => unknown): void }
@@ -30,12 +31,16 @@ function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:
   return folder
 }
 
+/** A program with a library, the package that is installed, and the declared backends. */
+interface Library { program?: ProgramDecl, installed?: string, declared?: Record<string, string> }
+
 /** A node's look at itself. */
 async function look (
-  home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock()
+  home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock(),
+  { program = PROGRAM, installed = '', declared = {} }: Library = {}
 ): Promise<Detection> {
   const detection = startDetection({
-    home, uid: process.getuid!(), declared: {}, options: {}, clock, raise () {}, clear () {},
+    home, uid: process.getuid!(), declared, options: {}, clock, raise () {}, clear () {},
     engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
     gpus: async () => ({ gpus: [], problems: [] }),
@@ -43,7 +48,7 @@ async function look (
       variable === 'PATH' ? [] : [{ variable, path, problem: 'does not exist' }]),
     files: {
       platform: 'linux', arch: 'x64', env, list: async () => nvidiaDevice ? ['nvidia0'] : [],
-      hasLibrary: async () => false, runtimeFolder: () => null
+      hasLibrary: async () => false, runtimeFolder: () => null, hasPackage: (name) => name === installed
     }
   })
   await detection.probed
@@ -54,11 +59,14 @@ const shown = (detection: Detection): unknown =>
   (nodeResources('n', detection, false)({} as never) as { n: { engines: unknown } }).n.engines
 
 /** What the model of that engine would run on. */
-function choice (detection: Detection, backends: Record<string, string> = {}) {
+function choice (
+  detection: Detection, backends: Record<string, string> = {}, program = PROGRAM,
+  over: Partial<ModelCard> = {}
+) {
   const decl = { summary: '', module: '', backends: ['cuda', 'cpu'], external: true, program }
   const bundle = { engine: () => ({ name: ENGINE, owner: 'x', decl }) } as unknown as LaunchParts['bundle']
   const config = { backends } as LaunchParts['config']
-  const model = { ...card('acme/x'), engine: ENGINE, backends: ['cuda', 'cpu'] }
+  const model = { ...card('acme/x'), engine: ENGINE, backends: ['cuda', 'cpu'], ...over }
   return backendOf({ bundle, config, detection }, model)
 }
 
@@ -69,20 +77,23 @@ t.test('the build that was added or chosen last is used; what is none is passed 
   mkdirSync(join(buildsFolder(home, 'llama.cpp'), 'b8-cpu'))
   writeFileSync(join(addBuild(home, 'odd'), 'build.json'), '{"format":2}')
   t.strictSame(buildsOf(home, 'llama.cpp').map(({ name }) => name), ['b7-vulkan', 'b7-cpu'])
-  t.match(findProgram({ home, env: {} }, program), { from: 'build', path: join(newest, 'llama-server') })
-  t.equal(findProgram({ home: join(home, 'none'), env: {} }, program), null)
+  t.match(findProgram({ home, env: {} }, PROGRAM), { from: 'build', path: join(newest, 'llama-server') })
+  t.equal(findProgram({ home: join(home, 'none'), env: {} }, PROGRAM), null)
 })
 
 t.test('PATH counts more than a build, a variable more than both, usable or not', async (t) => {
   const home = homeOf(t)
   addBuild(home, 'cpu')
   t.strictSame(shown(await look(home)),
-    { [ENGINE]: { from: 'build', tag: 'b7', backend: 'cpu', devices: [] } })
+    { [ENGINE]: { from: 'build', tag: 'b7', backend: 'cpu', devices: [], words: 'the build b7-cpu' } })
   writeFileSync(join(home, 'llama-server'), '')
   chmodSync(join(home, 'llama-server'), 0o755)
-  t.strictSame(shown(await look(home, { PATH: `/none:${home}` })), { [ENGINE]: { from: 'path' } })
+  t.strictSame(shown(await look(home, { PATH: `/none:${home}` })),
+    { [ENGINE]: { from: 'path', words: 'llama-server in PATH' } })
   t.strictSame(shown(await look(home, { PATH: home, SVC_LLAMA_SERVER_BIN: '/none' })),
-    { [ENGINE]: { from: 'variable', usable: false } })
+    { [ENGINE]: {
+      from: 'variable', usable: false, words: 'the program that SVC_LLAMA_SERVER_BIN names'
+    } })
 })
 
 t.test('a node without the program does not offer the engine, until a build is added', async (t) => {
@@ -95,6 +106,45 @@ t.test('a node without the program does not offer the engine, until a build is a
   t.match(choice(detection), { backend: null }, 'it is looked for ten times a second')
   await clock.advance(100)
   t.match(choice(detection), { backend: 'cpu' })
+})
+
+t.test('a library stands in for a program that is not found', async (t) => {
+  const home = homeOf(t)
+  const program: ProgramDecl = { ...PROGRAM, otherwise: {
+    name: 'the lib', module: 'file:///lib.js', backends: ['cpu'], packages: { 'linux-x64': 'lib-x64' },
+    without: { vision_weights: 'takes no images' }
+  } }
+  const clock = manualClock()
+  const here = await look(home, {}, true, clock, { program, installed: 'lib-x64' })
+  t.strictSame(shown(here), { [ENGINE]: { from: 'library', words: 'the lib (cpu)' } })
+  t.strictSame(here.backends(), { [ENGINE]: ['cpu'] }, 'whatever GPU is there')
+  t.match(choice(here, {}, program), { backend: 'cpu' })
+  const cases: [Partial<ModelCard>, string][] = [
+    [{ backends: ['cuda'] }, 'the lib runs on cpu, the model on cuda'],
+    [{ files: [{ path: 'm.gguf', role: 'vision_weights', bytes: 1 }] }, 'the lib takes no images']
+  ]
+  for (const [over, why] of cases) {
+    t.match(choice(here, {}, program, over), {
+      code: 'engine_missing', problem: `engine llama-server needs llama-server, which is not here; ${why}`,
+      remedy: /`svc engine add llama\.cpp`/
+    })
+  }
+  addBuild(home, 'vulkan')
+  await clock.advance(100)
+  t.match(shown(here), { [ENGINE]: { from: 'build' } }, 'the program counts more')
+  const none = homeOf(t)
+  const whys: [Library, RegExp][] = [
+    [{ program }, /the package lib-x64 is not installed: it needs glibc/],
+    [{ program: { ...program, otherwise: { ...program.otherwise!, packages: {} } } },
+      /the lib is not built for linux-x64/],
+    [{ program, installed: 'lib-x64', declared: { [ENGINE]: 'cuda' } },
+      /the lib has no cuda, which plugins\.runners\.backends\.llama-server asks for/]
+  ]
+  for (const [library, problem] of whys) {
+    const bare = await look(none, {}, false, manualClock(), library)
+    t.strictSame(shown(bare), { [ENGINE]: null })
+    t.match(choice(bare, {}, program), { backend: null, code: 'engine_missing', problem })
+  }
 })
 
 t.test('a build without CUDA is not asked for it', async (t) => {

@@ -43,6 +43,7 @@ export function machine (over: Partial<RuntimeFiles> = {}): RuntimeFiles {
     list: async () => [],
     hasLibrary: async () => false,
     runtimeFolder: () => '/ort',
+    hasPackage: () => false,
     ...over
   }
 }

@@ -26,7 +26,7 @@ function launched (instance: Instance, nodeId: string, agreed: boolean): unknown
     },
     models: undefined,
     detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined,
-      programs: () => ({}), devices: () => null },
+      programs: () => ({}), without: () => null, devices: () => null },
     instances: { get: () => instance },
     drivers: { prepare: async () => {}, plan: () => null, begins: () => {} },
     logs: { output: quiet }

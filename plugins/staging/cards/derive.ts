@@ -1,13 +1,14 @@
 /** From the files of a model to its card. */
 import { parseCard } from '../../../kernel/cards/index.js'
 import type { CardFile, ModelCard } from '../../../kernel/index.js'
+import { refusesCard } from '../../chat/cards.js'
 import { checkCardPaths, filePathProblem } from '../files/names.js'
+import { findEncoder, findGenai } from './encoder.js'
 import { Folder } from './folder.js'
 import {
   CARD_FILE, cardFiles, checked, PICKLE, toCard, type DeriveOptions, type Found
 } from './found.js'
 import { findGguf } from './gguf-model.js'
-import { findGenai, findOptimum } from './language.js'
 import { CardError } from './reader.js'
 import { findKokoro, findPiper } from './speech.js'
 
@@ -15,11 +16,13 @@ import { findKokoro, findPiper } from './speech.js'
 const CARD_BYTES = 32 * 1024
 
 /** The formats of models, in the order in which they are looked for: what its files are, and who finds it. */
-const FORMATS: ReadonlyArray<{ files: string, find: (folder: Folder) => Promise<Found | undefined> }> = [
+const FORMATS: ReadonlyArray<{
+  files: string, find: (folder: Folder, modelId: string) => Promise<Found | undefined>
+}> = [
   { files: 'a Piper voice (*.onnx with *.onnx.json)', find: findPiper },
   { files: 'Kokoro (*.onnx with voices/*.bin or voices-v1.0.bin)', find: findKokoro },
   { files: 'genai_config.json', find: findGenai },
-  { files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findOptimum },
+  { files: 'config.json with model_type and *.onnx or onnx/*.onnx', find: findEncoder },
   { files: '*.gguf', find: findGguf }
 ]
 
@@ -36,7 +39,7 @@ export async function deriveCard (folder: string, options: DeriveOptions): Promi
   const files = new Folder(folder, options.files)
   if (files.has(CARD_FILE)) return await ownCard(files, options)
   for (const { find } of FORMATS) {
-    const found = await find(files)
+    const found = await find(files, options.modelId)
     if (found !== undefined) return toCard(found, files, options)
   }
   throw unknown(files)
@@ -56,6 +59,8 @@ async function ownCard (folder: Folder, { modelId, revision }: DeriveOptions): P
   } catch (error) {
     throw new CardError((error as Error).message.slice(0, 500), { cause: error })
   }
+  const why = card.engine === 'onnx-lm' ? refusesCard({ ...card, modelId }) : null
+  if (why !== null) throw new CardError(why)
   const given = new Map(card.files.map((file) => [file.path, file]))
   const roles = new Map(card.files.map(({ path, role }) => [path, role]))
   for (const { path, role } of card.files) {

@@ -15,14 +15,34 @@ export interface DeriveOptions {
 
 type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLayers' | 'contextLength' |
   'quantization'
-type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'valueBytes' | 'cacheTokenBytes' |
-  'stateBytes' | 'memory' | 'licence' |
-  'languages' | 'voices' | 'defaults' | 'support' | 'supportsTensor'
+type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'memory' | 'licence' | 'languages' |
+  'voices' | 'defaults' | 'support' | 'supportsTensor'
 
 /** Facts of one kind of model for its card. Sizes that a kind does not have are left out and become 0. */
 export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
   /** Roles of the files that make the model; all others are named by their paths. */
   roles: Map<string, string>
+}
+
+/** Facts to put into words; `hidesTools` is what the chat template does, null for none. */
+interface Facts {
+  encoder: boolean, family: string, quantization: string | null, nLayers: number, contextLength: number
+  hidesTools: boolean | null
+}
+
+/** Description, tasks and what is done with tools. A chat model also completes plain text. */
+export function modelWords (
+  { encoder, family, quantization, nLayers, contextLength, hidesTools }: Facts
+): Pick<Found, 'description' | 'tasks' | 'support'> {
+  const kept = quantization === null ? '' : `, ${quantization}`
+  const description = `${encoder ? 'Embedding' : 'Language'} model (${family}${kept}), ` +
+    `${nLayers} layers, context of ${contextLength} tokens.`
+  if (encoder) return { description, tasks: ['embeddings'] }
+  if (hidesTools === null) return { description, tasks: ['completions'] }
+  const tools = hidesTools
+    ? 'no effect: the chat template does not show them'
+    : 'given to the chat template, which shows them to the model'
+  return { description, tasks: ['chat', 'completions'], support: { tools } }
 }
 
 /** Roles of files, by their names. */

@@ -1,12 +1,11 @@
 /** Models in GGUF files, for llama.cpp's server. */
-import { templateFacts, type TemplateFacts } from '../../chat/cards.js'
+import { hidesTools } from '../../llama-cpp/cards.js'
 import { UNCUT } from './cuts.js'
 import type { Folder } from './folder.js'
-import type { Found } from './found.js'
+import { modelWords, type Found } from './found.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
 import { largestOf, memoryFacts } from './gguf-memory.js'
 import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
-import { languageWords } from './language.js'
 import { CardError } from './reader.js'
 
 /** A GGUF file, alone, in parts or among others. Undefined: there is none. @throws CardError */
@@ -46,13 +45,17 @@ function facts (
   const own = (key: string): number | undefined => largestOf(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
   const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
-  const template = encoder ? null : templateOf(metadata)
+  const template = text(metadata.get('tokenizer.chat_template'))
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
   const quantization = quantizationOf(header)
   const licence = text(metadata.get('general.license'))
-  const words = languageWords({ encoder, family, quantization, nLayers, contextLength, template })
+  const words = modelWords({
+    encoder, family, quantization, nLayers, contextLength,
+    // llama.cpp renders templates and finds calls: only what this template does not show counts here.
+    hidesTools: encoder || template === undefined ? null : hidesTools(template)
+  })
   const sees = [...companions.values()].includes('vision_weights')
   return {
     ...words,
@@ -72,16 +75,6 @@ function facts (
     quantization,
     ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
   }
-}
-
-/** llama.cpp renders templates and finds calls by itself: only what this one does not show counts here. */
-function templateOf (metadata: GgufHeader['metadata']): TemplateFacts | null {
-  const found = templateFacts({
-    template: text(metadata.get('tokenizer.chat_template')) ?? null,
-    tokenizerConfig: { bos_token: '<s>', eos_token: '</s>' }
-  })
-  if (found === null) return null
-  return { problem: null, tools: found.tools === 'not_shown' ? 'not_shown' : 'shown' }
 }
 
 /** Pooling of tokens makes one vector of a text: 1 mean, 2 first, 3 last. @throws CardError for a ranker */

@@ -56,12 +56,7 @@ export interface CacheShape {
   layers: number
   kvHeads: number | undefined
   headSize: number | undefined
-  /** 2 of half precision; undefined for the usual 4. */
-  valueBytes: 2 | undefined
 }
-
-/** float16 and bfloat16. */
-const HALF_TYPES = [10, 16]
 
 /** The cache among the inputs of a graph; undefined when it has none. */
 export function cacheOf (header: OnnxHeader): CacheShape | undefined {
@@ -75,6 +70,5 @@ export function cacheOf (header: OnnxHeader): CacheShape | undefined {
     const dim = first.dims[at]
     return typeof dim === 'number' && dim > 0 ? dim : undefined
   }
-  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2),
-    valueBytes: HALF_TYPES.includes(first.elemType) ? 2 : undefined }
+  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2) }
 }

@@ -4,7 +4,9 @@ import {
   isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
-import { GGUF_ENGINE, nobodyRunsGguf, offerEngine } from '../../chat/service.js'
+import { nobodyRuns, offerEngine } from '../../chat/service.js'
+import { GGUF_ENGINE } from '../../llama-cpp/service.js'
+import type { ModelCard } from '../../../kernel/index.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
@@ -137,7 +139,7 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
-interface SeenCard { engine: string, family: string, languages: string[] }
+type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files'>
 
 /** The card of a model; undefined where it cannot be asked for. */
 async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {
@@ -148,7 +150,7 @@ async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | 
 async function lacksEngine ({ client }: VerbContext, card: SeenCard | undefined): Promise<boolean> {
   if (card?.engine !== GGUF_ENGINE) return false
   const state = await asked(client.json<SeenPrograms>('/state'))
-  return state !== undefined && nobodyRunsGguf(state)
+  return state !== undefined && nobodyRuns(card, state)
 }
 
 /** An answer; undefined where the node refuses it or stays away. */

@@ -36,8 +36,11 @@ const rolesOf = (card: ModelCard): Record<string, string> =>
   Object.fromEntries(card.files.map(({ path, role }) => [path, role]))
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
 
-const tokenizer = { 'tokenizer.json': '{}', 'tokenizer_config.json': { chat_template: '{{ messages }}' } }
-const language: Files = { 'config.json': config, 'onnx/model.onnx': onnx(decoder), ...tokenizer }
+const tokenizer = { 'tokenizer.json': '{}', 'tokenizer_config.json': {} }
+const VECTORS: OnnxParts['outputs'] & object = [['last_hidden_state', 1, ['b', 's', 64]]]
+const encoder: OnnxParts = { ...decoder, inputs: decoder.inputs!.slice(0, 2), outputs: VECTORS }
+const bert: Files =
+  { 'config.json': { ...config, model_type: 'bert' }, 'onnx/model.onnx': onnx(encoder), ...tokenizer }
 const piperParts = {
   inputs: [['input', 7, ['b', 'p']], ['input_lengths', 7, ['b']], ['scales', 1, [3]]],
   outputs: [['output', 1, ['b', 1, 't']]],
@@ -63,55 +66,69 @@ const kokoro: Files = {
   'voices/af_sky.bin': Buffer.alloc(1024)
 }
 
-t.test('transformers.js', async (t) => {
-  const card = await made({ ...language, LICENSE: 'MIT', 'generation_config.json': {}, 'vocab.json': {} })
+t.test('a model of vectors in ONNX', async (t) => {
+  const card = await made({ ...bert, LICENSE: 'MIT', 'generation_config.json': {}, 'vocab.json': {} })
   t.match(card, {
-    ...about, title: 'model', tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm',
-    nLayers: 2, hiddenSize: 64, heads: 4, kvHeads: 2, headSize: 16, contextLength: 512, supportsTensor: false,
-    licence: 'see LICENSE', quantization: 'fp32', support: { tools: /^no effect/ }
+    ...about, title: 'model', tasks: ['embeddings'], family: 'bert', engine: 'onnx-lm', nLayers: 2,
+    hiddenSize: 64, heads: 4, kvHeads: 0, headSize: 16, contextLength: 512, supportsTensor: false,
+    licence: 'see LICENSE', quantization: 'fp32', support: {}
   })
+  t.equal(cacheOf(card).bytes, 0, 'it keeps no keys and values')
   t.same(rolesOf(card), {
     LICENSE: 'licence', 'README.md': 'other', 'config.json': 'config', 'generation_config.json': 'config',
     'onnx/model.onnx': 'weights', 'tokenizer.json': 'tokenizer', 'tokenizer_config.json': 'tokenizer',
     'vocab.json': 'vocab'
   })
   t.equal(card.totalBytes, card.files.reduce((sum, { bytes }) => sum + bytes, 0))
-  const plain = await made({ ...language, 'tokenizer_config.json': {} })
-  t.same(plain.tasks, ['completions'], 'no chat template')
-  const jinja = await made({ ...language, 'tokenizer_config.json': {}, 'chat_template.jinja': '{{ tools }}' })
-  t.match(jinja, { tasks: ['chat', 'completions'], support: { tools: /^no effect: .* not known here/ } })
-  t.equal(rolesOf(jinja)['chat_template.jinja'], 'template')
-  const toolsOf = async (chat_template: unknown): Promise<string | undefined> =>
-    (await made({ ...language, 'tokenizer_config.json': { chat_template } })).support['tools']
-  const hermes = '{{ tools | tojson }}<tool_call>'
-  t.match(await toolsOf(hermes), /^given to/)
-  t.match(await toolsOf([{ name: 'default', template: 'x' }, { name: 'tool_use', template: hermes }]),
-    /^given to/)
-  t.match(await toolsOf('{# tools #}{{ "tools" }}<tool_call>'), /^no effect: .* does not show them/, 'a word')
-  t.match(await toolsOf('{% if tools %}{{ raise_exception("no") }}{% endif %}x'), /^no effect: .* fails with/)
   const options = { licence: 'mit', languages: ['en', 'de'] }
-  t.match(await made(language, options), options, 'the hub knows better')
+  t.match(await made(bert, options), options, 'the hub knows better')
+  const past = onnx({ ...decoder, outputs: VECTORS })
+  const qwen = await made({ ...bert, 'config.json': config, 'onnx/model.onnx': past })
+  t.match(qwen, { tasks: ['embeddings'], kvHeads: 0, headSize: 16 }, 'a decoder without logits')
+  const classifier = { ...encoder, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
+  await t.rejects(made({ ...bert, 'onnx/model.onnx': onnx(classifier) }),
+    refused(/makes no vectors of texts/))
+})
+
+t.test('a language model in ONNX is refused with the way to get it as GGUF', async (t) => {
+  const how = 'language models run in GGUF only: `svc search model gguf` finds it in that format, ' +
+    '`svc pull ORG/model-GGUF` brings it'
+  const is = (family: string): { name: string, message: string } =>
+    ({ name: 'CardError', message: `acme/model is a language model (${family}) in ONNX, and ${how}` })
+  const optimum: Files = { ...bert, 'config.json': config, 'onnx/model.onnx': onnx(decoder) }
+  await t.rejects(made(optimum), is('llama'))
+  const genai = { 'cpu/genai_config.json': { model: { type: 'phi3' } }, 'cpu/model.onnx': onnx(decoder) }
+  await t.rejects(made(genai), is('phi3'))
+  await t.rejects(made({ 'genai_config.json': {} }), is('onnxruntime-genai'))
+  const own = await made(bert)
+  const card = (more: object): Files => ({ ...bert, 'card.yaml': stringify({ ...own, ...more }) })
+  for (const tasks of [['chat', 'completions'], ['completions'], ['embeddings', 'chat']]) {
+    await t.rejects(made(card({ tasks, family: 'qwen3' })), is('qwen3'), 'its own card')
+  }
+  t.match(await made(card({})), { engine: 'onnx-lm' })
+  await t.rejects(made(optimum, { modelId: 'onnx-community/Qwen3-0.6B-ONNX' }),
+    { message: /`svc pull ORG\/Qwen3-0\.6B-GGUF`/ })
 })
 
 t.test('several graphs', async (t) => {
   const beyond = external({ location: 'model_q4.onnx_data', length: '64' })
-  const graph = onnx({ ...decoder, initializers: [beyond] })
+  const graph = onnx({ ...encoder, initializers: [beyond] })
   const card = await made({
-    ...language, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64),
-    'onnx/model_fp16.onnx': onnx(decoder)
+    ...bert, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64),
+    'onnx/model_fp16.onnx': onnx(encoder)
   })
   t.match(rolesOf(card), { 'onnx/model.onnx': 'weights', 'onnx/model_q4.onnx': 'other' }, 'the plain one')
   const folder = join(root, 'large')
-  put(folder, { ...language, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64) })
+  put(folder, { ...bert, 'onnx/model_q4.onnx': graph, 'onnx/model_q4.onnx_data': Buffer.alloc(64) })
   put(folder, { 'onnx/model.onnx_data': '' })
   truncateSync(join(folder, 'onnx/model.onnx_data'), 4 * 2 ** 30)
   const large = await cardOf(folder)
   t.equal(large.quantization, 'q4', 'q4 where the plain one is over 4 GiB')
   t.match(rolesOf(large), { 'onnx/model_q4.onnx': 'weights', 'onnx/model_q4.onnx_data': 'external-data' })
-  const { 'onnx/model.onnx': _, ...rest } = language
+  const { 'onnx/model.onnx': _, ...rest } = bert
   const small = await made({
-    ...rest, 'onnx/model_fp16.onnx': onnx({ ...decoder, metadata: { long: 'er' } }),
-    'onnx/model_int8.onnx': onnx(decoder)
+    ...rest, 'onnx/model_fp16.onnx': onnx({ ...encoder, metadata: { long: 'er' } }),
+    'onnx/model_int8.onnx': onnx(encoder)
   })
   t.equal(small.quantization, 'int8', 'else the smallest')
   const beside = { ...rest, 'onnx/model_q4.onnx': graph }
@@ -122,11 +139,11 @@ t.test('several graphs', async (t) => {
 
 t.test('sizes', async (t) => {
   const sizes = async (json: object, settings: object = {}): Promise<ModelCard> => await made({
-    ...tokenizer, 'config.json': { model_type: 'x', ...json }, 'model.onnx': onnx(decoder),
-    'tokenizer_config.json': settings
+    ...tokenizer, 'config.json': { model_type: 'x', ...json },
+    'model.onnx': onnx({ ...decoder, outputs: VECTORS }), 'tokenizer_config.json': settings
   })
   const gpt = await sizes({ n_layer: 12, n_embd: 768, n_head: 12, n_positions: 1024 })
-  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 2, headSize: 16, contextLength: 1024 })
+  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 16, contextLength: 1024 })
   const wide = await sizes({ text_config: config })
   t.match(wide, { nLayers: 2, hiddenSize: 64, contextLength: 512 }, 'nested text_config')
   t.match(await sizes(config, { model_max_length: 128 }), { contextLength: 128 })
@@ -134,49 +151,6 @@ t.test('sizes', async (t) => {
   const odd = { hidden_size: '64', num_hidden_layers: -3, num_attention_heads: 1e300, n_positions: 512 }
   t.match(await sizes(odd), { nLayers: 2, hiddenSize: 32, heads: 2 }, 'nonsense counts as not there')
   await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/says no length of context/))
-})
-
-t.test('encoders', async (t) => {
-  const bert = {
-    ...decoder, inputs: [decoder.inputs![0]!, decoder.inputs![1]!],
-    outputs: [['last_hidden_state', 1, ['b', 's', 384]]] as typeof decoder.outputs & object
-  }
-  const model = { ...config, model_type: 'bert' }
-  const card = await made({ ...language, 'config.json': model, 'onnx/model.onnx': onnx(bert) })
-  t.match(card, {
-    tasks: ['embeddings'], family: 'bert', engine: 'onnx-lm', headSize: 16, kvHeads: 0, support: {}
-  })
-  t.equal(cacheOf(card).bytes, 0, 'it keeps no keys and values')
-  const classifier = { ...bert, outputs: [['logits', 1, ['b', 2]]] as typeof decoder.outputs & object }
-  await t.rejects(made({ ...language, 'onnx/model.onnx': onnx(classifier) }), refused(/is no language model/))
-})
-
-t.test('onnxruntime-genai', async (t) => {
-  const genai = (more: object = {}, type: object = {}): object => ({
-    model: {
-      type: 'phi3', context_length: 4096, ...type,
-      decoder: {
-        filename: 'model.onnx', hidden_size: 64, num_attention_heads: 4, num_hidden_layers: 2, head_size: 16,
-        num_key_value_heads: 2, ...more
-      }
-    }
-  })
-  const files = (json: object): Files =>
-    ({ 'cpu/genai_config.json': json, 'cpu/model.onnx': onnx(decoder), 'cpu/tokenizer.json': '{}' })
-  const card = await made(files(genai()))
-  t.match(card, { family: 'phi3', engine: 'onnx-lm', tasks: ['completions'], contextLength: 4096, heads: 4 })
-  t.match(rolesOf(card), { 'cpu/genai_config.json': 'config', 'cpu/model.onnx': 'weights' })
-  const bad: Array<[Files, RegExp]> = [
-    [files(genai({ filename: '../../etc/passwd' })), /filename is refused/],
-    [files(genai({ filename: 7 })), /filename is refused/],
-    [files(genai({ filename: 'other.onnx' })), /cpu\/other.onnx, which is not among/],
-    [files(genai({}, { vision: {} })), /part "vision"/],
-    [files(genai({}, { context_length: 0 })), /no length of context/],
-    [files([1]), /not a JSON object/],
-    [{ ...files(genai()), 'gpu/genai_config.json': genai() }, /2 variants/],
-    [{ 'cpu/genai_config.json': genai(), 'cpu/model.onnx': onnx(decoder) }, /tokenizer.json is missing/]
-  ]
-  for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
 })
 
 t.test('Piper', async (t) => {
@@ -277,9 +251,9 @@ t.test('GGUF', async (t) => {
 })
 
 t.test('a card of its own', async (t) => {
-  const own = await made(language)
+  const own = await made(bert)
   const file = own.files.map((f) => ({ ...f, sha256: 'a'.repeat(64) }))
-  const yaml = (card: object): Files => ({ ...language, 'card.yaml': stringify(card) })
+  const yaml = (card: object): Files => ({ ...bert, 'card.yaml': stringify(card) })
   const kept = await made(yaml({ ...own, modelId: 'other/name', title: 'Own title', files: file }))
   t.match(kept, { ...about, title: 'Own title', files: file, totalBytes: own.totalBytes })
   const stale = { ...own, totalBytes: 5, files: [{ path: 'config.json', role: 'other', bytes: 5 }] }
@@ -305,12 +279,12 @@ t.test('what does not run here', async (t) => {
     [{}, /cannot tell what this is: looked for card.yaml, a Piper voice .* found 1 files: README.md$/],
     [{ 'config.json': config, 'a.safetensors': '' }, /a.safetensors do not run here; ONNX and GGUF do/],
     [{ 'config.json': config, 'pytorch_model.bin': '\x80\x02.' }, /pytorch_model.bin do not run here/],
-    [{ ...language, 'config.json': { ...config, is_encoder_decoder: true } }, /an encoder and a decoder/],
+    [{ ...bert, 'config.json': { ...config, is_encoder_decoder: true } }, /an encoder and a decoder/],
     [{ 'config.json': config, 'onnx/vision.onnx': '', 'onnx/embed.onnx': '' }, /none of its 2 graphs/],
-    [{ ...language, 'config.json': '[]' }, /config.json is not a JSON object/],
-    [{ ...language, 'config.json': '{'.repeat(100_000) }, /config.json is not JSON/],
-    [{ ...language, 'config.json': 'x'.repeat(2 ** 22 + 1) }, /more than 4194304/],
-    [{ ...language, 'onnx/model.onnx': '\x80\x02}q\x00.' }, /model.onnx is broken/]
+    [{ ...bert, 'config.json': '[]' }, /config.json is not a JSON object/],
+    [{ ...bert, 'config.json': '{'.repeat(100_000) }, /config.json is not JSON/],
+    [{ ...bert, 'config.json': 'x'.repeat(2 ** 22 + 1) }, /more than 4194304/],
+    [{ ...bert, 'onnx/model.onnx': '\x80\x02}q\x00.' }, /model.onnx is broken/]
   ]
   for (const [content, expected] of bad) await t.rejects(made(content), refused(expected))
   for (const path of ['../x', '/etc/passwd', '.svc-record.json', 'a//b']) {
@@ -318,7 +292,7 @@ t.test('what does not run here', async (t) => {
   }
   const gone = { ...about, files: [{ path: 'a.gguf', size: 1 }] }
   await t.rejects(deriveCard(root, gone), refused(/a.gguf cannot be opened/))
-  await t.rejects(made(language, { modelId: 'no id' }), refused(/modelId/))
+  await t.rejects(made(bert, { modelId: 'no id' }), refused(/modelId/))
 })
 
 t.test('the voice that ships', async (t) => {
@@ -337,19 +311,6 @@ const data = sharedData()
 t.test('real models', { skip: data === undefined && 'no folder of shared models' }, async (t) => {
   const at = (name: string): string => join(data!, name)
   const expected: Record<string, object> = {
-    'stories260K/optimum': {
-      tasks: ['chat', 'completions'], family: 'llama', engine: 'onnx-lm', nLayers: 5, hiddenSize: 64,
-      heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'fp32'
-    },
-    'stories260K/genai-gqa': { family: 'llama', heads: 8, kvHeads: 4, headSize: 16, contextLength: 512 },
-    'ort-genai-tiny-random-llama-fp16': {
-      tasks: ['chat', 'completions'], family: 'llama', nLayers: 2, hiddenSize: 16, heads: 1, kvHeads: 1,
-      headSize: 16, contextLength: 2048, quantization: 'fp16'
-    },
-    'ort-genai-tiny-random-gpt2-fp32': {
-      tasks: ['completions'], family: 'gpt2', nLayers: 5, hiddenSize: 32, heads: 4, kvHeads: 4, headSize: 8,
-      contextLength: 512, quantization: 'fp32'
-    },
     'piper-test-voice': { family: 'piper', tasks: ['tts'], languages: ['en-us'] },
     stories260K: {
       tasks: ['completions'], family: 'llama', engine: 'llama-server', nLayers: 5, hiddenSize: 64, heads: 8,
@@ -357,12 +318,9 @@ t.test('real models', { skip: data === undefined && 'no folder of shared models'
     }
   }
   for (const [name, card] of Object.entries(expected)) t.match(await cardOf(at(name)), card, name)
-  const fp16 = rolesOf(await cardOf(at('ort-genai-tiny-random-llama-fp16')))
-  t.match(fp16, {
-    'model.onnx': 'weights', 'model.onnx.data': 'external-data', 'genai_config.json': 'config'
-  })
-  const lfm = at('ort-genai-tiny-random-lfm2-fp32')
-  await t.rejects(cardOf(lfm), refused(/tokenizer.json is missing/))
+  for (const name of ['stories260K/optimum', 'stories260K/genai-gqa', 'ort-genai-tiny-random-llama-fp16']) {
+    await t.rejects(cardOf(at(name)), refused(/in ONNX, and language models run in GGUF only/))
+  }
   const packs = ['af_heart', 'am_adam'].map((id) =>
     [`voices/${id}.bin`, readFileSync(at(`kokoro/${id}.bin`))])
   const real = { 'config.json': readFileSync(at('kokoro/config.json')), 'kokoro.onnx': kokoroGraph }

@@ -1,8 +1,11 @@
-/** The same shape as a GGUF file for llama.cpp: random weights, as float32, or in 8 or 4 bits. */
+/** A GGUF file with random weights in 8 bits. */
 import { closeSync, existsSync, openSync, renameSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { SMOL } from './graph.mjs'
 
+/** SmolLM-135M's shape. */
+const SMOL = {
+  width: 576, hidden: 1536, layers: 30, heads: 9, kvHeads: 3, head: 64, vocabulary: 49152, positions: 8192
+}
 const TYPE = { u32: 4, i32: 5, f32: 6, string: 8, array: 9 }
 const ALIGN = 32
 /** Kinds of tokens: unknown, control, byte, and plain words. */
@@ -32,8 +35,8 @@ function tokens (size) {
   })
 }
 
-function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, positions, headNorms = false }) {
-  const name = headNorms ? 'qwen3' : 'llama'
+function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, positions }) {
+  const name = 'llama'
   const words = tokens(vocabulary)
   const counts = {
     context_length: positions, embedding_length: width, block_count: layers, feed_forward_length: hidden,
@@ -54,12 +57,11 @@ function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, posit
 }
 
 /** Names and shapes; the head is the embedding. */
-function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary, headNorms = false }) {
+function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
   const layer = (i) => Object.entries({
     attn_norm: [width], attn_q: [heads * head, width], attn_k: [kvHeads * head, width],
     attn_v: [kvHeads * head, width], attn_output: [width, heads * head], ffn_norm: [width],
-    ffn_gate: [hidden, width], ffn_down: [width, hidden], ffn_up: [hidden, width],
-    ...headNorms ? { attn_q_norm: [head], attn_k_norm: [head] } : {}
+    ffn_gate: [hidden, width], ffn_down: [width, hidden], ffn_up: [hidden, width]
   }).map(([name, dims]) => [`blk.${i}.${name}.weight`, dims])
   return [['token_embd.weight', [vocabulary, width]], ['output_norm.weight', [width]],
     ...Array.from({ length: layers }, (_, i) => layer(i)).flat()]
@@ -73,39 +75,16 @@ function * numbers () {
   }
 }
 
-/** Kinds of weights by name: what llama.cpp calls them, and a tensor of that many values. */
+/** Q8_0: blocks of 32 with one scale, 2^-12 * 1.13 as a float16, so that values go to 0.035. */
 const WEIGHTS = {
-  f32: {
-    type: 0,
-    bytes: (size, next) => {
-      const values = new Float32Array(Math.ceil(size / 8) * 8)
-      for (let i = 0; i < size; i++) values[i] = (next() - 0.5) * 0.07
-      return Buffer.from(values.buffer)
+  type: 8,
+  bytes: (size, next) => {
+    const bytes = Buffer.alloc(Math.ceil(size / 32 * 34 / ALIGN) * ALIGN)
+    for (let at = 0; at < size / 32 * 34; at += 34) {
+      bytes.writeUInt16LE(0x0c84, at)
+      for (let i = 2; i < 34; i++) bytes.writeInt8(Math.round(254 * next()) - 127, at + i)
     }
-  },
-  // Blocks of 32 with one scale: 2^-8 * 1.1 as a float16, then 4 bits for each weight, from -8 to 7.
-  q4_0: {
-    type: 2,
-    bytes: (size, next) => {
-      const bytes = Buffer.alloc(Math.ceil(size / 32 * 18 / ALIGN) * ALIGN)
-      for (let at = 0; at < size / 32 * 18; at += 18) {
-        bytes.writeUInt16LE(0x1c66, at)
-        for (let i = 2; i < 18; i++) bytes[at + i] = 256 * next()
-      }
-      return bytes
-    }
-  },
-  // Blocks of 32 with one scale: 2^-12 * 1.13 as a float16, so that values go to 0.035.
-  q8_0: {
-    type: 8,
-    bytes: (size, next) => {
-      const bytes = Buffer.alloc(Math.ceil(size / 32 * 34 / ALIGN) * ALIGN)
-      for (let at = 0; at < size / 32 * 34; at += 34) {
-        bytes.writeUInt16LE(0x0c84, at)
-        for (let i = 2; i < 34; i++) bytes.writeInt8(Math.round(254 * next()) - 127, at + i)
-      }
-      return bytes
-    }
+    return bytes
   }
 }
 /** Norms are float32 in every file. */
@@ -114,14 +93,14 @@ const ONES = {
 }
 
 /** Path of the file in `folder`; written at the first call. */
-export function benchGguf (folder, weights = 'f32', shape = SMOL) {
-  const file = join(folder, weights === 'f32' ? 'model.gguf' : `model-${weights}.gguf`)
+export function benchGguf (folder) {
+  const file = join(folder, 'smol-135m-q8_0.gguf')
   if (existsSync(file)) return file
   const row = numbers()
   const next = () => row.next().value
   const sizeOf = (dims) => dims.reduce((a, b) => a * b, 1)
-  const list = tensors(shape).map(([name, dims]) =>
-    ({ name, dims, kind: dims.length > 1 ? WEIGHTS[weights] : ONES }))
+  const list = tensors(SMOL).map(([name, dims]) =>
+    ({ name, dims, kind: dims.length > 1 ? WEIGHTS : ONES }))
   let offset = 0
   const infos = list.map(({ name, dims, kind }) => {
     const info = Buffer.concat([
@@ -129,7 +108,7 @@ export function benchGguf (folder, weights = 'f32', shape = SMOL) {
     offset += kind.bytes(sizeOf(dims), () => 0).length
     return info
   })
-  const entries = facts(shape)
+  const entries = facts(SMOL)
   const head = Buffer.concat([
     Buffer.from('GGUF'), u32(3), u64(list.length), u64(entries.length), ...entries, ...infos])
   const out = openSync(`${file}.part`, 'w')

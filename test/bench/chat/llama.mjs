@@ -9,9 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { processes, request, startNode } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
 import { interleave, median } from '../lib/stats.mjs'
-import { benchGguf } from './gguf.mjs'
-import { benchModel, promptOf } from './model.mjs'
-import { THREADS } from './peers.mjs'
+import { benchModel, promptOf, THREADS } from './model.mjs'
 import { firstMs, tokenMs, wholeSeconds, withWorkers } from './times.mjs'
 
 export const MODEL = 'bench/gguf'
@@ -146,7 +144,7 @@ export default {
   async run ({ short, rounds = short ? 5 : 30, firsts = short ? 40 : 200 }) {
     const binary = process.env.SVC_LLAMA_SERVER_BIN
     if (binary === undefined) throw new Error('set SVC_LLAMA_SERVER_BIN to the path of a llama-server')
-    const file = benchGguf(benchModel().folder, 'q8_0')
+    const file = benchModel()
     return await withWorkers({ node: () => startServing(binary, file) }, async ({ node }) =>
       await withWorkers({ bare: () => startBare(binary, file, node.runner) }, async ({ bare }) => {
         const one = (worker, round) => worker.ask({ streams: [{ seed: 1 + round, tokens: TOKENS }] })

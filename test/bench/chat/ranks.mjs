@@ -9,7 +9,6 @@ import { kit, withTeardown } from '../cluster/processes.mjs'
 import { request } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
 import { median } from '../lib/stats.mjs'
-import { benchGguf } from './gguf.mjs'
 import { completed, MODEL, putInStore, TOKENS, until } from './llama.mjs'
 import { benchModel } from './model.mjs'
 import { firstMs, tokenMs } from './times.mjs'
@@ -95,7 +94,7 @@ export default {
     if (process.env.SVC_LLAMA_SERVER_BIN === undefined) {
       throw new Error('set SVC_LLAMA_SERVER_BIN to the path of a llama-server beside its ggml-rpc-server')
     }
-    const file = benchGguf(benchModel().folder, 'q8_0')
+    const file = benchModel()
     const store = mkdtempSync(join(tmpdir(), 'svc-bench-ranks-'))
     try {
       putInStore(store, file)

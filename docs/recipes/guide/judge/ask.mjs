@@ -1,6 +1,6 @@
 // Asks the exported model, greedily, through the engine that serves it.
 import { readCard } from '../../../../kernel/cards/bundle.ts'
-import engine from '../../../../plugins/chat/engine/index.ts'
+import engine from '../../../../plugins/llama-cpp/embedded/index.ts'
 
 const env = { progress () {}, log () {}, work: async (_label, _units, call) => await call() }
 

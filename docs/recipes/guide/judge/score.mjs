@@ -60,7 +60,7 @@ async function judgeModel () {
   }
   const inside = rows.filter((row) => !isOutside(row))
   const { revision } = readCard(folder)
-  const intro = `Revision ${revision}, greedy, by the engine \`onnx-lm\`. An answer is right when it is ` +
+  const intro = `Revision ${revision}, greedy, by the llama.cpp in svc. An answer is right when it is ` +
     'word for word that of a right sheet:'
   return section('The model', intro, [
     ['right, all questions', count(rows, ({ right }) => right)],

@@ -1,0 +1,108 @@
+/** Finds out what each input and output of a graph that makes vectors is for. */
+import { EngineError } from '../../../kernel/api/engine.js'
+import type { OnnxHeader } from '../../onnx/service.js'
+
+/** An input or output of a session. A dimension is a number, or a name where it is free. */
+export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
+/** Types of numbers that a cache may have. */
+export type Real = 'float32' | 'float16'
+/** An input of whole numbers. */
+export interface WholePort { name: string, type: 'int64' | 'int32' }
+/** Sizes from the card, used only where the graph leaves them open. */
+export interface Sizes { kvHeads: number, headSize: number }
+
+/** Inputs by what they are fed with. */
+export interface EncoderBinding {
+  ids: WholePort
+  mask: WholePort | null
+  types: WholePort | null
+  positions: WholePort | null
+  /** Caches of a decoder that is used as an encoder: fed empty. */
+  pasts: Array<{ name: string, type: Real, dims: (rows: number) => number[] }>
+  output: string
+  /** The output has one vector per text already. */
+  pooled: boolean
+}
+
+/** Outputs with vectors; the first one a graph has is used. */
+const OUTPUTS: ReadonlyArray<[string, boolean]> = [
+  ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
+]
+const fail = (message: string): EngineError => new EngineError('model_invalid', message)
+
+const shapeText = ({ shape }: Port): string => `[${shape.join(', ')}]`
+const fixed = (dim: number | string | undefined): dim is number => typeof dim === 'number' && dim > 0
+const MAX_NAMES = 12
+
+/** Names of ports for a message. */
+function listed (ports: readonly Port[]): string {
+  const names = ports.slice(0, MAX_NAMES).map(({ name }) => name).join(', ')
+  return ports.length > MAX_NAMES ? `${names} and ${ports.length - MAX_NAMES} more` : names
+}
+
+/** An input of whole numbers. @throws EngineError model_invalid for another type or more dimensions */
+function whole (port: Port | undefined, rank: number): WholePort | null {
+  if (port === undefined) return null
+  if (port.type !== 'int64' && port.type !== 'int32') {
+    throw fail(`input "${port.name}" of the graph has type ${port.type}: int64 and int32 can be fed`)
+  }
+  if (port.shape.length > rank) {
+    throw fail(`input "${port.name}" of the graph has shape ${shapeText(port)}: ` +
+      `at most ${rank} dimensions can be fed`)
+  }
+  return { name: port.name, type: port.type }
+}
+
+/** Sizes of keys and values: `[rows, heads, past, width]`, or both as `[2, rows, heads, past, width]`. */
+function growing (port: Port, sizes: Sizes): { lead: number, heads: number, width: number } | undefined {
+  const lead = port.shape.length === 5 && port.shape[0] === 2 ? 2 : 1
+  const [rows, heads, past, width] = lead === 2 ? port.shape.slice(1) : port.shape
+  const rank = lead === 2 ? 5 : 4
+  if (port.shape.length !== rank || fixed(past) || (fixed(rows) && rows !== 1)) return undefined
+  const known = { heads: fixed(heads) ? heads : sizes.kvHeads, width: fixed(width) ? width : sizes.headSize }
+  return known.heads > 0 && known.width > 0 ? { lead, ...known } : undefined
+}
+
+function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
+  const shape = port.name.startsWith('past') ? growing(port, sizes) : undefined
+  if (shape === undefined) {
+    throw fail(`the graph wants an input "${port.name}" (${port.type}) that this engine does not know`)
+  }
+  const { lead, heads, width } = shape
+  const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
+  return { name: port.name, type: port.type === 'float16' ? 'float16' : 'float32', dims }
+}
+
+/** Finds out what each input is for. @throws EngineError model_invalid */
+export function bindEncoder (
+  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
+): EncoderBinding {
+  const given = new Map(inputs.map((port) => [port.name, port]))
+  const ids = whole(given.get('input_ids'), 2)
+  const output = OUTPUTS.find(([name]) => outputs.some((port) => port.name === name))
+  if (ids === null) throw fail(`the graph has no input "input_ids": it has ${listed(inputs)}`)
+  if (output === undefined) throw fail(`the graph has no output with vectors: it has ${listed(outputs)}`)
+  const plain = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
+  return {
+    ids,
+    mask: whole(given.get('attention_mask'), 2),
+    types: whole(given.get('token_type_ids'), 2),
+    positions: whole(given.get('position_ids'), 2),
+    pasts: inputs.filter(({ name }) => !plain.includes(name)).map((port) => pastOf(port, sizes)),
+    output: output[0],
+    pooled: output[1]
+  }
+}
+
+/** Names of element types, by the numbers of TensorProto. */
+const TYPES: Readonly<Record<number, string>> = { 1: 'float32', 6: 'int32', 7: 'int64', 10: 'float16' }
+
+const portOf = ({ name, elemType, dims }: OnnxHeader['inputs'][number]): Port =>
+  ({ name, type: TYPES[elemType] ?? `number ${elemType}`, shape: dims.map((dim) => dim ?? '') })
+
+/** Checks the head of a file before it is loaded. @throws EngineError model_invalid */
+export function checkEncoder (
+  { inputs, outputs }: Pick<OnnxHeader, 'inputs' | 'outputs'>, sizes: Sizes
+): void {
+  bindEncoder(inputs.map(portOf), outputs.map(portOf), sizes)
+}

@@ -1,0 +1,80 @@
+/** Turns texts into token ids. A thread reads long ones, so that they do not block the event loop. */
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import type { Tokenizer } from '@huggingface/tokenizers'
+import { invalid } from '../refusals.js'
+import type { TokenizerFiles } from './files.js'
+import { idsIn, type Texts } from './tokenizer.js'
+
+/** Most characters that are read without the thread; the slowest texts take some 20 µs for each. */
+const SMALL = 8192
+/** Longest time of the thread for one request, ms. */
+const LONGEST_MS = 10_000
+
+/** Replaced by tests. */
+export interface ReaderParts { entry?: URL, longestMs?: number }
+
+/** Reads texts. The thread is started for the first long one. */
+export class TextReader {
+  readonly tokenizer: Tokenizer
+  readonly vocabularySize: number
+  private readonly files: TokenizerFiles
+  private readonly longestMs: number
+  private readonly entry: URL
+  private worker: Worker | undefined
+  /** The thread reads for one request at a time. */
+  private last: Promise<unknown> = Promise.resolve()
+
+  constructor (
+    tokenizer: Tokenizer, files: TokenizerFiles, { entry, longestMs = LONGEST_MS }: ReaderParts = {}
+  ) {
+    this.tokenizer = tokenizer
+    this.vocabularySize = tokenizer.get_vocab().size
+    this.files = files
+    this.longestMs = longestMs
+    this.entry = entry ?? new URL('./thread.js', import.meta.url)
+  }
+
+  /** @throws EngineError invalid_request for what takes too long; the signal's reason when it aborts */
+  async read (what: Texts, signal: AbortSignal): Promise<number[][]> {
+    const characters = what.texts.reduce((sum, { length }) => sum + length, 0)
+    if (characters <= SMALL) return idsIn(this.tokenizer, what)
+    signal.throwIfAborted()
+    const turn = this.last.then(async () => {
+      signal.throwIfAborted()
+      return await this.inThread(what)
+    })
+    this.last = turn.catch(() => {})
+    const gone = new Promise<never>((_resolve, reject) => {
+      signal.addEventListener('abort', () => { reject(signal.reason as Error) }, { once: true })
+    })
+    return await Promise.race([turn, gone])
+  }
+
+  async close (): Promise<void> { await this.worker?.terminate() }
+
+  private async inThread (what: Texts): Promise<number[][]> {
+    const worker = this.worker ??= this.begin()
+    const late = AbortSignal.timeout(this.longestMs)
+    worker.ref()
+    worker.postMessage(what)
+    try {
+      const [ids] = await once(worker, 'message', { signal: late }) as [number[][]]
+      worker.unref()
+      return ids
+    } catch (error) {
+      // A thread that gave no answer is not asked again.
+      this.worker = undefined
+      worker.on('error', () => {})
+      void worker.terminate()
+      if (!late.aborted) throw error
+      throw invalid(`the input takes longer than ${this.longestMs / 1000} s to read; send shorter texts`,
+        'input')
+    }
+  }
+
+  private begin (): Worker {
+    // Not what the process was started with: loaders of tests stay out of it.
+    return new Worker(this.entry, { workerData: this.files, execArgv: [] })
+  }
+}

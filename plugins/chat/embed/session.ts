@@ -1,0 +1,189 @@
+/** The session of models that turn texts into vectors. */
+import type { InferenceSession, Tensor } from 'onnxruntime-node'
+import {
+  EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelCard,
+  type SpanSink
+} from '../../../kernel/api/engine.js'
+import { idsOf, type Fields } from '../json.js'
+import { invalid, unknownTask } from '../refusals.js'
+import type { EncoderBinding, WholePort } from './bind.js'
+import type { TextReader } from './reader.js'
+import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
+import { pool, readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
+
+/** Tokens, padding included, and rows of one call, which cannot be cancelled. */
+const CALL_TOKENS = 512
+const CALL_ROWS = 32
+
+const fail = (message: string): EngineError => new EngineError('model_invalid', message)
+
+/**
+ * Splits texts into calls of at most `most` rows of similar lengths, so that little is padded. Answers
+ * indexes.
+ */
+export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[][] {
+  const order = lengths.map((_, i) => i).sort((a, b) => (lengths[a] as number) - (lengths[b] as number))
+  const calls: number[][] = []
+  for (const i of order) {
+    const call = calls.at(-1)
+    const rows = (call?.length ?? 0) + 1
+    const full = rows > most || rows * (lengths[i] as number) > CALL_TOKENS
+    if (call === undefined || full) calls.push([i])
+    else call.push(i)
+  }
+  return calls
+}
+
+/** A loaded encoder. */
+export interface LoadedEncoder {
+  session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
+  /** All of a call is quantised by one scale: texts go one by one, so that none changes another's vector. */
+  shared: boolean
+  reader: TextReader, contextLength: number, card: ModelCard
+}
+
+interface EmbedRequest { texts: number[][], shape: VectorShape }
+
+/**
+ * The session of an encoder. Task `embed` answers one chunk per text, `{ kind: 'embedding', index,
+ * dimensions }` with the numbers as little-endian 32-bit floats in `media`, in no particular order, and
+ * `{ kind: 'done', usage }`.
+ */
+export class EncoderSession implements EngineSession {
+  private readonly loaded: LoadedEncoder
+
+  constructor (loaded: LoadedEncoder) { this.loaded = loaded }
+
+  async warmup (): Promise<void> { await this.vectorsOf([[1, 2, 3], [2, 1]]) }
+
+  async * run ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    if (kind === 'tokenize') yield { payload: await this.tokenized(payload, signal) }
+    else if (kind === 'detokenize') yield { payload: this.detokenized(payload) }
+    else if (kind === 'embed' || kind === 'embeddings') {
+      yield * this.embed(await this.read(payload, signal), signal, trace)
+    } else throw unknownTask(kind, 'embed, tokenize and detokenize')
+  }
+
+  info (): Record<string, unknown> {
+    const { pooling, contextLength, reader: { vocabularySize } } = this.loaded
+    return { contextLength, pooling, vocabularySize }
+  }
+
+  async close (): Promise<void> {
+    await this.loaded.reader.close()
+    await this.loaded.session.release()
+  }
+
+  private async * embed (
+    request: EmbedRequest, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { texts, shape } = request
+    const most = this.loaded.shared ? 1 : CALL_ROWS
+    for (const call of callsOf(texts.map(({ length }) => length), most)) {
+      if (signal.aborted) return
+      const startMs = trace?.now() ?? 0
+      const batch = call.map((i) => texts[i] as number[])
+      const vectors = await this.vectorsOf(batch)
+      const tokens = batch.reduce((sum, { length }) => sum + length, 0)
+      trace?.span('embed', 'prefill', startMs, trace.now(), { texts: call.length, tokens })
+      for (const [row, vector] of vectors.entries()) yield vectorChunk(call[row] as number, vector, shape)
+    }
+    const prompt_tokens = texts.reduce((sum, { length }) => sum + length, 0)
+    yield { payload: { kind: 'done', usage: { prompt_tokens, completion_tokens: 0, cached_tokens: 0 } } }
+  }
+
+  private async tokenized (payload: Fields, signal: AbortSignal): Promise<Record<string, unknown>> {
+    const { prompt, add_special_tokens: special } = payload
+    const { reader, contextLength } = this.loaded
+    const tokens = typeof prompt === 'string'
+      ? (await reader.read({ texts: [prompt], special: special !== false }, signal))[0]!
+      : this.given(prompt, 'prompt')
+    return { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength }
+  }
+
+  private detokenized ({ tokens }: Fields): Record<string, unknown> {
+    const ids = this.given(tokens, 'tokens')
+    const { tokenizer } = this.loaded.reader
+    const exact = { skip_special_tokens: false, clean_up_tokenization_spaces: false }
+    return { kind: 'text', text: ids.length === 0 ? '' : tokenizer.decode(ids, exact) }
+  }
+
+  /** Token ids that the field at `path` has. @throws EngineError invalid_request for anything else */
+  private given (value: unknown, path: string): number[] {
+    const { vocabularySize } = this.loaded.reader
+    const ids = idsOf(value)
+    if (ids?.every((id) => id < vocabularySize) === true) return ids
+    throw invalid(`${path} takes a text or token ids below ${vocabularySize}`, path)
+  }
+
+  private async read (payload: Fields, signal: AbortSignal): Promise<EmbedRequest> {
+    const { inputs, shape } = readEmbed(payload)
+    const written = inputs.filter((each) => typeof each === 'string')
+    const read = (await this.loaded.reader.read({ texts: written, special: true }, signal)).values()
+    const texts = inputs.map((each, i) => typeof each === 'string'
+      ? read.next().value as number[]
+      : this.given(each, inputs.length === 1 ? 'input' : `input.${i}`))
+    texts.forEach((ids, i) => { this.check(ids, i) })
+    return { texts, shape }
+  }
+
+  private check (ids: readonly number[], index: number): void {
+    const { contextLength, card } = this.loaded
+    if (ids.length === 0) throw invalid(`input ${index} has no token`, 'input')
+    if (ids.length <= contextLength) return
+    throw new EngineError('context_length_exceeded',
+      `context_length_exceeded: this model's maximum context length is ${contextLength} tokens; input ` +
+      `${index} for ${card.modelId} has ${ids.length}`,
+      { prompt_tokens: ids.length, context_length: contextLength, index })
+  }
+
+  /** One vector per text, each of at least one token. */
+  private async vectorsOf (texts: ReadonlyArray<readonly number[]>): Promise<Float32Array[]> {
+    const { session, env, binding: { output, pooled } } = this.loaded
+    const tokens = Math.max(...texts.map((ids) => ids.length))
+    const feeds = this.feedsOf(texts, tokens)
+    const units = texts.length * tokens
+    const made = await env.work('embed', units, async () => await session.run(feeds, [output]))
+    const { data, dims } = made[output] as Tensor
+    const numbers = data instanceof Uint16Array ? floatsOfHalves(data) : data
+    const size = dims.at(-1) ?? 0
+    const each = pooled ? size : tokens * size
+    if (!(numbers instanceof Float32Array) || size === 0 || numbers.length !== texts.length * each) {
+      throw fail(`output "${output}" of the graph has shape [${dims.join(', ')}] for ${texts.length} texts ` +
+        `of ${tokens} tokens`)
+    }
+    return texts.map(({ length }, row) =>
+      this.vectorOf(numbers.subarray(row * each, (row + 1) * each), length, size))
+  }
+
+  private vectorOf (numbers: Float32Array, tokens: number, size: number): Float32Array {
+    const { pooling, binding: { pooled } } = this.loaded
+    const rows = pooled ? 1 : tokens
+    const vectors = Array.from({ length: rows }, (_, i) => numbers.subarray(i * size, (i + 1) * size))
+    const vector = pool(vectors, pooled ? 'first' : pooling)
+    if (vector.every(Number.isFinite)) return vector
+    throw new EngineError('provider_error',
+      `the model computed NaN or infinity for a text of ${tokens} tokens`)
+  }
+
+  /** Texts padded behind. */
+  private feedsOf (texts: ReadonlyArray<readonly number[]>, tokens: number): Feeds {
+    const { ids, mask, types, positions, pasts } = this.loaded.binding
+    const rows = texts.length
+    const filled = (value: (text: readonly number[], i: number) => number): number[] =>
+      texts.flatMap((text) => Array.from({ length: tokens }, (_, i) => value(text, i)))
+    const feeds: Feeds = {}
+    const feed = (port: WholePort | null, value: (text: readonly number[], i: number) => number): void => {
+      if (port !== null) feeds[port.name] = wholeTensor(port, filled(value), [rows, tokens])
+    }
+    feed(ids, (text, i) => text[i] ?? 0)
+    feed(mask, (text, i) => i < text.length ? 1 : 0)
+    feed(types, () => 0)
+    feed(positions, (_, i) => i)
+    for (const { name, type, dims } of pasts) {
+      const none = type === 'float16' ? new Uint16Array(0) : new Float32Array(0)
+      feeds[name] = realTensor(type, none, dims(rows))
+    }
+    return feeds
+  }
+}

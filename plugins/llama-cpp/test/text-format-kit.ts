@@ -1,0 +1,149 @@
+/** Models with the chat templates of every format of tool calls. */
+import { readFileSync } from 'node:fs'
+import { OutputReader, type OutputOptions, type ToolCallDelta } from '../text/parse/output.js'
+import type { ReasoningName } from '../text/reasoning.js'
+import type { ToolFormatName } from '../text/tools/index.js'
+import { seededRandom } from './random.js'
+
+/** A recorded template. */
+export const recorded = (name: string): string =>
+  readFileSync(new URL(`./fixtures/templates/${name}.jinja`, import.meta.url), 'utf8')
+
+/** A template of our own: how a family writes messages and calls, by its public documentation. */
+const own = (tools: string, call: string, begin = '<|assistant|>', end = '<|end|>'): string =>
+  `{%- if tools %}{{ '<|system|>${tools}' + tools | tojson + '${end}' }}{% endif %}` +
+  '{%- for m in messages %}{{ "<|" + m.role + "|>" + m.content }}' +
+  `{%- if m.tool_calls %}${call}{% endif %}{{ '${end}' }}{% endfor %}` +
+  `{%- if add_generation_prompt %}{{ '${begin}' }}{% endif %}`
+const each = (inner: string, between: string): string =>
+  `{%- for c in m.tool_calls %}${inner}{% if not loop.last %}{{ '${between}' }}{% endif %}{% endfor %}`
+const python = each('{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}=' +
+  '{% if v is string %}"{{ v }}"{% else %}{{ v | tojson }}{% endif %}' +
+  '{% if not loop.last %}, {% endif %}{% endfor %})', ', ')
+const object = (key: string): string =>
+  `{{ {"name": c.function.name, "${key}": c.function.arguments} | tojson }}`
+
+const fields = (before: string, behind: string, between = ''): string =>
+  `{% for k, v in c.function.arguments | items %}${before}{% if v is string %}{{ v }}{% else %}` +
+  `{{ v | tojson }}{% endif %}${behind}{% if not loop.last %}${between}{% endif %}{% endfor %}`
+const invoke = (outer: string, prefix: string, marks: string): string => `<${outer}>` +
+  each(`\n<${prefix}invoke name="{{ c.function.name }}">` +
+    fields(`\n<${prefix}parameter name="{{ k }}"${marks}>`, `</${prefix}parameter>`) +
+    `\n</${prefix}invoke>`, '') + `\n</${outer}>`
+const gemma = (open: string, end: string, quote: string): string =>
+  each(`${open}call:{{ c.function.name }}{{ "{" }}{% for k, v in c.function.arguments | items %}{{ k }}:` +
+    `{% if v is string %}${quote}{{ v }}${quote}{% elif v is boolean or v is number %}{{ v | tojson }}` +
+    `{% else %}[{% for x in v %}${quote}{{ x }}${quote}{% if not loop.last %},{% endif %}{% endfor %}]` +
+    `{% endif %}{% if not loop.last %},{% endif %}{% endfor %}{{ "}" }}${end}`, '')
+
+/** A template, and what is to be found in it. */
+export interface Known { template: string, format: ToolFormatName | null, reasoning: ReasoningName | null }
+
+/** Templates by the family that they are of. */
+export const KNOWN: Record<string, Known> = {
+  qwen3: { template: recorded('qwen3'), format: 'hermes', reasoning: 'think' },
+  qwen3_coder: { template: recorded('qwen3-coder'), format: 'qwen_coder', reasoning: null },
+  glm: { template: recorded('glm-4.6'), format: 'glm', reasoning: 'think' },
+  mistral_nemo: { template: recorded('mistral-nemo'), format: 'mistral', reasoning: null },
+  mistral_small: { template: recorded('mistral-small-3.2'), format: 'mistral_named', reasoning: null },
+  granite: { template: recorded('granite-3.3'), format: 'granite', reasoning: 'granite' },
+  gpt_oss: { template: recorded('gpt-oss'), format: 'harmony', reasoning: 'harmony' },
+  deepseek_r1: { template: recorded('deepseek-r1'), format: 'deepseek', reasoning: 'think' },
+  llama: { template: own('Functions: ', each(object('parameters'), '; ')), format: 'llama', reasoning: null },
+  lfm: {
+    template: own('List of tools: ', `<|tool_call_start|>[${python}]<|tool_call_end|>`), format: 'lfm',
+    reasoning: null
+  },
+  kimi: {
+    template: own('tools: ', '<|tool_calls_section_begin|>' + each('<|tool_call_begin|>' +
+      'functions.{{ c.function.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>' +
+      '{{ c.function.arguments | tojson }}<|tool_call_end|>', '') + '<|tool_calls_section_end|>'),
+    format: 'kimi', reasoning: null
+  },
+  solar: {
+    template: own('tools: ', '<|tool_calls|>' + each('<|tool_call:begin|>{{ c.id }}<|tool_call:name|>' +
+      '{{ c.function.name }}<|tool_call:args|>{{ c.function.arguments | tojson }}<|tool_call:end|>', '') +
+      '<|calls|>'),
+    format: 'solar', reasoning: null
+  },
+  command: {
+    template: own('tools: ', '<|START_ACTION|>[' + each('{"tool_call_id": "{{ loop.index0 }}", ' +
+      '"tool_name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}', ', ') +
+      ']<|END_ACTION|>{# <|START_THINKING|> #}'),
+    format: 'command', reasoning: 'command'
+  },
+  nemotron: {
+    template: own('tools: ', `<TOOLCALL>[${each(object('arguments'), ', ')}]</TOOLCALL>`),
+    format: 'nemotron', reasoning: null
+  },
+  minimax_m1: {
+    template: own('tools: ', `<tool_calls>\n${each(object('arguments'), '\n')}\n</tool_calls>`),
+    format: 'minimax', reasoning: null
+  },
+  minimax_m2: {
+    template: own('tools: ', invoke('minimax:tool_call', '', '')), format: 'minimax_invoke', reasoning: null
+  },
+  deepseek_v3_2: {
+    template: own('tools: ', invoke('｜DSML｜function_calls', '｜DSML｜',
+      ' string="{% if v is string %}true{% else %}false{% endif %}"')),
+    format: 'deepseek_invoke', reasoning: null
+  },
+  deepseek_v4: {
+    template: own('tools: ', invoke('｜DSML｜tool_calls', '｜DSML｜',
+      ' string="{% if v is string %}true{% else %}false{% endif %}"')),
+    format: 'deepseek_invoke4', reasoning: null
+  },
+  gemma: {
+    template: own('tools: ', gemma('<|tool_call>', '<tool_call|>', '<|"|>')), format: 'gemma', reasoning: null
+  },
+  apertus: {
+    template: own('tools: ', '<|tools_prefix|>[' + each('{"{{ c.function.name }}": ' +
+      '{{ c.function.arguments | tojson }}}', ', ') + ']<|tools_suffix|>{# <|inner_prefix|> #}'),
+    format: 'apertus', reasoning: 'apertus'
+  },
+  functionary: {
+    template: own('tools: ', each('<function={{ c.function.name }}>{{ c.function.arguments | tojson }}' +
+      '</function>', '')),
+    format: 'functionary', reasoning: null
+  }
+}
+
+/** A pseudorandom source for tests: floats, whole numbers below n, one of a list. */
+export interface Dice { next (): number, below (n: number): number, of<T> (list: readonly T[]): T }
+
+export function dice (seed: number): Dice {
+  const next = seededRandom(seed)
+  const below = (n: number): number => Math.floor(next() * n)
+  return { next, below, of: (list) => list[below(list.length)] as (typeof list)[number] }
+}
+
+/** A call as a client sees it. */
+export interface Call { name: string, arguments: string }
+/** An answer as a client sees it. */
+export interface Whole { content: string, reasoning: string, calls: Call[] }
+
+/** What is read from an output that comes in these pieces. */
+export function read (parts: readonly string[], options: Omit<OutputOptions, 'newId'>): Whole {
+  let ids = 0
+  const reader = new OutputReader({ ...options, newId: () => `call_${ids++}` })
+  const whole: Whole = { content: '', reasoning: '', calls: [] }
+  const take = (delta: ToolCallDelta): void => {
+    if (delta.id !== undefined) {
+      if (whole.calls.push({ name: delta.name ?? '', arguments: '' }) - 1 !== delta.index) {
+        throw new Error(`call ${delta.index} came as another one`)
+      }
+    }
+    const call = whole.calls[delta.index]
+    if (call === undefined) throw new Error('arguments before the name')
+    call.arguments += delta.arguments ?? ''
+  }
+  for (const piece of [...parts.map((p) => reader.push(p)), reader.end()]) {
+    whole.content += piece.content
+    whole.reasoning += piece.reasoning
+    const numbers = piece.toolCalls.map(({ index }) => index)
+    if (new Set(numbers).size < numbers.length) throw new Error('two pieces of one call at once')
+    piece.toolCalls.forEach(take)
+  }
+  if (reader.calls !== whole.calls.length) throw new Error('other calls were counted')
+  return whole
+}

@@ -1,0 +1,128 @@
+/** What a chat template does with tools, found by rendering conversations with and without them. */
+import { EngineError } from '../../../kernel/api/engine.js'
+import { toolFormatNames, toolFormats, type ToolFormatName } from './tools/index.js'
+import { OutputReader } from './parse/output.js'
+import type { ToolFormat } from './tools/format.js'
+import type { ReasoningName } from './reasoning.js'
+
+/** The variable in which a template takes tools. */
+export type ToolsWay = 'tools' | 'xml_tools'
+/** How it takes the arguments of earlier calls: as an object, or as JSON text. */
+export type ArgumentsForm = 'object' | 'text'
+
+/** What a template does with tools. */
+export interface ToolFacts {
+  /** Null: it does not show them. */
+  way: ToolsWay | null
+  /** How it writes calls; null where it shows none of a known format. */
+  format: ToolFormatName | null
+  form: ArgumentsForm
+  /** Why it cannot be rendered with tools, where that is why it shows none; else null. */
+  problem: string | null
+}
+
+/** A conversation to try a template with. */
+export interface Trial {
+  messages: readonly Record<string, unknown>[], tools: readonly object[] | null, way: ToolsWay
+  addGenerationPrompt: boolean
+}
+
+const [NAME, KEY, VALUE] = ['probe_tool', 'probe_key', 'probe value']
+const TOOL = {
+  type: 'function',
+  function: {
+    name: NAME, description: 'Looks something up.',
+    parameters: {
+      type: 'object', required: [KEY],
+      properties: { [KEY]: { type: 'string', description: 'What to look up.' } }
+    }
+  }
+}
+const ASKED = { role: 'user', content: 'Hello' }
+/** Mistral's templates take ids of nine letters and digits only. */
+const CALL = { id: 'probecall', type: 'function' }
+const WAYS: readonly ToolsWay[] = ['tools', 'xml_tools']
+
+/**
+ * What a template does with tools. `render` throws where the template refuses a trial; `source` is its text,
+ * where a format is looked for that no rendered conversation shows.
+ */
+export function toolFactsOf (
+  render: (trial: Trial) => string, source: string, reasoning: ReasoningName | null
+): ToolFacts {
+  let problem: string | null = null
+  const rendered = (trial: Trial): string | null => {
+    try {
+      return render(trial)
+    } catch (error) {
+      if (!(error instanceof EngineError)) throw error
+      problem ??= error.message
+      return null
+    }
+  }
+  const prompt = (way: ToolsWay, tools: object[] | null = [TOOL]): string | null =>
+    rendered({ messages: [ASKED], tools, way, addGenerationPrompt: true })
+  if (prompt('tools', null) === null && prompt('tools') === null) {
+    return { way: null, form: 'object', format: hintedBy(source), problem }
+  }
+  problem = null
+  const way = WAYS.find((each) => prompt(each)?.includes(NAME) === true) ?? null
+  const why = way === null ? problem : null
+  const shown = prompt(way ?? 'tools') ?? ''
+  let showsCalls = false
+  for (const form of ['object', 'text'] as const) {
+    const given = { [KEY]: VALUE }
+    const written = form === 'object' ? given : JSON.stringify(given)
+    const call = { ...CALL, function: { name: NAME, arguments: written } }
+    const whole = rendered({
+      messages: [ASKED, { role: 'assistant', content: '', tool_calls: [call] }], tools: [TOOL],
+      way: way ?? 'tools', addGenerationPrompt: false
+    })
+    const text = whole === null ? '' : behind(shown, whole)
+    const format = formatOf(text, reasoning)
+    if (format !== null) return { way, format, form, problem: why }
+    showsCalls ||= text.includes(NAME)
+  }
+  // A template that shows a call in another way has another format, whatever its text has in it.
+  const format = showsCalls ? null : hintedBy(shown) ?? hintedBy(source)
+  return { way, form: 'object', format, problem: why }
+}
+
+/** What a rendered conversation has behind the prompt it goes on from. */
+function behind (prompt: string, whole: string): string {
+  if (whole.startsWith(prompt)) return whole.slice(prompt.length)
+  let same = 0
+  while (same < prompt.length && prompt[same] === whole[same]) same++
+  // A mark that differs inside is taken as a whole.
+  return whole.slice(Math.max(0, whole.lastIndexOf('<', same)))
+}
+
+/** The format whose reader finds the call of the trial in a rendered one. */
+function formatOf (text: string, reasoning: ReasoningName | null): ToolFormatName | null {
+  return toolFormatNames.find((name) =>
+    toolFormats[name].shows.every((shown) => text.includes(shown)) && reads(name, text, reasoning)) ?? null
+}
+
+function reads (name: ToolFormatName, text: string, reasoning: ReasoningName | null): boolean {
+  const reader = new OutputReader({
+    tools: name, reasoning: name === 'harmony' ? 'harmony' : reasoning, newId: () => '',
+    parameters: () => TOOL.function.parameters
+  })
+  const found = [reader.push(text), reader.end()].flatMap(({ toolCalls }) => toolCalls)
+  const given = found.map((call) => call.arguments ?? '').join('')
+  return found[0]?.name === NAME && sameArguments(given)
+}
+
+function sameArguments (text: string): boolean {
+  try {
+    const value = JSON.parse(text) as Record<string, unknown>
+    return value[KEY] === VALUE
+  } catch {
+    return false
+  }
+}
+
+function hintedBy (text: string): ToolFormatName | null {
+  const hints = ({ hints, opens }: ToolFormat): readonly string[] => hints ?? opens
+  return toolFormatNames.find((name) => hints(toolFormats[name]).some((hint) => text.includes(hint))) ?? null
+}

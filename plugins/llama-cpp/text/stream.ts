@@ -1,0 +1,114 @@
+import { beginningOf } from './parse/input.js'
+import { bytesOf } from './tokens.js'
+import type { TokenTable } from './tokens.js'
+
+const SPACE = 0x20
+
+/**
+ * Turns ids into text as they come: holds back what may still change (UTF-8 across tokens) and what may
+ * begin a stop string. After `stopped` every further push gives nothing.
+ */
+export interface TextStream {
+  push (id: number): { text: string, stopped: boolean }
+  end (): { text: string }
+  /** The stop string that was found; null for none so far. */
+  readonly stop: string | null
+}
+
+/** Details of a text stream. */
+interface StreamOptions {
+  /** Text completion: the leading space that some decoders drop is kept. Default false. */
+  continues?: boolean
+  /** Special tokens that are passed on as text (markers of tool calls and reasoning). Default: none. */
+  markers?: readonly string[]
+}
+
+/**
+ * Decodes ids one by one. Bytes are joined over tokens, so that a character appears only when all its bytes
+ * are there; `end` gives incomplete ones as U+FFFD. Drops the first `strip` spaces at the start of the text.
+ */
+function detokeniser (
+  table: TokenTable, strip: number, shown: (id: number) => boolean
+): { push: (id: number) => string, end: () => string } {
+  // The mark U+FEFF is text here, not an encoding signature.
+  const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true })
+  let spaces = strip
+  const stripped = (bytes: Uint8Array): Uint8Array => {
+    let from = 0
+    while (from < spaces && bytes[from] === SPACE) from++
+    spaces = from < bytes.length ? 0 : spaces - from
+    return bytes.subarray(from)
+  }
+  return {
+    push (id) {
+      if (!shown(id)) return ''
+      return decoder.decode(stripped(bytesOf(table, id)), { stream: true })
+    },
+    end: () => decoder.decode()
+  }
+}
+
+/** The text of ids as a whole: the same as all pushes of a stream without stop strings. */
+export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecial: boolean): string {
+  const text = detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
+  let out = ''
+  for (const id of ids) out += text.push(id)
+  return out + text.end()
+}
+
+/**
+ * Finds stop strings in text that comes in pieces. The one that ends first counts (of those the longest), so
+ * the result does not depend on how the text was cut.
+ */
+export class StopFinder {
+  private readonly stops: readonly string[]
+  private held = ''
+  /** The stop string that was found. */
+  found: string | null = null
+
+  constructor (stops: readonly string[]) {
+    this.stops = stops.filter((s) => s.length > 0)
+  }
+
+  push (text: string): { text: string, stopped: boolean } {
+    if (this.found !== null) return { text: '', stopped: true }
+    const all = this.held + text
+    const first = this.firstStop(all)
+    if (first !== undefined) {
+      this.found = first.stop
+      this.held = ''
+      return { text: all.slice(0, first.at), stopped: true }
+    }
+    const sure = all.length - beginningOf(all, this.stops)
+    this.held = all.slice(sure)
+    return { text: all.slice(0, sure), stopped: false }
+  }
+
+  end (): string {
+    const rest = this.held
+    this.held = ''
+    return rest
+  }
+
+  private firstStop (text: string): { stop: string, at: number } | undefined {
+    const found = this.stops.map((stop) => ({ stop, at: text.indexOf(stop) })).filter(({ at }) => at >= 0)
+    return found.sort((a, b) => a.at + a.stop.length - b.at - b.stop.length || a.at - b.at)[0]
+  }
+}
+
+/** A text stream over a token table; see `TextStream`. */
+export function textStream (table: TokenTable, stops: readonly string[],
+  options: StreamOptions = {}): TextStream {
+  const markers = new Set((options.markers ?? []).map((m) => table.added.get(m)))
+  const strip = options.continues === true ? 0 : table.strip
+  const text = detokeniser(table, strip, (id) => !table.special.has(id) || markers.has(id))
+  const finder = new StopFinder(stops)
+  return {
+    push: (id) => finder.push(text.push(id)),
+    end: () => {
+      const last = finder.push(text.end())
+      return { text: last.stopped ? last.text : last.text + finder.end() }
+    },
+    get stop () { return finder.found }
+  }
+}

@@ -1,0 +1,187 @@
+import { Environment, Interpreter, Template } from '@huggingface/jinja'
+import type { ChatMessage } from '../../chat/chunks.js'
+import { isObject, parsed } from '../../chat/json.js'
+import { invalid } from '../../chat/refusals.js'
+import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
+import { reasoningOf, type ReasoningName } from './reasoning.js'
+
+/** `extra` reaches the template as variables, e.g. `enable_thinking`. */
+interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string, unknown> }
+
+/** Steps that one rendering may take: one to two seconds. Public templates take some 40 a message. */
+const MAX_STEPS = 400_000
+/** Characters and items of a result that count as one step, since filters read all of them. */
+const STEP_CHARS = 1024
+const STEP_ITEMS = 64
+/** Most numbers of one range(). */
+const MAX_RANGE = 100_000
+
+/** The chat templates of a model by name; `default` is the one without tools. */
+type Templates = ReadonlyMap<string, string>
+
+/** The chat template of a model: renders conversations as the text of a prompt. */
+export class ChatTemplate {
+  /** How the model writes its reasoning; null where the template speaks of none. */
+  readonly reasoning: ReasoningName | null
+  private readonly templates: Templates
+  private readonly tokens: Readonly<Record<string, string>>
+  private readonly parsed = new Map<string, Template>()
+  private facts: ToolFacts | null = null
+
+  /** `tokens`: bos_token, eos_token and so on; `added`: the added tokens of the vocabulary. */
+  constructor (
+    templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []
+  ) {
+    this.templates = templates
+    this.tokens = tokens
+    this.reasoning = reasoningOf(this.source, added)
+  }
+
+  /** What the template does with tools. Found by rendering, some milliseconds for the first caller. */
+  get tools (): ToolFacts {
+    // Arguments as the trial has them.
+    const render = (trial: Trial): string => this.rendered({ ...trial, form: 'text' })
+    this.facts ??= toolFactsOf(render, this.source, this.reasoning)
+    return this.facts
+  }
+
+  /** @throws EngineError invalid_request */
+  render (messages: readonly ChatMessage[], options: RenderOptions): string {
+    const { tools: given, addGenerationPrompt, extra } = options
+    const tools = given === undefined || given.length === 0 ? null : given as object[]
+    const called = messages.some((message) => message.tool_calls !== undefined)
+    const { way, form } = tools !== null || called ? this.tools : NO_TOOLS
+    const copies = messages.map((message) => ({ ...message }))
+    return this.rendered({ messages: copies, tools, way: way ?? 'tools', form, addGenerationPrompt, extra })
+  }
+
+  private get source (): string { return [...this.templates.values()].join('\n') }
+
+  private rendered (
+    { messages, tools, way, form, addGenerationPrompt, extra }: Trial & {
+      form: ArgumentsForm, extra?: Record<string, unknown> | undefined
+    }
+  ): string {
+    const template = this.find(tools !== null)
+    const variables = {
+      ...this.tokens,
+      messages: messages.map((message) => forTemplate(message, form)),
+      tools,
+      ...way === 'xml_tools' && tools !== null ? { xml_tools: tools } : {},
+      documents: null,
+      add_generation_prompt: addGenerationPrompt,
+      ...extra
+    }
+    try {
+      return evaluate(template, variables)
+    } catch (error) {
+      throw invalid(`the model's chat template refuses these messages: ${(error as Error).message}`,
+        'messages')
+    }
+  }
+
+  private find (withTools: boolean): Template {
+    const name = withTools && this.templates.has('tool_use') ? 'tool_use' : 'default'
+    const source = this.templates.get(name) ?? this.templates.values().next().value
+    if (source === undefined) {
+      throw invalid('this model has no chat template; send the whole prompt to /v1/completions', 'messages')
+    }
+    const template = this.parsed.get(name) ?? parse(source)
+    this.parsed.set(name, template)
+    return template
+  }
+}
+
+const NO_TOOLS = { way: 'tools', form: 'object' } as const
+
+function parse (source: string): Template {
+  try {
+    return new Template(source)
+  } catch (error) {
+    throw invalid(`the model's chat template cannot be read: ${(error as Error).message}; send the whole ` +
+      'prompt to /v1/completions', 'messages')
+  }
+}
+
+/** Templates expect text, and most of them arguments as objects; the API has null, and JSON texts. */
+function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
+  const { tool_calls: calls, content } = message
+  return {
+    ...message,
+    content: content ?? '',
+    ...form === 'object' && Array.isArray(calls) ? { tool_calls: calls.map(withObjectArguments) } : {}
+  }
+}
+
+function withObjectArguments (call: unknown): unknown {
+  if (!isObject(call) || !isObject(call['function'])) return call
+  const { arguments: given, ...rest } = call['function']
+  const value = typeof given === 'string' ? parsed(given) : undefined
+  return { ...call, function: { ...rest, arguments: value === undefined ? given : value } }
+}
+
+/** What is used of the library's interpreter; its own declarations cannot be resolved by an ESM project. */
+interface LibraryInterpreter {
+  evaluate (statement: unknown, environment: unknown): { value: unknown }
+  run (program: unknown): { value: unknown }
+}
+interface LibraryEnvironment { set (name: string, value: unknown): unknown }
+const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
+const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
+
+/** An interpreter that gives up on a template that does not come to an end. */
+class BoundedInterpreter extends BaseInterpreter {
+  private steps = 0
+
+  override evaluate (statement: unknown, environment: unknown): { value: unknown } {
+    this.take(1)
+    const result = super.evaluate(statement, environment)
+    const { value } = result
+    if (typeof value === 'string') this.take(value.length / STEP_CHARS)
+    else if (Array.isArray(value)) this.take(value.length / STEP_ITEMS)
+    return result
+  }
+
+  private take (steps: number): void {
+    this.steps += steps
+    if (this.steps > MAX_STEPS) throw new Error(`it takes more than ${MAX_STEPS} steps`)
+  }
+}
+
+/** As Template.render of the library, with bounds, and dates in English. */
+function evaluate (template: Template, variables: Record<string, unknown>): string {
+  const environment = new BaseEnvironment()
+  const globals: Record<string, unknown> = {
+    false: false, true: true, none: null, False: false, True: true, None: null,
+    raise_exception: (message: string) => { throw new Error(message) },
+    range: boundedRange,
+    strftime_now: (format: string) => strftime(new Date(), format)
+  }
+  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value)
+  return String(new BoundedInterpreter(environment).run(template.parsed).value)
+}
+
+function boundedRange (start: number, stop?: number, step = 1): number[] {
+  const [from, to] = stop === undefined ? [0, start] : [start, stop]
+  if (step === 0) throw new Error('range() step must not be zero')
+  const count = Math.max(0, Math.ceil((to - from) / step))
+  if (!(count <= MAX_RANGE)) throw new Error(`range() of ${count} numbers, at most ${MAX_RANGE} are made`)
+  return Array.from({ length: count }, (_, i) => from + i * step)
+}
+
+/** The part of Python's strftime that public templates use, English names, local time. */
+export function strftime (date: Date, format: string): string {
+  const two = (n: number): string => String(n).padStart(2, '0')
+  const month = date.toLocaleString('en-US', { month: 'long' })
+  const day = date.toLocaleString('en-US', { weekday: 'long' })
+  const parts: Record<string, string> = {
+    Y: String(date.getFullYear()), m: two(date.getMonth() + 1), d: two(date.getDate()),
+    H: two(date.getHours()), M: two(date.getMinutes()), S: two(date.getSeconds()),
+    B: month, b: month.slice(0, 3), A: day, a: day.slice(0, 3), y: two(date.getFullYear() % 100), '%': '%'
+  }
+  return format.replace(/%(-?)([a-zA-Z%])/g, (all, plain: string, key: string) => {
+    const value = parts[key]
+    if (value === undefined) return all
+    return plain === '-' ? value.replace(/^0(?=\d)/, '') : value
+  })
+}

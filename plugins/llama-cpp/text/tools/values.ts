@@ -1,0 +1,112 @@
+/** Arguments that are written one by one and as they are, without the quotes of JSON. */
+import { isObject, parsed } from '../../../chat/json.js'
+import type { Input, Reading } from '../parse/input.js'
+import type { CallSink } from './format.js'
+
+const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
+/** Limits on following references and alternatives of a schema: levels, and places in all. */
+const MAX_DEPTH = 8
+const MAX_PLACES = 1000
+
+/** Puts the arguments of one call together as a JSON object. */
+export class Arguments {
+  private readonly out: CallSink
+  private readonly schema: unknown
+  private before = '{'
+
+  constructor (out: CallSink, name: string) {
+    this.out = out
+    this.schema = out.parameters(name)
+    out.call(name)
+  }
+
+  /**
+   * Reads a value up to one of `ends`, which is returned ('': the output ended). `trailing` is dropped
+   * right before the end. Of a parameter that is a text the value comes as it is written; `isText` says so
+   * where the schema does not.
+   */
+  * read (
+    input: Input, key: string, ends: readonly string[],
+    { trailing = '', isText: told }: { trailing?: string, isText?: boolean } = {}
+  ): Reading<string> {
+    const { out } = this
+    const kinds = kindsOfProperty(this.schema, key) ?? (told === true ? new Set(['string']) : null)
+    out.args(`${this.before}${JSON.stringify(key)}: `)
+    this.before = ', '
+    const isText = kinds?.size === 1 && kinds.has('string')
+    let held = ''
+    let whole = ''
+    const give = (text: string): void => {
+      whole += text
+      if (!isText) return
+      const all = held + text
+      const end = all.endsWith(trailing) ? all.length - trailing.length : all.length
+      held = all.slice(end)
+      out.args(JSON.stringify(all.slice(0, end)).slice(1, -1))
+    }
+    if (isText) out.args('"')
+    const found = yield * input.until(ends, give)
+    if (isText) out.args(found === '' ? '' : '"')
+    else {
+      const end = whole.endsWith(trailing) ? whole.length - trailing.length : whole.length
+      out.args(typed(whole.slice(0, end), kinds))
+    }
+    return found
+  }
+
+  end (): void { this.out.args(this.before === '{' ? '{}' : '}') }
+}
+
+/** A value as JSON, by the types that its schema allows (null: nothing is known of it). */
+function typed (written: string, kinds: ReadonlySet<string> | null): string {
+  const text = written.trim()
+  // Models write these as Python does.
+  const word = WORDS.get(text) ?? text
+  const value = parsed(word)
+  if (value === undefined || typeof value === 'string') return JSON.stringify(written)
+  const kind = kindOf(value)
+  const fits = kinds === null || kinds.has(kind) ||
+    (kind === 'number' && kinds.has('integer') && Number.isInteger(value))
+  return fits || !kinds.has('string') ? word : JSON.stringify(written)
+}
+
+const kindOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+
+/** The types a property of a schema may have; null where the schema does not say. */
+function kindsOfProperty (schema: unknown, key: string): Set<string> | null {
+  const at = resolved(schema, schema, 0)
+  const properties = at?.['properties']
+  if (!isObject(properties) || !Object.hasOwn(properties, key)) return null
+  return kindsOf(properties[key], schema, 0, { left: MAX_PLACES })
+}
+
+function resolved (schema: unknown, root: unknown, depth: number): Record<string, unknown> | null {
+  if (!isObject(schema)) return null
+  const ref = schema['$ref']
+  if (typeof ref !== 'string') return schema
+  if (depth > MAX_DEPTH || !ref.startsWith('#/')) return null
+  let at: unknown = root
+  for (const part of ref.slice(2).split('/')) {
+    const name = part.replaceAll('~1', '/').replaceAll('~0', '~')
+    at = isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined
+  }
+  return resolved(at, root, depth + 1)
+}
+
+function kindsOf (
+  given: unknown, root: unknown, depth: number, places: { left: number }
+): Set<string> | null {
+  const schema = resolved(given, root, depth)
+  if (schema === null || depth > MAX_DEPTH || --places.left < 0) return null
+  const { type, enum: listed } = schema
+  if (type !== undefined) {
+    return new Set([...[type].flat().map(String), ...schema['nullable'] === true ? ['null'] : []])
+  }
+  const values = 'const' in schema ? [schema['const']] : Array.isArray(listed) ? listed as unknown[] : null
+  if (values !== null) return new Set(values.map(kindOf))
+  const parts = [schema['anyOf'], schema['oneOf']].find(Array.isArray) as unknown[] | undefined
+  if (parts === undefined) return null
+  const all = parts.map((part) => kindsOf(part, root, depth + 1, places))
+  return all.includes(null) ? null : new Set(all.flatMap((kinds) => [...kinds as Set<string>]))
+}

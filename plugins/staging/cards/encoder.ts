@@ -1,0 +1,107 @@
+/** Models in ONNX that make vectors of texts, as Optimum and transformers.js keep them. */
+import { checkEncoder, needsGguf } from '../../chat/cards.js'
+import type { OnnxHeader } from '../../onnx/service.js'
+import { child, count, text, type Folder, type Json } from './folder.js'
+import { modelWords, type Found } from './found.js'
+import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
+import { CardError } from './reader.js'
+
+/** Names that configurations of different families give to the same size. */
+const KEYS = {
+  layers: ['num_hidden_layers', 'n_layer', 'n_layers', 'num_layers'],
+  hidden: ['hidden_size', 'n_embd', 'd_model', 'dim'],
+  heads: ['num_attention_heads', 'n_head', 'n_heads', 'num_heads'],
+  headSize: ['head_dim', 'head_size'],
+  context: [
+    'max_position_embeddings', 'n_positions', 'n_ctx', 'max_seq_len', 'max_sequence_length', 'seq_length',
+    'context_length'
+  ]
+} as const
+const VECTORS = ['last_hidden_state', 'sentence_embedding', 'token_embeddings']
+
+/** A folder with a genai_config.json is refused. Undefined: there is none. @throws CardError */
+export async function findGenai (folder: Folder, modelId: string): Promise<undefined> {
+  const [path] = folder.matching(/(^|\/)genai_config\.json$/)
+  if (path === undefined) return
+  const family = text(child(await folder.json(path) ?? {}, 'model'), 'type', 60) ?? 'onnxruntime-genai'
+  throw new CardError(needsGguf(modelId, family))
+}
+
+/** A config.json with a model_type, and graphs. Undefined: there is none. @throws CardError */
+export async function findEncoder (folder: Folder, modelId: string): Promise<Found | undefined> {
+  const path = 'config.json'
+  const config = await folder.json(path)
+  const family = text(config ?? {}, 'model_type', 60)
+  const graphs = folder.matching(/^(onnx\/)?[^/]+\.onnx$/)
+  if (config === undefined || family === undefined || graphs.length === 0) return undefined
+  if (config['is_encoder_decoder'] === true) {
+    throw new CardError(`${family} models have an encoder and a decoder, which do not run here`)
+  }
+  const whole = graphs.filter((name) => /(^|\/)model([_-][a-z0-9]+)?\.onnx$/.test(name))
+  if (whole.length === 0 && graphs.length > 1) {
+    throw new CardError(`none of its ${graphs.length} graphs is a whole model: looked for model.onnx, ` +
+      `model_q4.onnx and the like, found ${list(graphs)}`)
+  }
+  const graph = chooseGraph(folder, whole.length > 0 ? whole : graphs)!
+  const header = await folder.onnx(graph)
+  refuseOthers(header, graph, modelId, family)
+  if (!folder.has('tokenizer.json')) {
+    throw new CardError('tokenizer.json is missing: a model of texts needs its tokenizer')
+  }
+  const settings = await folder.json('tokenizer_config.json') ?? {}
+  const sizes = sizesOf({ ...config, ...child(config, 'text_config') }, header, settings)
+  try {
+    checkEncoder(header, sizes)
+  } catch (error) {
+    throw new CardError(`${graph} cannot be run here: ${(error as Error).message}`, { cause: error })
+  }
+  const quantization = suffixOf(header, graph)
+  return {
+    ...sizes,
+    ...modelWords({ encoder: true, family, quantization, hidesTools: null, ...sizes }),
+    engine: 'onnx-lm',
+    backends: ['cpu'],
+    family,
+    roles: new Map([...weightsOf(graph, header), [path, 'config']]),
+    quantization
+  }
+}
+
+/** @throws CardError for a language model, and for a graph that makes no vectors */
+function refuseOthers (header: OnnxHeader, path: string, modelId: string, family: string): void {
+  const [inputs, outputs] = [header.inputs, header.outputs].map((ports) => ports.map(({ name }) => name))
+  const tokens = inputs!.includes('input_ids')
+  if (tokens && outputs!.includes('logits') && cacheOf(header) !== undefined) {
+    throw new CardError(needsGguf(modelId, family))
+  }
+  if (tokens && !outputs!.includes('logits') && VECTORS.some((name) => outputs!.includes(name))) return
+  throw new CardError(`${path} makes no vectors of texts: looked for input_ids, and ${VECTORS.join(', ')}. ` +
+    `It has inputs ${list(inputs!)} and outputs ${list(outputs!)}`)
+}
+
+const list = (names: readonly string[]): string =>
+  names.slice(0, 8).join(', ') + (names.length > 8 ? ` and ${names.length - 8} more` : '')
+
+type Sizes = Pick<Found, 'nLayers' | 'contextLength'> &
+  Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
+
+/** @throws CardError */
+function sizesOf (config: Json, header: OnnxHeader, settings: Json): Sizes {
+  const cache = cacheOf(header)
+  const nLayers = count(config, KEYS.layers) ?? cache?.layers
+  if (nLayers === undefined) {
+    throw new CardError(`config.json says no number of layers: looked for ${list(KEYS.layers)}`)
+  }
+  const heads = count(config, KEYS.heads) ?? cache?.kvHeads ?? 0
+  const hidden = count(config, KEYS.hidden)
+  const headSize = cache?.headSize ?? count(config, KEYS.headSize) ??
+    (hidden !== undefined && heads > 0 ? Math.floor(hidden / heads) : 0)
+  // Roberta counts two positions that no token has: the tokenizer knows better.
+  const positions = [count(config, KEYS.context), count(settings, 'model_max_length')]
+  const contextLength = Math.min(...positions.filter((length) => length !== undefined))
+  if (contextLength === Infinity) {
+    throw new CardError(`config.json says no length of context: looked for ${list(KEYS.context)}`)
+  }
+  // It keeps no keys and values.
+  return { nLayers, heads, headSize, contextLength, hiddenSize: hidden ?? heads * headSize, kvHeads: 0 }
+}

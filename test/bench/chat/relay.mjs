@@ -1,0 +1,133 @@
+// Cost of a node for each token of a fast llama.cpp server: a stand-in streams at an even pace, directly and
+// through a node.
+import { spawn } from 'node:child_process'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import http from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { processes, startNode } from '../lib/node.mjs'
+import { cpuMs } from '../lib/proc.mjs'
+import { figure } from '../lib/report.mjs'
+import { median } from '../lib/stats.mjs'
+import { until } from './llama.mjs'
+
+const MODEL = 'bench/paced'
+const SERVER = fileURLToPath(new URL('./paced-server.mjs', import.meta.url))
+/** The most CPU time for a token by streams, ms. */
+const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
+/** Streams, tokens per second of each, tokens of each. */
+const CASES = [[1, 150, 450], [8, 150, 450], [64, 78, 470]]
+
+const CONFIG = (store) => JSON.stringify({
+  cluster: { discovery: false },
+  plugins: {
+    placement: { autoplace: [] },
+    runners: { threads: 1, engine_options: { 'llama-server': { max_batch: 64 } } }
+  },
+  model_store: { hub: { enabled: false }, store_path: store }
+})
+
+/** Streams answers; tokens a second of all, and the CPU time of some processes for one token, ms. */
+async function streamed ({ agent, url, headers = {} }, [count, pace, tokens], pids) {
+  const messages = [{ role: 'user', content: `PACE ${pace}` }]
+  const body = JSON.stringify({ model: MODEL, messages, max_tokens: tokens, stream: true })
+  const used = () => pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0), 0)
+  const before = used()
+  const startedAt = performance.now()
+  const words = await Promise.all(Array.from({ length: count }, () => new Promise((resolve, reject) => {
+    const req = http.request(`${url}/v1/chat/completions`, { agent, method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' } }, (res) => {
+      let seen = 0
+      res.setEncoding('latin1')
+      res.on('data', (text) => { seen += text.split(' word').length - 1 })
+      res.on('error', reject)
+      res.on('end', () => {
+        if (res.statusCode === 200 && seen >= tokens * 0.99) resolve(seen)
+        else reject(new Error(`${res.statusCode}, ${seen} of ${tokens} tokens`))
+      })
+    })
+    req.on('error', reject)
+    req.end(body)
+  })))
+  const seconds = (performance.now() - startedAt) / 1000
+  const all = words.reduce((a, b) => a + b, 0)
+  return { rate: all / seconds, cpu: (used() - before) / all }
+}
+
+async function startBare (folder) {
+  const key = join(folder, 'key')
+  writeFileSync(key, 'k')
+  const port = 20_000 + process.pid % 20_000
+  const args = ['--host', '127.0.0.1', '--port', String(port), '--api-key-file', key, '--ctx-size', '32768',
+    '--parallel', '64']
+  const child = spawn(process.execPath, [SERVER, ...args], { stdio: 'ignore' })
+  const end = () => { child.kill('SIGKILL') }
+  process.once('exit', end)
+  const at = { agent: new http.Agent({ keepAlive: true, maxSockets: 64 }), url: `http://127.0.0.1:${port}` }
+  await until({ ...at, url: `${at.url}/health` })
+  return { at, stop: () => { at.agent.destroy(); end() } }
+}
+
+/** A node whose llama-server is the stand-in. */
+async function startServing (folder) {
+  const program = join(folder, 'llama-server')
+  // The sandbox of a runner shows it the folder of the program, and not ours.
+  writeFileSync(join(folder, 'server.mjs'), readFileSync(SERVER))
+  writeFileSync(program, `#!/bin/sh\nexec '${process.execPath}' '${folder}/server.mjs' "$@"\n`)
+  chmodSync(program, 0o755)
+  const store = join(folder, 'store')
+  mkdirSync(join(store, 'bench--paced'), { recursive: true })
+  writeFileSync(join(store, 'bench--paced', 'model.gguf'),
+    readFileSync(fileURLToPath(new URL('../../../plugins/chat/guide/model/guide.gguf', import.meta.url))))
+  process.env.PATH = `${folder}:${process.env.PATH}`
+  const node = await startNode({ yaml: CONFIG(store) })
+  const authorization = `Bearer ${readFileSync(join(node.home, 'operator.token'), 'utf8').trim()}`
+  try {
+    const place = { model_id: MODEL, wait: true, timeout_seconds: 60, context_length: 512 }
+    await until({ agent: node.agent, url: `${node.url}/place_instance`, method: 'POST',
+      headers: { authorization, 'content-type': 'application/json' }, body: JSON.stringify(place) }, 60_000)
+    const { kernel, runner } = await processes(node)
+    return { at: node, pids: [kernel.pid, runner.pid], stop: () => node.stop() }
+  } catch (error) {
+    await node.stop()
+    throw error
+  }
+}
+
+export default {
+  title: 'What a node adds to the tokens of a fast server',
+  async run ({ short, rounds = short ? 1 : 5 }) {
+    const folder = mkdtempSync(join(tmpdir(), 'svc-bench-relay-'))
+    const bare = await startBare(folder)
+    const node = await startServing(folder)
+    try {
+      const rows = []
+      const targets = []
+      for (const one of CASES) {
+        const [direct, through] = [[], []]
+        for (let round = 0; round < rounds; round++) {
+          direct.push(await streamed(bare.at, one, []))
+          through.push(await streamed(node.at, one, node.pids))
+        }
+        const rates = [direct, through].map((list) => median(list.map(({ rate }) => rate)))
+        const cpu = median(through.map((each) => each.cpu))
+        rows.push([String(one[0]), figure(rates[0]), figure(rates[1]), figure(cpu)])
+        targets.push(
+          { name: `tokens a second of the server's own, ${one[0]} streams`, value: rates[1] / rates[0],
+            limit: 0.97, atLeast: true },
+          { name: `CPU of the node for a token, ${one[0]} streams`, value: cpu,
+            limit: CPU_MS[one[0]], unit: 'ms' })
+      }
+      return {
+        columns: ['streams', 'server alone, tokens/s', 'through a node, tokens/s',
+          'CPU of node and runner for a token, ms'],
+        rows, targets, notes: [`${rounds} rounds`], data: {}
+      }
+    } finally {
+      bare.stop()
+      await node.stop()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  }
+}
