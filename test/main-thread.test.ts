@@ -9,9 +9,9 @@ import type { BuildOptions, Metafile } from 'esbuild'
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
 /** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
-  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/chat/llama/index.ts',
+  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
   'plugins/capabilities-tts/engine/index.ts',
-  'plugins/llama-cpp/embedded/index.ts', 'plugins/chat/cli/engine.ts'
+  'plugins/llama-cpp/embedded/index.ts', 'plugins/llama-cpp/cli/engine.ts'
 ]
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,

@@ -1,5 +1,6 @@
 import { RunnersService } from '../runners/service.js'
-import { GGUF_ENGINE, LLAMA_SERVER } from './service.js'
+import { verbs } from './cli/verbs.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from './engine.js'
 import type { Manifest } from '../../kernel/index.js'
 
 /** Everything the plugin declares. */
@@ -10,10 +11,25 @@ export const manifest = {
   summary: 'Runs models in GGUF files on llama.cpp.',
   requires: ['runners'],
   consumes: { runners: RunnersService },
+  settings: {
+    engines: {
+      type: 'object', additionalProperties: false, default: {},
+      description: 'Builds of external engines, which `svc engine add` brings.',
+      properties: {
+        url: {
+          'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
+          'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
+          'x-expected': 'an https address without a password or a query',
+          'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
+            'that answers /releases/tags/TAG as it does.'
+        }
+      }
+    }
+  },
   engines: {
     [GGUF_ENGINE]: {
       summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
-      module: new URL('../chat/llama/index.js', import.meta.url).href,
+      module: new URL('./server/index.js', import.meta.url).href,
       backends: ['cuda', 'cpu'],
       external: true,
       program: LLAMA_SERVER,
@@ -29,5 +45,6 @@ export const manifest = {
       manyDevices: true,
       donor: 'llama-rpc-server'
     }
-  }
+  },
+  verbs
 } as const satisfies Manifest

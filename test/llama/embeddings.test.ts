@@ -1,6 +1,6 @@
 /** Vectors of a real llama-server. */
 import t from 'tap'
-import { chunksOf } from '../../plugins/chat/test/llama-kit.js'
+import { chunksOf } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { loaded, madeModel, skipMade, type Real } from './kit.js'
 
 const vectors = async ({ session }: Real, payload: Record<string, unknown>): Promise<number[][]> =>

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { beating } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
-import { merged } from '../merged.js'
+import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
 import { Collector, piecesOf, Totals } from './pieces.js'
 import type {

@@ -1,6 +1,6 @@
 /** Vectors of texts: the embeddings capability, and OpenAI's route. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { idsOf, present } from '../json.js'
+import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, refused } from './errors.js'
 import { long, name } from './fields.js'

@@ -1,8 +1,10 @@
 /** An engine's chunks as pieces: text, reasoning and tool calls of each choice, as they come. */
 import type { EngineChunk } from '../../../kernel/index.js'
-import type { AnswerChunk, CallDelta, Choice, Finish, Timings, TokenReport, Usage } from '../chunks.js'
+import type {
+  AnswerChunk, CallDelta, Choice, Finish, Timings, TokenReport, Usage
+} from '../../runners/language/chunks.js'
 
-export type { Finish } from '../chunks.js'
+export type { Finish } from '../../runners/language/chunks.js'
 
 /** A piece of a tool call: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { SAMPLING, nullableFields, parametersOf, samplingOf, strictFields } from '../sampling.js'
+import {
+  SAMPLING, nullableFields, parametersOf, samplingOf, strictFields
+} from '../../runners/language/sampling.js'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 

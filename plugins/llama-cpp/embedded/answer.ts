@@ -1,7 +1,7 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
 import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
-import { AnswerSpans } from '../../chat/spans.js'
+import { AnswerSpans } from '../../runners/language/spans.js'
 import type { OutputDelta, OutputReader } from '../text/parse/output.js'
 import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'

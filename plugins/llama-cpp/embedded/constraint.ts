@@ -1,7 +1,7 @@
 /** Grammars that restrict an answer. */
 import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
-import { fieldsOf, isObject, listOf, type Fields } from '../../chat/json.js'
+import { fieldsOf, isObject, listOf, type Fields } from '../../runners/language/json.js'
 import { enforcedFormat, type ToolCallFormat } from './formats.js'
 import { invalid } from './refusals.js'
 

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import {
   EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { sizesOf } from '../../chat/llama/command-line.js'
-import { modelFile } from '../../chat/llama/index.js'
+import { sizesOf } from '../server/command-line.js'
+import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel

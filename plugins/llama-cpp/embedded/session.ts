@@ -1,8 +1,8 @@
 /** A loaded model: its tasks. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
-import type { Sizes } from '../../chat/llama/command-line.js'
-import { fieldsOf, idsOf, listOf, type Fields } from '../../chat/json.js'
-import { contextExceeded, overloaded, unknownTask } from '../../chat/refusals.js'
+import type { Sizes } from '../server/command-line.js'
+import { fieldsOf, idsOf, listOf, type Fields } from '../../runners/language/json.js'
+import { contextExceeded, overloaded, unknownTask } from '../../runners/language/refusals.js'
 import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'

@@ -1,6 +1,6 @@
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
-import { withEngine } from '../../chat/service.js'
+import { withEngine } from '../../llama-cpp/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
 import { ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'

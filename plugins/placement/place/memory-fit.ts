@@ -1,10 +1,11 @@
 import { needOf } from '../../../kernel/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import type { Planning } from './planning.js'
 
-const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
+const ENGINES = { gguf: GGUF_ENGINE, onnx: 'onnx-lm' } as const
 /** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
 const LAYERS = 32
 

@@ -1,3 +1,4 @@
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 
 /** Architectures that llama.cpp does not cut across every layer, as of the release that is tested. */
@@ -13,4 +14,4 @@ export const UNCUT = new Set([
  * architecture alone, and cards that were made before it did say no.
  */
 export const withCuts = <C extends Pick<ModelCard, 'engine' | 'family' | 'supportsTensor'>>(card: C): C =>
-  card.engine === 'llama-server' ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card
+  card.engine === GGUF_ENGINE ? { ...card, supportsTensor: !UNCUT.has(card.family) } : card

@@ -1,5 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import { hidesTools } from '../../llama-cpp/cards.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { UNCUT } from './cuts.js'
 import type { Folder } from './folder.js'
 import { modelWords, type Found } from './found.js'
@@ -61,7 +62,7 @@ function facts (
     ...words,
     ...sees ? { support: { ...words.support, images: 'read by the vision weights beside the model' } } : {},
     family,
-    engine: 'llama-server',
+    engine: GGUF_ENGINE,
     backends: ['cpu', 'cuda'],
     roles: new Map([...companions, ...parts.map((part) => [part, 'weights'] as const)]),
     nLayers,

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { SpanRecorder } from '../../tracing/recorder.js'
-import { AnswerSpans } from '../spans.js'
+import { AnswerSpans } from '../language/spans.js'
 
 t.test('the spans of an answer follow one another without a gap', (t) => {
   let now = 0

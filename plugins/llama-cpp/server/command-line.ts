@@ -2,7 +2,7 @@
 import {
   cacheOf, CHECKPOINTS, contextOf, EngineError, keptBytes, MAX_EMBEDDED, type CacheType, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { fieldsOf, listOf, textOf, type Fields } from '../json.js'
+import { fieldsOf, listOf, textOf, type Fields } from '../../runners/language/json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 

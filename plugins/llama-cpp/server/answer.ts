@@ -1,8 +1,10 @@
 /** From the events of llama.cpp's server to the chunks of an answer. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import type { AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage } from '../chunks.js'
-import { AnswerSpans } from '../spans.js'
-import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
+import type {
+  AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage
+} from '../../runners/language/chunks.js'
+import { AnswerSpans } from '../../runners/language/spans.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 
 const MIN_LOGPROB = -9_999
 

@@ -8,7 +8,7 @@ import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { findDonor } from './binary.js'
-import { textOf } from '../json.js'
+import { textOf } from '../../runners/language/json.js'
 import { devicesOf, splitOf, type Share } from './command-line.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import engine from '../llama/index.js'
+import engine from '../server/index.js'
 import {
   ask, chunksOf, entries, folder, lives, notingEnv, rig, specOf, standIn, talk, until
 } from './llama-kit.js'

@@ -4,7 +4,7 @@ import t from 'tap'
 import { bench, hear, type TestCase } from '../../runners/test/process-kit.js'
 import { entries, folder, lives, specOf, standIn, talk, textIn, until, type Scenario } from './llama-kit.js'
 
-const ENGINE = new URL('../../../dist/plugins/chat/llama/index.js', import.meta.url)
+const ENGINE = new URL('../../../dist/plugins/llama-cpp/server/index.js', import.meta.url)
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 
 t.test('a server in a runner', { skip }, async (t) => {

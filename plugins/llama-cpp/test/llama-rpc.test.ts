@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import type { EngineSession } from '../../../kernel/api/engine.js'
-import { donorPaths } from '../llama/binary.js'
-import { rpcArguments, rpcOf, splitOf } from '../llama/command-line.js'
-import { donorArguments, startDonor } from '../llama/donor.js'
+import { donorPaths } from '../server/binary.js'
+import { rpcArguments, rpcOf, splitOf } from '../server/command-line.js'
+import { donorArguments, startDonor } from '../server/donor.js'
 import {
   ask, chunksOf, donorIn, entries, folder, lives, notingEnv, rig, specOf, talk, until, type TestCase
 } from './llama-kit.js'

@@ -1,4 +1,4 @@
-import type { OpenSpan, SpanSeries, SpanSink } from '../../kernel/api/engine.js'
+import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 /** The spans of one traced answer: its wait, the work on the prompt, and the time between tokens. */
 export class AnswerSpans {

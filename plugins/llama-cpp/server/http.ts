@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
 import { serverEvents } from '../../../kernel/api/engine.js'
 import { BrokenAnswer, serverError } from './errors.js'
-import { fieldsOf, parsed, type Fields } from '../json.js'
+import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
 
 /** Where the server listens: a socket file, or a port of the loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }

@@ -1,7 +1,7 @@
 /** What the stand-in for llama-server says was said by the build that is tested against. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { serverError } from '../llama/errors.js'
+import { serverError } from '../server/errors.js'
 
 const read = (path: string): Record<string, unknown> =>
   JSON.parse(readFileSync(new URL(path, import.meta.url), 'utf8')) as Record<string, unknown>

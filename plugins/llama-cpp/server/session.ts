@@ -2,19 +2,19 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { vectorChunk } from '../embed/vectors.js'
-import { overloaded, unknownTask } from '../refusals.js'
+import { vectorChunk } from '../../runners/language/vectors.js'
+import { overloaded, unknownTask } from '../../runners/language/refusals.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
-import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../json.js'
-import { merged } from '../merged.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
+import { merged } from '../../runners/language/merged.js'
 import {
   callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, readsTools, templateBody, type Bodies,
   type Facts
 } from './request.js'
-import type { AnswerChunk } from '../chunks.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
 /** How long the end of the server may take to be known after its connections broke. */

@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url'
 import type {
   EngineChunk, EngineEnv, EngineSession, ModelCard, ModelSpec
 } from '../../../kernel/api/engine.js'
-import type { AnswerChunk } from '../chunks.js'
-import { llamaEngine } from '../llama/index.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
+import { llamaEngine } from '../server/index.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 

@@ -1,7 +1,7 @@
 /** What llama.cpp's server refuses or fails at, as this product's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { contextExceeded, invalid } from '../refusals.js'
-import { fieldsOf, numberOf, textOf } from '../json.js'
+import { contextExceeded, invalid } from '../../runners/language/refusals.js'
+import { fieldsOf, numberOf, textOf } from '../../runners/language/json.js'
 
 const MAX_CHARS = 1_000
 const BAD_REQUEST = 400

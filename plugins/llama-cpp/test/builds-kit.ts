@@ -13,7 +13,7 @@ import type { Ran } from '../../../kernel/test/cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { ServerResponse } from 'node:http'
 import { buildsFolder } from '../../runners/service.js'
-import chat from '../index.js'
+import chat from '../../chat/index.js'
 import type { TestCase } from './llama-kit.js'
 
 const SYSTEM = process.platform === 'darwin' ? 'macos' : 'ubuntu'

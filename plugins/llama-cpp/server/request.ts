@@ -1,10 +1,12 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { createHash } from 'node:crypto'
-import type { ChatMessage } from '../chunks.js'
-import { readEmbed, type VectorShape } from '../embed/vectors.js'
-import { parametersOf } from '../sampling.js'
-import { invalid } from '../refusals.js'
-import { fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields } from '../json.js'
+import type { ChatMessage } from '../../runners/language/chunks.js'
+import { readEmbed, type VectorShape } from '../../runners/language/vectors.js'
+import { parametersOf } from '../../runners/language/sampling.js'
+import { invalid } from '../../runners/language/refusals.js'
+import {
+  fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
+} from '../../runners/language/json.js'
 
 /** Facts about the model and its server. */
 export interface Facts {
