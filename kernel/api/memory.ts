@@ -143,7 +143,8 @@ export interface Need {
   factor: number
 }
 
-type Terms = Omit<Need, 'neededBytes' | 'factor'>
+const TERMS = ['shareBytes', 'cacheBytes', 'bufferBytes', 'fixedBytes'] as const
+type Terms = Pick<Need, typeof TERMS[number]>
 
 /** The sum as people read it. */
 export function needWords (
@@ -179,15 +180,10 @@ export function needOf (
 
 /** The terms of several devices together. */
 export function addNeeds (needs: readonly Terms[]): Need {
-  const sum = (of: keyof Terms): number =>
-    needs.reduce((bytes, need) => bytes + need[of], 0)
-  const [shareBytes, cacheBytes] = [sum('shareBytes'), sum('cacheBytes')]
-  const [bufferBytes, fixedBytes] = [sum('bufferBytes'), sum('fixedBytes')]
-  const neededBytes = shareBytes + cacheBytes + bufferBytes + fixedBytes
-  return {
-    shareBytes, cacheBytes, bufferBytes, fixedBytes, neededBytes,
-    factor: shareBytes === 0 ? 0 : neededBytes / shareBytes
-  }
+  const sums = { shareBytes: 0, cacheBytes: 0, bufferBytes: 0, fixedBytes: 0 }
+  for (const need of needs) for (const term of TERMS) sums[term] += need[term]
+  const neededBytes = TERMS.reduce((bytes, term) => bytes + sums[term], 0)
+  return { ...sums, neededBytes, factor: sums.shareBytes === 0 ? 0 : neededBytes / sums.shareBytes }
 }
 
 function buffersOf (

@@ -86,7 +86,7 @@ Promise<Supervisor> {
     runnerId: 'measured', instanceId: 'measured', clock: systemClock, log: recordingLog().log, scratch,
     engineModule: engine.module.replace(root, `${root}dist/`).replace(/\.ts$/, '.js'),
     spec: {
-      card, directory, backend: 'cpu', threads: 2, options: server === undefined ? {} : { serverBinary: server },
+      card, directory, backend: 'cpu', threads: 1, options: server === undefined ? {} : { serverBinary: server },
       ...context === undefined ? {} : { contextLength: context }
     },
     maxConcurrent: 99,
@@ -115,7 +115,7 @@ const ask: Ask = async (kind, payload) => {
 if (card.tasks.includes('tts')) await speak(ask)
 else if (card.tasks.includes('embeddings')) await embed(ask)
 else {
-  const longest = Math.min(Number(options['long'] ?? 1500), card.contextLength - 200)
+  const longest = Math.min(Number(options['long'] ?? 900), card.contextLength - 200)
   await write(ask, cacheOf(card, context).contexts, longest, options['image'])
 }
 const used = peakOf(supervisor.report().pid!)

@@ -137,7 +137,6 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
-  const places = shard === null ? [{ gpu: 0, part: { of: 1, parts: 1 } }] : devicePartsOf(shard)
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
     ...planned(parts, assignment, role)
@@ -161,7 +160,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes: addNeeds(places.map((one) => needOf(model.card, traits,
+    estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
       { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),

@@ -9,14 +9,15 @@ const NUMBER = 4
 /** Widest results of a layer that exist at once, and copies of its input. */
 const WIDE_RESULTS = 3
 const INPUTS = 6
-/** Families whose layers see a window but each so many, if the file does not say: from llama.cpp. */
+/**
+ * Families in which each so many layers see the whole context, and the others a window: the last of them, the
+ * first where it is negative, none where it is 0. What llama.cpp assumes if the file does not say it.
+ */
 const WINDOWED: Readonly<Record<string, number>> = {
-  gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: 4, exaone4: 4,
-  'exaone-moe': 4, olmo2: 4, afmoe: 4, smallthinker: 4, llama4: 4, plamo3: 8, mellum: 4, laguna: 4,
+  gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: -4, exaone4: 4,
+  'exaone-moe': 4, olmo2: 4, afmoe: 4, smallthinker: -4, llama4: 4, plamo3: 8, mellum: 4, laguna: -4,
   mimo2: 0, 'granite-swa': 0, lfm2: 0
 }
-/** Of these the first of each so many sees the whole context, of the others the last. */
-const DENSE_FIRST = new Set(['cohere2moe', 'smallthinker', 'laguna'])
 /** Encoders keep nothing. */
 const ENCODER = /bert|gemma-embedding/
 /** llama.cpp sets it for llama4, whose files do not. */
@@ -28,92 +29,87 @@ export const largestOf = (value: GgufValue | undefined): number | undefined => {
   return isCount(found) ? found : undefined
 }
 
-/** Reads `family.key` of a header: of a layer where they differ. */
-class Keys {
-  readonly family: string
-  private readonly metadata: GgufHeader['metadata']
+type Layer = ReadonlyMap<string, readonly number[]>
 
-  constructor ({ metadata }: GgufHeader) {
-    this.metadata = metadata
-    this.family = String(metadata.get('general.architecture') ?? '')
-  }
-
-  list (key: string): readonly number[] | null {
-    const value = this.metadata.get(`${this.family}.${key}`)
-    return typeof value === 'object' && value !== null ? value.values : null
-  }
-
-  number (key: string, layer?: number): number | undefined {
-    const value = layer === undefined ? undefined : this.list(key)?.[layer]
-    return value ?? largestOf(this.metadata.get(`${this.family}.${key}`))
-  }
+/** What a header says of its family, and of each layer the shapes of its tensors. */
+interface Model {
+  family: string
+  /** One for each layer; null where there is one for all. */
+  list (key: string): readonly number[] | null
+  /** 0 where nothing is said. */
+  number (key: string, layer?: number): number
+  layers: readonly Layer[]
 }
 
-/** The tensors of each layer by name, without `blk.N.` and `.weight`. */
-function layersOf ({ tensors }: GgufHeader): Map<string, readonly number[]>[] {
+function read ({ metadata, tensors }: GgufHeader): Model {
+  const family = String(metadata.get('general.architecture') ?? '')
+  const list = (key: string): readonly number[] | null => {
+    const value = metadata.get(`${family}.${key}`)
+    return typeof value === 'object' && value !== null ? value.values : null
+  }
   const layers: Map<string, readonly number[]>[] = []
   for (const { name, shape } of tensors) {
     const [, at, key] = /^blk\.(\d{1,4})\.(.+)\.weight$/.exec(name) ?? []
     if (at !== undefined) (layers[Number(at)] ??= new Map()).set(key!, shape)
   }
-  return Array.from(layers, (layer) => layer ?? new Map())
+  return {
+    family, list,
+    number: (key, layer = -1) => list(key)?.[layer] ?? largestOf(metadata.get(`${family}.${key}`)) ?? 0,
+    layers: Array.from(layers, (layer) => layer ?? new Map())
+  }
 }
 
+const has = (layer: Layer, prefix: string): boolean =>
+  [...layer.keys()].some((name) => name.startsWith(prefix))
+
 /** Values of a token that a layer keeps. */
-function keptValues (layer: ReadonlyMap<string, readonly number[]>, keys: Keys, at: number): number {
-  const width = (name: string): number | undefined => layer.get(name)?.[1]
-  const latent = width('attn_kv_a_mqa')
-  const index = width('indexer.attn_k') ?? 0
-  if (latent !== undefined && layer.has('attn_k_b')) return latent + index
-  const keyWidth = width('attn_k')
-  if (keyWidth !== undefined) return keyWidth + (width('attn_v') ?? keyWidth) + index
-  const isRecurrent = [...layer.keys()].some((name) => name.startsWith('ssm_'))
-  if ((!layer.has('attn_qkv') || isRecurrent) && latent === undefined) return 0
-  const heads = keys.number('attention.head_count', at) ?? 1
-  const size = Math.floor((keys.number('embedding_length') ?? 0) / heads)
-  return (keys.number('attention.head_count_kv', at) ?? heads) *
-    ((keys.number('attention.key_length') ?? size) + (keys.number('attention.value_length') ?? size))
+function keptValues (layer: Layer, { number }: Model, at: number): number {
+  const width = (name: string): number => layer.get(name)?.[1] ?? 0
+  const [latent, keys, index] = [width('attn_kv_a_mqa'), width('attn_k'), width('indexer.attn_k')]
+  if (latent > 0 && layer.has('attn_k_b')) return latent + index
+  if (keys > 0) return keys + (width('attn_v') || keys) + index
+  if (latent === 0 && (!layer.has('attn_qkv') || has(layer, 'ssm_'))) return 0
+  const heads = number('attention.head_count', at)
+  const size = Math.floor(number('embedding_length') / Math.max(1, heads))
+  return (number('attention.head_count_kv', at) || heads) *
+    ((number('attention.key_length') || size) + (number('attention.value_length') || size))
 }
 
 /** Numbers of the state that a recurrent layer keeps of a sequence. */
-function stateValues (layer: ReadonlyMap<string, readonly number[]>, keys: Keys): number {
-  const of = (key: string): number => keys.number(key) ?? 0
-  const convolution = ['ssm_conv1d', 'ssm_conv1d_q', 'ssm_conv1d_k', 'ssm_conv1d_v', 'shortconv.conv']
-    .map((name) => layer.get(name) ?? [1, 0])
-    .reduce((sum, shape) => sum + (shape[0]! - 1) * shape.slice(1).reduce((a, b) => a * b, 1), 0)
-  const heads = of('attention.head_count')
-  if (layer.has('ssm_conv1d_q')) return convolution + of('kda.head_dim') ** 2 * heads
-  if (layer.has('ssm_conv1d')) return convolution + of('ssm.state_size') * of('ssm.inner_size')
-  if (![...layer.keys()].some((name) => name.startsWith('time_mix_'))) return convolution
-  return of('embedding_length') * (of('wkv.head_size') + (keys.number('token_shift_count') ?? 2))
+function stateValues (layer: Layer, { number }: Model): number {
+  const convolution = [...layer].filter(([name]) => /^ssm_conv1d|^shortconv\.conv/.test(name))
+    .reduce((sum, [, [taps = 1, ...rest]]) => sum + (taps - 1) * rest.reduce((a, b) => a * b, 1), 0)
+  const heads = number('attention.head_count')
+  if (layer.has('ssm_conv1d_q')) return convolution + number('kda.head_dim') ** 2 * heads
+  if (layer.has('ssm_conv1d')) return convolution + number('ssm.state_size') * number('ssm.inner_size')
+  if (!has(layer, 'time_mix_')) return convolution
+  return number('embedding_length') * (number('wkv.head_size') + (number('token_shift_count') || 2))
 }
 
 /** Whether a layer sees only the window. */
-function isWindowed (keys: Keys, at: number): boolean {
-  const period = keys.number('attention.sliding_window_pattern') ?? WINDOWED[keys.family]
-  const each = keys.list('attention.sliding_window_pattern')
+function isWindowed ({ family, list, number }: Model, at: number): boolean {
+  const each = list('attention.sliding_window_pattern')
   if (each !== null) return each[at] === 1
-  if (period === undefined || !(keys.family in WINDOWED)) return false
-  if (period === 0) return true
-  return DENSE_FIRST.has(keys.family) ? at % period !== 0 : at % period < period - 1
+  const usual = WINDOWED[family]
+  const period = number('attention.sliding_window_pattern') || Math.abs(usual ?? 1)
+  if (usual === undefined || period === 0) return usual === 0
+  return usual < 0 ? at % period !== 0 : at % period < period - 1
 }
 
 /** What a model keeps of its context. */
 export function contextFacts (header: GgufHeader): ContextFacts {
-  const keys = new Keys(header)
-  const windowTokens = keys.number('attention.sliding_window') ??
-    (keys.family === 'llama4' ? LLAMA4_WINDOW : 0)
-  let [tokenValues, windowValues, numbers] = [0, 0, 0]
-  const layers = layersOf(header)
-  const own = layers.length - (keys.number('nextn_predict_layers') ?? 0)
+  const model = read(header)
+  const { family, number, layers } = model
+  const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
+  const own = layers.length - number('nextn_predict_layers')
   // Layers at the end use the keys and values of earlier ones.
-  const sharing = keys.number('attention.shared_kv_layers') ?? (keys.family === 'gemma3n' ? own - 20 : 0)
-  const keeping = own - sharing
+  const keeping = own - (number('attention.shared_kv_layers') || (family === 'gemma3n' ? own - 20 : 0))
+  let [tokenValues, windowValues, numbers] = [0, 0, 0]
   layers.slice(0, own).forEach((layer, at) => {
-    numbers += stateValues(layer, keys)
-    if (at >= keeping || ENCODER.test(keys.family)) return
-    const values = keptValues(layer, keys, at)
-    if (windowTokens > 0 && isWindowed(keys, at)) windowValues += values
+    numbers += stateValues(layer, model)
+    if (at >= keeping || ENCODER.test(family)) return
+    const values = keptValues(layer, model, at)
+    if (windowTokens > 0 && isWindowed(model, at)) windowValues += values
     else tokenValues += values
   })
   return {
@@ -125,35 +121,30 @@ export function contextFacts (header: GgufHeader): ContextFacts {
 
 /** What one token of a batch takes: the widest results of a layer, and some copies of its input. */
 function batchTokenBytes (header: GgufHeader): number {
-  const keys = new Keys(header)
-  const used = keys.number('expert_used_count') ?? 1
-  const widths = layersOf(header).flatMap((layer) => [...layer].map(([name, shape]) =>
-    (shape[1] ?? 0) * (name.endsWith('_exps') ? used : 1)))
+  const { layers, number } = read(header)
+  const used = number('expert_used_count') || 1
+  const widths = layers.flatMap((layer) => [...layer].map(([name, [, width = 0]]) =>
+    width * (name.endsWith('_exps') ? used : 1)))
   const widest = widths.reduce((a, b) => Math.max(a, b), 0)
-  return NUMBER * (WIDE_RESULTS * widest + INPUTS * (keys.number('embedding_length') ?? 0))
+  return NUMBER * (WIDE_RESULTS * widest + INPUTS * number('embedding_length'))
 }
 
 /** Memory to work on an image: the results of a layer for all its patches. */
-function visionBytes (header: GgufHeader): number {
-  const of = (key: string): number => largestOf(header.metadata.get(`clip.vision.${key}`)) ?? 0
+function visionBytes ({ metadata }: GgufHeader): number {
+  const of = (key: string): number => largestOf(metadata.get(`clip.vision.${key}`)) ?? 0
   const patches = Math.floor(of('image_size') / Math.max(1, of('patch_size'))) ** 2
   return patches * NUMBER * (2 * of('feed_forward_length') + 4 * of('embedding_length'))
 }
 
-/** The files of a model: its own, split or not, and those beside it. */
-export interface GgufFiles {
-  parts: readonly GgufHeader[]
-  drafter?: GgufHeader | undefined
-  vision?: GgufHeader | undefined
-}
-
-export function memoryFacts ({ parts, drafter, vision }: GgufFiles): MemoryFacts {
+/** Of the files of a model: its own, split or not, and those beside it. */
+export function memoryFacts (
+  parts: readonly GgufHeader[], drafter?: GgufHeader, vision?: GgufHeader
+): MemoryFacts {
   const [first] = parts as [GgufHeader]
   const header = { ...first, tensors: parts.flatMap(({ tensors }) => tensors) }
   const words = first.metadata.get('tokenizer.ggml.tokens')
-  const all = [...parts, drafter, vision].filter((one) => one !== undefined)
   return {
-    weightBytes: all.reduce((bytes, { weightBytes }) => bytes + weightBytes, 0),
+    weightBytes: [...parts, drafter, vision].reduce((bytes, one) => bytes + (one?.weightBytes ?? 0), 0),
     ...contextFacts(header),
     batchTokenBytes: batchTokenBytes(header),
     vocabulary: typeof words === 'object' && words !== null ? words.length : 0,

@@ -31,7 +31,7 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
     return path === undefined ? undefined : await folder.gguf(path)
   }
   const [drafter, vision] = [await beside('assistant'), await beside('vision_weights')]
-  return { ...facts(header, paths, companions), memory: memoryFacts({ parts: headers, drafter, vision }) }
+  return { ...facts(header, paths, companions), memory: memoryFacts(headers, drafter, vision) }
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>

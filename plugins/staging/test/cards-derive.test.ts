@@ -140,16 +140,16 @@ t.test('several graphs', async (t) => {
 t.test('sizes', async (t) => {
   const sizes = async (json: object, settings: object = {}): Promise<ModelCard> => await made({
     ...tokenizer, 'config.json': { model_type: 'x', ...json },
-    'model.onnx': onnx({ ...decoder, outputs: VECTORS }), 'tokenizer_config.json': settings
+    'model.onnx': onnx(encoder), 'tokenizer_config.json': settings
   })
   const gpt = await sizes({ n_layer: 12, n_embd: 768, n_head: 12, n_positions: 1024 })
-  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 16, contextLength: 1024 })
+  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 64, contextLength: 1024 })
   const wide = await sizes({ text_config: config })
   t.match(wide, { nLayers: 2, hiddenSize: 64, contextLength: 512 }, 'nested text_config')
   t.match(await sizes(config, { model_max_length: 128 }), { contextLength: 128 })
   t.match(await sizes(config, { model_max_length: 1e30 }), { contextLength: 512 })
-  const odd = { hidden_size: '64', num_hidden_layers: -3, num_attention_heads: 1e300, n_positions: 512 }
-  t.match(await sizes(odd), { nLayers: 2, hiddenSize: 32, heads: 2 }, 'nonsense counts as not there')
+  const odd = { hidden_size: '64', num_hidden_layers: -3, n_layer: 2, num_attention_heads: 1e300, n_positions: 512 }
+  t.match(await sizes(odd), { nLayers: 2, hiddenSize: 0, heads: 0 }, 'nonsense counts as not there')
   await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/says no length of context/))
 })
 

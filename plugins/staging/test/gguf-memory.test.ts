@@ -58,7 +58,7 @@ t.test('the files of a model together', async (t) => {
     ['clip.vision.image_size', 28], ['clip.vision.patch_size', 14],
     ['clip.vision.feed_forward_length', 6], ['clip.vision.embedding_length', 3]
   ]) }
-  t.same(memoryFacts({ parts: [experts, experts], drafter: header('llama', {}, repeated(1)), vision }), {
+  t.same(memoryFacts([experts, experts], header('llama', {}, repeated(1)), vision), {
     weightBytes: 4000, tokenBytes: 0, batchTokenBytes: 4 * (3 * 60 + 6 * 10), vocabulary: 500,
     workBytes: 4 * 4 * 24, drafter: { tokenBytes: 48 }
   })
