@@ -31,28 +31,22 @@ export const CHECKPOINTS = 2
 const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
 export type CacheType = keyof typeof CACHE_TYPES
 
-/** What a model keeps of its context, in bytes; of a token with values of 16 bits. */
-export interface ContextFacts {
-  /** A token in all layers that see the whole context. */
+/** What the headers of a model's files say about its memory, those of a drafter and vision weights with it. */
+export interface MemoryFacts {
+  weightBytes: number
+  /** A token in all layers that see the whole context, with values of 16 bits. */
   tokenBytes: number
   /** A token in all layers that see a window of it, and the tokens of the window. */
   windowTokenBytes?: number
   windowTokens?: number
   /** The state of recurrent layers, whatever the length. */
   stateBytes?: number
-}
-
-/** What the header of a model's file says about its memory. */
-export interface MemoryFacts extends ContextFacts {
-  /** All tensors, also of vision weights and a drafter. */
-  weightBytes: number
   /** What one token of a batch takes while it is computed. */
   batchTokenBytes?: number
   /** Tokens of the vocabulary. */
   vocabulary?: number
   /** What is beside the weights whatever the context: arenas of a runtime, the work on an image. */
   workBytes?: number
-  drafter?: ContextFacts
 }
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
@@ -104,16 +98,11 @@ function factsOf (
 export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
-  const facts = factsOf(card)
-  let [contextBytes, checkpointBytes] = [0, 0]
-  // A drafter's context is equally long.
-  for (const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } of
-    [facts, facts.drafter ?? { tokenBytes: 0 }] as ContextFacts[]) {
-    const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
-    const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
-    contextBytes += Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
-    checkpointBytes += Math.ceil(inWindow(windowTokens) + stateBytes)
-  }
+  const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } = factsOf(card)
+  const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
+  const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
+  const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
+  const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }

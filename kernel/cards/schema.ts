@@ -32,8 +32,6 @@ const voice = {
   properties: { id: text, name: text, language: text }
 } as const
 
-const contextFacts = { tokenBytes: count, windowTokenBytes: count, windowTokens: count, stateBytes: count }
-
 /** Schema of a model card (card.yaml). */
 export const cardSchema = {
   type: 'object',
@@ -63,18 +61,10 @@ export const cardSchema = {
     valueBytes: count, cacheTokenBytes: count, stateBytes: count, drafter: { type: 'object' },
     cacheType: { enum: ['f16', 'q8_0', 'q4_0'] },
     memory: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['weightBytes', 'tokenBytes'],
+      type: 'object', additionalProperties: false, required: ['weightBytes', 'tokenBytes'],
       properties: {
-        weightBytes: count,
-        ...contextFacts,
-        batchTokenBytes: count,
-        vocabulary: count,
-        workBytes: count,
-        drafter: {
-          type: 'object', additionalProperties: false, required: ['tokenBytes'], properties: contextFacts
-        }
+        weightBytes: count, tokenBytes: count, windowTokenBytes: count, windowTokens: count, stateBytes: count,
+        batchTokenBytes: count, vocabulary: count, workBytes: count
       }
     },
     contextLength: count,

@@ -59,7 +59,7 @@ export const manifest = {
       batch: 16,
       overhead: 1.3,
       // Measured with encoders and their arenas.
-      fixedBytes: 224 * 2 ** 20
+      fixedBytes: 256 * 2 ** 20
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },

@@ -14,7 +14,7 @@ export const LLAMA_SERVER = {
     module: new URL('./embedded/index.js', import.meta.url).href,
     backends: ['cpu'],
     packages: PACKAGES,
-    fixedBytes: 88 * 2 ** 20,
+    fixedBytes: 96 * 2 ** 20,
     batchTokens: BATCH,
     without: { vision_weights: 'takes no images', assistant: 'has no drafters' }
   }

@@ -35,7 +35,7 @@ export const manifest = {
       program: LLAMA_SERVER,
       batch: 16,
       overhead: 1.1,
-      fixedBytes: 56 * 2 ** 20,
+      fixedBytes: 64 * 2 ** 20,
       gpuBytes: 500 * 2 ** 20,
       keepsPrompts: true,
       multiNode: true,

@@ -9,8 +9,8 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join, relative, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { cacheOf, needOf, type MemoryTraits, type ModelCard } from '../../kernel/index.js'
+import type { ModelSpec } from '../../kernel/api/engine.js'
 import { systemClock } from '../../kernel/api/clock.js'
 import speech from '../../plugins/capabilities-tts/index.js'
 import { manifest as chat } from '../../plugins/chat/manifest.js'
@@ -27,7 +27,8 @@ const BYTES = 64 * MIB
 const READY_MS = 300_000
 
 type Engine = MemoryTraits & { module: string }
-const ENGINES: Readonly<Record<string, Engine>> = { ...chat.engines, ...llama.engines, ...speech.manifest.engines }
+const ENGINES: Readonly<Record<string, Engine>> =
+  { ...chat.engines, ...llama.engines, ...speech.manifest.engines }
 
 async function cardOf (folder: string): Promise<ModelCard> {
   const files = readdirSync(folder, { withFileTypes: true, recursive: true }).filter((one) => one.isFile())
@@ -46,13 +47,15 @@ function peakOf (pid: number): number {
 const WORDS = ['sun', 'river', 'stone', 'light', 'green', 'walk', 'house', 'cloud', 'seven', 'glass']
 const text = (seed: number, words: number): string =>
   Array.from({ length: words }, (_, i) => WORDS[((i + seed * 131) * 7919 + (i >> 3)) % 10]).join(' ')
-const SENTENCE = 'The quick brown fox jumps over the lazy dog near the old river bank while the sun sets slowly ' +
-  'behind the distant hills and the children walk home through the quiet streets of the town.'
+const SENTENCE = 'The quick brown fox jumps over the lazy dog near the old river bank while the sun sets ' +
+  'slowly behind the distant hills and the children walk home through the quiet streets of the town.'
 
 type Ask = (kind: string, payload: Record<string, unknown>) => Promise<void>
 
 /** Several contexts at once, a long prompt, the same with more behind it, others, and the first again. */
-async function write (ask: Ask, contexts: number, longest: number, image: string | undefined): Promise<void> {
+async function write (
+  ask: Ask, { contexts, longest, image }: { contexts: number, longest: number, image: string | undefined }
+): Promise<void> {
   const complete = async (seed: number, words: number, more = ''): Promise<void> => {
     await ask('completion', { prompt: `${seed} ${text(seed, words)}${more}`, max_tokens: 12 })
   }
@@ -78,16 +81,16 @@ async function embed (ask: Ask): Promise<void> {
 }
 
 /** Starts a runner as a node does, from what `npm run build` made. */
-async function started (scratch: string, card: ModelCard, directory: string, engine: Engine, context?: number):
-Promise<Supervisor> {
+async function started (
+  scratch: string, engine: Engine, spec: Pick<ModelSpec, 'card' | 'directory' | 'contextLength'>
+): Promise<Supervisor> {
   const root = new URL('../../', import.meta.url).href
   const server = process.env['SVC_LLAMA_SERVER_BIN']
   const supervisor = createSupervisor({
     runnerId: 'measured', instanceId: 'measured', clock: systemClock, log: recordingLog().log, scratch,
     engineModule: engine.module.replace(root, `${root}dist/`).replace(/\.ts$/, '.js'),
     spec: {
-      card, directory, backend: 'cpu', threads: 1, options: server === undefined ? {} : { serverBinary: server },
-      ...context === undefined ? {} : { contextLength: context }
+      ...spec, backend: 'cpu', threads: 1, options: server === undefined ? {} : { serverBinary: server }
     },
     maxConcurrent: 99,
     output: (_stream, line) => { process.stderr.write(line) },
@@ -104,19 +107,22 @@ const directory = resolve(given)
 const options = Object.fromEntries(pairs.map((pair) => pair.split('=') as [string, string]))
 const context = options['context'] === undefined ? undefined : Number(options['context'])
 const card = await cardOf(directory)
-if (options['cacheType'] !== undefined) card.cacheType = options['cacheType'] as NonNullable<ModelCard['cacheType']>
+const { cacheType } = options
+if (cacheType !== undefined) card.cacheType = cacheType as NonNullable<ModelCard['cacheType']>
 const engine = driver === 'library' ? LLAMA_SERVER.otherwise : ENGINES[card.engine]!
 const need = needOf(card, engine, { context })
 const scratch = mkdtempSync(join(tmpdir(), 'svc-measure-'))
-const supervisor = await started(scratch, card, directory, engine, context)
+const supervisor = await started(scratch, engine,
+  { card, directory, ...context === undefined ? {} : { contextLength: context } })
 const ask: Ask = async (kind, payload) => {
-  for await (const chunk of supervisor.open('task', { kind, payload }, new AbortController().signal)) void chunk
+  const chunks = supervisor.open('task', { kind, payload }, new AbortController().signal)
+  for await (const chunk of chunks) void chunk
 }
 if (card.tasks.includes('tts')) await speak(ask)
 else if (card.tasks.includes('embeddings')) await embed(ask)
 else {
   const longest = Math.min(Number(options['long'] ?? 900), card.contextLength - 200)
-  await write(ask, cacheOf(card, context).contexts, longest, options['image'])
+  await write(ask, { contexts: cacheOf(card, context).contexts, longest, image: options['image'] })
 }
 const used = peakOf(supervisor.report().pid!)
 await supervisor.stop()
@@ -125,6 +131,7 @@ const off = need.neededBytes - used
 const mib = (bytes: number): number => Math.round(bytes / MIB)
 const terms = [need.shareBytes, need.cacheBytes, need.bufferBytes, need.fixedBytes].map(mib).join(' + ')
 const fits = Math.abs(off) <= Math.max(BYTES, used * SHARE)
-console.log(`| ${[basename(directory), ...pairs].join(' ')} | ${driver} | ${mib(need.neededBytes)} (${terms}) | ` +
-  `${mib(used)} | ${mib(off)} MiB, ${(off / used * 100).toFixed(1)} % |${fits ? '' : ' too far'}`)
+console.log(`| ${[basename(directory), ...pairs].join(' ')} | ${driver} | ` +
+  `${mib(need.neededBytes)} (${terms}) | ${mib(used)} | ` +
+  `${mib(off)} MiB, ${(off / used * 100).toFixed(1)} % |${fits ? '' : ' too far'}`)
 process.exitCode = fits ? 0 : 1

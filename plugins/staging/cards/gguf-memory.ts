@@ -1,5 +1,5 @@
 /** What GGUF headers say about the memory of a model: mostly shapes of tensors, named alike everywhere. */
-import type { ContextFacts, MemoryFacts } from '../../../kernel/index.js'
+import type { MemoryFacts } from '../../../kernel/index.js'
 import { isCount } from './folder.js'
 import type { GgufHeader, GgufValue } from './gguf.js'
 
@@ -97,7 +97,7 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
 }
 
 /** What a model keeps of its context. */
-export function contextFacts (header: GgufHeader): ContextFacts {
+export function contextFacts (header: GgufHeader): Omit<MemoryFacts, 'weightBytes'> {
   const model = read(header)
   const { family, number, layers } = model
   const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
@@ -136,19 +136,26 @@ function visionBytes ({ metadata }: GgufHeader): number {
   return patches * NUMBER * (2 * of('feed_forward_length') + 4 * of('embedding_length'))
 }
 
+const wordsOf = ({ metadata }: GgufHeader): number => {
+  const words = metadata.get('tokenizer.ggml.tokens')
+  return typeof words === 'object' && words !== null ? words.length : 0
+}
+
 /** Of the files of a model: its own, split or not, and those beside it. */
 export function memoryFacts (
   parts: readonly GgufHeader[], drafter?: GgufHeader, vision?: GgufHeader
 ): MemoryFacts {
-  const [first] = parts as [GgufHeader]
-  const header = { ...first, tensors: parts.flatMap(({ tensors }) => tensors) }
-  const words = first.metadata.get('tokenizer.ggml.tokens')
-  return {
-    weightBytes: [...parts, drafter, vision].reduce((bytes, one) => bytes + (one?.weightBytes ?? 0), 0),
-    ...contextFacts(header),
-    batchTokenBytes: batchTokenBytes(header),
-    vocabulary: typeof words === 'object' && words !== null ? words.length : 0,
-    ...vision === undefined ? {} : { workBytes: visionBytes(vision) },
-    ...drafter === undefined ? {} : { drafter: contextFacts(drafter) }
+  const whole = { ...parts[0]!, tensors: parts.flatMap(({ tensors }) => tensors) }
+  const facts: MemoryFacts = { weightBytes: 0, tokenBytes: 0 }
+  // A drafter has a context, equally long, and a batch beside those of the model.
+  for (const one of drafter === undefined ? [whole] : [whole, drafter]) {
+    const { windowTokens = 0, ...more } = contextFacts(one)
+    if (windowTokens > 0) facts.windowTokens = Math.max(windowTokens, facts.windowTokens ?? 0)
+    const sums = { ...more, batchTokenBytes: batchTokenBytes(one), vocabulary: wordsOf(one) }
+    for (const [key, value] of Object.entries(sums) as [keyof MemoryFacts, number][]) {
+      facts[key] = (facts[key] ?? 0) + value
+    }
   }
+  facts.weightBytes = [...parts, drafter, vision].reduce((bytes, one) => bytes + (one?.weightBytes ?? 0), 0)
+  return vision === undefined ? facts : { ...facts, workBytes: visionBytes(vision) }
 }

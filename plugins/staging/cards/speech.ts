@@ -14,9 +14,8 @@ const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** What all speech models have in common. */
 /** Bytes of the runtime's arena per byte of weights, measured with long sentences. */
-const ARENA = { piper: 2, kokoro: 0.8 } as const
+const ARENA = { piper: 2.3, kokoro: 2.4 } as const
 
 function memoryOf (
   folder: Folder, weights: ReadonlyMap<string, string>, family: keyof typeof ARENA
@@ -25,6 +24,7 @@ function memoryOf (
   return { memory: { weightBytes, tokenBytes: 0, workBytes: Math.ceil(weightBytes * ARENA[family]) } }
 }
 
+/** What all speech models have in common. */
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
 /** Element types of TensorProto. */

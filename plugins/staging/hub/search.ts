@@ -7,7 +7,8 @@ import type { Found } from './types.js'
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
 /** What runs here in ONNX, in the hub's words; a model without a word is offered. */
-const ONNX_TASKS = new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
+const ONNX_TASKS =
+  new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
 /**
  * Models of the hub at `url` whose names have these words: those in a format that runs here before all

@@ -59,7 +59,7 @@ t.test('the files of a model together', async (t) => {
     ['clip.vision.feed_forward_length', 6], ['clip.vision.embedding_length', 3]
   ]) }
   t.same(memoryFacts([experts, experts], header('llama', {}, repeated(1)), vision), {
-    weightBytes: 4000, tokenBytes: 0, batchTokenBytes: 4 * (3 * 60 + 6 * 10), vocabulary: 500,
-    workBytes: 4 * 4 * 24, drafter: { tokenBytes: 48 }
+    weightBytes: 4000, tokenBytes: 48, batchTokenBytes: 4 * (3 * 60 + 6 * 10) + 4 * 3 * 16, vocabulary: 1000,
+    workBytes: 4 * 4 * 24
   })
 })

@@ -31,8 +31,8 @@ t.test('a search of the hub: what runs here first, then by downloads', async (t)
   t.match(body, { hub: hub.url, query: 'Tiny' })
   const models = body['models'] as Record<string, unknown>[]
   t.same(models.map(({ modelId, engine }) => [modelId, engine]), [
-    ['acme/tiny-vectors', 'onnx'], ['acme/tiny-gguf', 'gguf'], ['acme/tiny-both', 'gguf'], ['acme/tiny', null],
-    ['acme/tiny-onnx', null]
+    ['acme/tiny-vectors', 'onnx'], ['acme/tiny-gguf', 'gguf'], ['acme/tiny-both', 'gguf'],
+    ['acme/tiny', null], ['acme/tiny-onnx', null]
   ], 'a language model in ONNX does not run')
   t.match(models[0], {
     task: 'feature-extraction', downloads: 40_003, likes: Number, gated: true, here: false,
