@@ -13,6 +13,7 @@ export const LLAMA_SERVER = {
     name: 'the llama.cpp in svc',
     module: new URL('./embedded/index.js', import.meta.url).href,
     backends: ['cpu'],
+    gpus: { 'darwin-arm64': 'metal' },
     packages: PACKAGES,
     fixedBytes: 96 * 2 ** 20,
     batchTokens: BATCH,

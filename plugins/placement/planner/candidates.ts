@@ -1,4 +1,4 @@
-import { needOf } from '../../../kernel/index.js'
+import { needOf, runsOn } from '../../../kernel/index.js'
 import type { MemoryTraits, Need, Part } from '../../../kernel/index.js'
 import { beyond } from '../../runners/service.js'
 import { deviceOf, memoryTraits, together, usableOf } from './memory.js'
@@ -127,7 +127,7 @@ function optionsOf (
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
   const claims = pending ? { reservations: [], releasing: [] } : view
   const takes = memoryTraits(traits, card.engine, node)
-  return [...new Set(told)].filter((backend) => card.backends.includes(backend)).flatMap((backend) => {
+  return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
     // Backends the engine does not list come after all it does.
     const order = at < 0 ? traits.backends.length : at
