@@ -7,7 +7,7 @@ import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
 import { Fleet } from './instances/fleet.js'
 import {
-  assignedRole, backendOf, launchOptions, prepareLaunch, pruneScratch, runnersFolder
+  assignedRole, backendOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
 import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
@@ -169,7 +169,10 @@ function openFleet (
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: deps.machine,
-      traits: (engine) => deps.bundle.engine(engine)?.decl ?? {},
+      traits (name) {
+        const engine = deps.bundle.engine(name)
+        return engine === undefined ? {} : memoryTraits(launch, engine)
+      },
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)

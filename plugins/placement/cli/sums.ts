@@ -1,4 +1,5 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
+import { needWords } from '../../../kernel/index.js'
 import type { Need } from '../../../kernel/index.js'
 import type { Usable } from '../planner/memory.js'
 import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
@@ -33,10 +34,9 @@ function sumLine (node: NodeSums, name: string): string {
     `${fits ? '' : `: ${showBytes(neededBytes - usableBytes)} too little`}`)
 }
 
-function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: NodeSums): string {
-  if (overhead === undefined) return ` for ${showBytes(shareBytes)} of weights`
-  return ` = weights ${showBytes(shareBytes)} x ${overhead.toFixed(2)} + cache ${showBytes(cacheBytes)} + ` +
-    `runner ${showBytes(fixedBytes)}`
+function needTerms ({ shareBytes, cacheBytes, bufferBytes = 0, fixedBytes = 0 }: NodeSums): string {
+  if (cacheBytes === undefined) return ` for ${showBytes(shareBytes)} of weights`
+  return ` = ${needWords({ shareBytes, cacheBytes, bufferBytes, fixedBytes }, showBytes)}`
 }
 
 function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): string {

@@ -1,9 +1,9 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { needOf, runsOn } from '../../../kernel/index.js'
+import { addNeeds, needOf, runsOn } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
@@ -14,7 +14,7 @@ import { chooseBackend, declaredBackend, offersOf, programMissing } from '../mac
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
-import { memoryLimitBytes, partIn } from '../machine/memory.js'
+import { memoryLimitBytes } from '../machine/memory.js'
 import { beyond } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
@@ -133,9 +133,10 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
+  const traits = memoryTraits(parts, engine)
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
-  const devices = shard === null ? 1 : devicePartsOf(shard).length
+  const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role)
@@ -159,13 +160,21 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
+    estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
+      { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** What the engine takes here beside a model: its program's driver, else the library. */
+export function memoryTraits (
+  { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
+): MemoryTraits {
+  const driver = detection.programs()[name]
+  return isLibrary(driver) ? driver.library : decl
 }
 
 /** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
