@@ -7,7 +7,9 @@ export interface NodeSum {
   cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
   /** Where its GPUs and its CPU share the part. */
-  memories?: ({ memory: 'vram' | 'ram', layers: number } & Pick<NodeSum, 'shareBytes' | 'neededBytes' | 'usableBytes'>)[]
+  memories?: {
+    memory: 'vram' | 'ram', layers: number, shareBytes: number, neededBytes: number, usableBytes: number
+  }[]
 }
 
 /** A change after which the same request fits; each was tried by the node. */
