@@ -1,6 +1,7 @@
 /** What the plugins of this repository may import of the kernel; those of others have `public.ts`. */
 export * from './public.js'
 export { cardSchema } from './cards/schema.js'
+export { runsOn } from './api/engine.js'
 export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
   Started, StreamHead, ToolDecl, VerbDecl
@@ -8,8 +9,8 @@ export type {
 export type {
   BundledModel, CardFile, CardVoice, EngineDecl, LibraryDecl, ProgramDecl, SpanAttrs
 } from './api/engine.js'
-export { cacheOf, contextOf, layersTokenBytes, needOf, USUAL_CONTEXT } from './api/memory.js'
-export type { MemoryTraits, Need, Part } from './api/memory.js'
+export { addNeeds, cacheOf, contextOf, needOf, needWords, USUAL_CONTEXT } from './api/memory.js'
+export type { MemoryFacts, MemoryTraits, Need, Part } from './api/memory.js'
 export { noSuchNode, toSvcError } from './api/errors.js'
 export { parseJson } from './api/schema.js'
 export { AuditService } from './api/audit.js'

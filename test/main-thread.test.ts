@@ -9,9 +9,9 @@ import type { BuildOptions, Metafile } from 'esbuild'
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
 /** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
 const ELSEWHERE = [
-  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/chat/llama/index.ts',
+  'plugins/staging/cards/derive.ts', 'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
   'plugins/capabilities-tts/engine/index.ts',
-  'plugins/llama-cpp/embedded/index.ts', 'plugins/chat/cli/engine.ts'
+  'plugins/llama-cpp/embedded/index.ts', 'plugins/llama-cpp/cli/engine.ts'
 ]
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
@@ -22,12 +22,16 @@ const EVALUATES = [
   /^plugins\/llama-cpp\/text\//
 ]
 
+/** Encodes tar headers of the node's own files with the package, and reads no archive. */
+const PACKS = 'plugins/diagnostics/capture/tar.ts'
+
 type Inputs = Metafile['inputs']
 
 /** Every module that the entries reach, with the one that imports it. Verbs run in another process. */
 function reached (inputs: Inputs, entries: readonly string[]): Map<string, string | null> {
   const found = new Map<string, string | null>(entries.map((entry) => [entry, null]))
   for (const at of found.keys()) {
+    if (at === PACKS) continue
     for (const { path, kind } of inputs[at]?.imports ?? []) {
       const verb = kind === 'dynamic-import' && /(^|\/)cli\//.test(path)
       if (!verb && !found.has(path)) found.set(path, at)

@@ -12,7 +12,7 @@ const runner = 'a runner process has the system\'s clock only; tests start real 
 export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
   'process.env': {
     'plugins/staging/index.ts': 'the entry: hands it on as an argument',
-    'plugins/chat/llama/program.ts': 'what the runner got, less one variable, for its child',
+    'plugins/llama-cpp/server/program.ts': 'what the runner got, less one variable, for its child',
     'plugins/event-log/index.ts': 'the entry: hands it on as an argument',
     'kernel/cli/main.ts': 'the entry: hands it on as an argument',
     'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
@@ -31,12 +31,12 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/client.ts': 'the command line: a person at this machine names the node',
     'kernel/cli/trust.ts': 'the same by TLS: the key is checked before a byte is sent',
     'kernel/http/tls/in-clear.ts': 'takes a connection apart that came in',
-    'plugins/chat/llama/http.ts': 'a runner asks the program that it started itself',
-    'plugins/chat/llama/donor.ts': 'a runner looks whether the program that it started listens',
+    'plugins/llama-cpp/server/http.ts': 'a runner asks the program that it started itself',
+    'plugins/llama-cpp/server/donor.ts': 'a runner looks whether the program that it started listens',
     'plugins/runners/donors/donor.ts': 'to the program of a runner of this node',
     'plugins/runners/process/link.ts': 'the pipe to a runner',
     'plugins/relay/device/': 'requests within a channel; the channel itself is dialled through the guard',
-    'plugins/chat/builds/release.ts': 'hands the dispatcher of the guard to fetch, which follows redirects'
+    'plugins/llama-cpp/builds/release.ts': 'hands the guard\'s dispatcher to fetch, which follows redirects'
   },
   'time and chance': {
     'kernel/api/clock.ts': 'the clock itself',
@@ -58,9 +58,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/process/supervisor.ts': 'the default of an argument'
   },
   'imports of plugins': {
-    'plugins/llama-cpp/embedded/': 'the sizes of chat move here; its protocol, and its reader of JSON',
-    'plugins/llama-cpp/text/': 'the protocol of chat, and its reader of JSON',
-    'plugins/llama-cpp/manifest.ts': 'the driver of llama.cpp\'s server moves here'
+    'plugins/llama-cpp/embedded/index.ts': 'the reader of GGUF headers'
   },
   'imports of the kernel': {
     'kernel/cli/main.ts': 'the one place where the list of bundled plugins is imported, when it runs'

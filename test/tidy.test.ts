@@ -170,7 +170,8 @@ check('imports of plugins', pluginFiles.flatMap((path) => {
     const to = target(path, from)
     const ofKernel = /^kernel\/(index|cli\/index|api\/engine|cards\/index)\.ts$/
     const door = ofKernel.test(to) || /^plugins\/[^/]+\/service\.ts$/.test(to) ||
-      /^plugins\/(chat\/cards|llama-cpp\/cards|onnx\/engine|tracing\/recorder)\.ts$/.test(to)
+      /^plugins\/(chat\/cards|llama-cpp\/(cards|engine)|onnx\/engine|tracing\/recorder)\.ts$/.test(to) ||
+      to.startsWith('plugins/runners/language/')
     return door || to.startsWith(`${own}/`) ? [] : [{ path, what: to }]
   })
 }))

@@ -13,7 +13,7 @@ export const ENTRIES = [
   'kernel/boot/package', 'plugins/index', 'plugins/runners/service', 'plugins/event-log/service',
   'plugins/runners/process/host', 'plugins/runners/process/watchdog', 'plugins/chat/embed/thread',
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
-  'plugins/chat/embed/index', 'plugins/chat/llama/index',
+  'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
 /** With native parts, found by its path, or (LGPL, MPL) to be replaced by whoever wants another one. */

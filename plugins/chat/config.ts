@@ -35,22 +35,5 @@ export const config = {
   }
 } as const
 
-/** Settings of their own in svc.yaml. */
-export const settings = {
-  engines: {
-    type: 'object', additionalProperties: false, default: {},
-    description: 'Builds of external engines, which `svc engine add` brings.',
-    properties: {
-      url: {
-        'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
-        'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
-        'x-expected': 'an https address without a password or a query',
-        'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
-          'that answers /releases/tags/TAG as it does.'
-      }
-    }
-  }
-} as const
-
 /** The settings with their defaults. */
 export type ChatConfig = FromSchema<typeof config, true>

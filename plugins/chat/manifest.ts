@@ -4,7 +4,7 @@ import { ModelsService } from '../staging/service.js'
 import { notKeptDecl } from './api/errors.js'
 import { commands, sections } from './api/made.js'
 import { verbs } from './cli/verbs.js'
-import { config, settings } from './config.js'
+import { config } from './config.js'
 import { chatCapability, embeddingsCapability } from './descriptor.js'
 import { refusesCard } from './refusals.js'
 import { routes } from './routes.js'
@@ -17,12 +17,12 @@ export const manifest = {
   kernel: '^1.0.0',
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
   requires: ['runners'],
-  after: ['staging'],
+  after: ['staging', 'llama-cpp'],
   consumes: {
     runners: RunnersService, invocations: InvocationService, own: OwnApiService, listeners: ListenerService
   },
   consumesOptional: { instances: InstanceService, models: ModelsService },
-  config, settings, routes, sections, commands,
+  config, routes, sections, commands,
   errors: {
     context_length_exceeded: {
       status: 400,
@@ -58,7 +58,8 @@ export const manifest = {
       refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
-      fixedBytes: 96 * 2 ** 20
+      // Measured with encoders and their arenas.
+      fixedBytes: 256 * 2 ** 20
     }
   },
   models: { 'svc/guide': { folder: new URL('./guide/model/', import.meta.url).href } },

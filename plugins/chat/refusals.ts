@@ -1,27 +1,4 @@
-/** Refusals that engines for language models and embeddings have in common. */
-import { EngineError, type ModelCard } from '../../kernel/api/engine.js'
-
-/** A refusal of what the client sent; `path` names the field. */
-export function invalid (message: string, path: string): EngineError {
-  return new EngineError('invalid_request', message, { issues: [{ path, message }] })
-}
-
-/** The refusal of a prompt that leaves no room for an answer, in the words that clients look for. */
-export function contextExceeded (modelId: string, prompt: number, context: number): EngineError {
-  return new EngineError('context_length_exceeded',
-    `context_length_exceeded: this model's maximum context length is ${context} tokens, one of them at ` +
-    `least for the answer; the prompt for ${modelId} has ${prompt} tokens`,
-    { prompt_tokens: prompt, context_length: context })
-}
-
-/** The refusal of an answer above the most that may be open at once. */
-export const overloaded = (modelId: string, open: number, limit: number): EngineError =>
-  new EngineError('overloaded', `${modelId} has ${open} answers to write already; ` +
-    `at most ${limit} may be open at once`, { open, limit })
-
-/** The refusal of a task that a model does not serve. */
-export const unknownTask = (kind: string, served: string): EngineError =>
-  new EngineError('invalid_request', `this model serves ${served}, not ${kind}`)
+import type { ModelCard } from '../../kernel/index.js'
 
 /** Why a card of engine `onnx-lm` is refused; null for one that only makes vectors. */
 export const refusesCard = ({ modelId, family, tasks }: ModelCard): string | null =>

@@ -1,5 +1,6 @@
 import { RunnersService } from '../runners/service.js'
-import { GGUF_ENGINE, LLAMA_SERVER } from './service.js'
+import { verbs } from './cli/verbs.js'
+import { GGUF_ENGINE, LLAMA_SERVER } from './engine.js'
 import type { Manifest } from '../../kernel/index.js'
 
 /** Everything the plugin declares. */
@@ -10,17 +11,33 @@ export const manifest = {
   summary: 'Runs models in GGUF files on llama.cpp.',
   requires: ['runners'],
   consumes: { runners: RunnersService },
+  settings: {
+    engines: {
+      type: 'object', additionalProperties: false, default: {},
+      description: 'Builds of external engines, which `svc engine add` brings.',
+      properties: {
+        url: {
+          'type': 'string', 'format': 'http-url', 'pattern': '^https://[^@?#\\s]+$',
+          'x-local': true, 'default': 'https://api.github.com/repos/ggml-org/llama.cpp',
+          'x-expected': 'an https address without a password or a query',
+          'description': 'Where the releases of llama.cpp are: GitHub\'s API of a repository, or a mirror ' +
+            'that answers /releases/tags/TAG as it does.'
+        }
+      }
+    }
+  },
   engines: {
     [GGUF_ENGINE]: {
       summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
-      module: new URL('../chat/llama/index.js', import.meta.url).href,
-      backends: ['cuda', 'cpu'],
+      module: new URL('./server/index.js', import.meta.url).href,
+      backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'],
       external: true,
       program: LLAMA_SERVER,
       batch: 16,
       overhead: 1.1,
-      // Of a runner with the library: a server takes 40 MiB less.
-      fixedBytes: 128 * 2 ** 20,
+      fixedBytes: 64 * 2 ** 20,
+      gpuBytes: 500 * 2 ** 20,
+      keepsPrompts: true,
       multiNode: true,
       meta: 'LlamaRpc',
       tensor: true,
@@ -28,5 +45,6 @@ export const manifest = {
       manyDevices: true,
       donor: 'llama-rpc-server'
     }
-  }
+  },
+  verbs
 } as const satisfies Manifest

@@ -7,7 +7,7 @@ import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
 import { Fleet } from './instances/fleet.js'
 import {
-  assignedRole, backendOf, launchOptions, prepareLaunch, pruneScratch, runnersFolder
+  assignedRole, backendOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
 import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
@@ -21,6 +21,8 @@ import type { Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
 import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
+import { kindOf } from './process/states.js'
+import type { StatusKind } from './process/states.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { Losses } from './routing/losses.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
@@ -145,6 +147,10 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
   }
 }
 
+/** With these a model has come into memory, or has left it: GPUs are looked at anew. */
+const MOVES_MEMORY: ReadonlySet<StatusKind> =
+  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
+
 /** The runners of this node. */
 function openFleet (
   ctx: RunnersContext, machine: MachineParts,
@@ -163,7 +169,10 @@ function openFleet (
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: deps.machine,
-      traits: (engine) => deps.bundle.engine(engine)?.decl ?? {},
+      traits (name) {
+        const engine = deps.bundle.engine(name)
+        return engine === undefined ? {} : memoryTraits(launch, engine)
+      },
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)
@@ -171,6 +180,7 @@ function openFleet (
     }),
     onMoved: (assignment, status) => {
       if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)
+      if (MOVES_MEMORY.has(kindOf(status))) void deps.machine.freeVram()
       emit('RunnerStatusUpdated', { ...assignment, status })
     },
     onFailed (assignment, failure) {

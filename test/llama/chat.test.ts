@@ -3,7 +3,7 @@
  * script says, in the writing of the model that the template is of.
  */
 import t from 'tap'
-import { ask, chunksOf, structured } from '../../plugins/chat/test/llama-kit.js'
+import { ask, chunksOf, structured } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { loaded, madeModel, skipMade, template, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>

@@ -2,7 +2,7 @@
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ask } from '../../plugins/chat/test/llama-kit.js'
+import { ask } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { folder, sparing, startNode, svc } from '../node/kit.js'
 import { drafted, loaded, programs, skipStories, storyteller } from './kit.js'
 

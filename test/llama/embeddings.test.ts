@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { chunksOf, folder } from '../../plugins/chat/test/llama-kit.js'
+import { chunksOf, folder } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { load, tinyCard } from '../../plugins/llama-cpp/test/embedded-kit.js'
 import { rankingModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { loaded, madeModel, noPrograms, skipMade, type Real } from './kit.js'

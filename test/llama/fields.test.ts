@@ -1,7 +1,7 @@
 /** Every field that the engine sends to a real llama-server is taken, and does what it says. */
 import t from 'tap'
-import { ask, chunksOf } from '../../plugins/chat/test/llama-kit.js'
-import type { AnswerChunk, TokenReport } from '../../plugins/chat/chunks.js'
+import { ask, chunksOf } from '../../plugins/llama-cpp/test/llama-kit.js'
+import type { AnswerChunk, TokenReport } from '../../plugins/runners/language/chunks.js'
 import { loaded, skipStories, storyteller } from './kit.js'
 
 type Payload = Record<string, unknown>

@@ -9,8 +9,10 @@ import { json } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { EngineSession, ModelCard } from '../../kernel/api/engine.js'
-import { cardOf, folder, notingEnv, type Noted, type TestCase } from '../../plugins/chat/test/llama-kit.js'
-import { llamaEngine } from '../../plugins/chat/llama/index.js'
+import {
+  cardOf, folder, notingEnv, type Noted, type TestCase
+} from '../../plugins/llama-cpp/test/llama-kit.js'
+import { llamaEngine } from '../../plugins/llama-cpp/server/index.js'
 import { writeColours, writeEyes } from './eyes.js'
 import { writeModel, type Made } from './gguf.js'
 

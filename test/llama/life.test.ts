@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs'
 import { request } from 'node:http'
 import t from 'tap'
-import { ask, chunksOf, lives, textIn, until } from '../../plugins/chat/test/llama-kit.js'
+import { ask, chunksOf, lives, textIn, until } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { loaded, madeModel, skipMade, skipStories, storyteller, type Real } from './kit.js'
 
 type Payload = Record<string, unknown>

@@ -6,15 +6,16 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { KNOWN_TAG } from '../../plugins/chat/builds/release.js'
-import { archiveOf, nameOf, sha256, startReleases } from '../../plugins/chat/test/builds-kit.js'
-import { folder } from '../../plugins/chat/test/llama-kit.js'
+import { KNOWN_TAG } from '../../plugins/llama-cpp/builds/release.js'
+import { archiveOf, nameOf, sha256, startReleases } from '../../plugins/llama-cpp/test/builds-kit.js'
+import { folder } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { ask } from './http.js'
 import { fixture, startNode, svc } from './kit.js'
 
 const MODEL = 'test/gguf'
-const SCRIPT = fileURLToPath(new URL('../../plugins/chat/test/fixtures/llama-server.mjs', import.meta.url))
+const SCRIPT = fileURLToPath(
+  new URL('../../plugins/llama-cpp/test/fixtures/llama-server.mjs', import.meta.url))
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
   // The stand-in keeps its journal where no runner may write.
@@ -44,7 +45,7 @@ t.test('verbs bring the build that a model needs', {
   const model = join(directory, 'made')
   mkdirSync(model)
   writeFileSync(join(model, 'm.gguf'), gguf(llama))
-  writeFileSync(join(model, 'mmproj-m.gguf'), 'x')
+  writeFileSync(join(model, 'mmproj-m.gguf'), gguf(llama))
   const pulled = await verb('pull', model)
   t.match(pulled, { status: 0, stderr: /which no node has: `svc engine add llama\.cpp` brings it\nnext: / })
 

@@ -1,7 +1,7 @@
 /** One model over several whole nodes: llama.cpp has stand-ins that talk to each other through the nodes. */
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
-import { donorIn, entries, folder, lives, standIn } from '../../plugins/chat/test/llama-kit.js'
+import { donorIn, entries, folder, lives, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { startCluster } from './cluster-kit.js'
 import { ask } from './http.js'
 import { fixture, until } from './kit.js'
@@ -115,7 +115,8 @@ t.test('confined, driver and donor compute together as well', { timeout: 120_000
   const directory = folder(t)
   const env = { SVC_LLAMA_SERVER_BIN: standIn(directory).binary,
     SVC_LLAMA_RPC_SERVER_BIN: donorIn(directory).binary }
-  const scripts = fileURLToPath(new URL('../../plugins/chat/test/fixtures/llama-server.mjs', import.meta.url))
+  const scripts = fileURLToPath(
+    new URL('../../plugins/llama-cpp/test/fixtures/llama-server.mjs', import.meta.url))
   const confined = { plugins: { ...config.plugins,
     runners: { rpc_for_every_user: true, engine_options: { 'llama-server': { scripts } } } } }
   const cluster = await startCluster(t, { nodes: 2, config: confined, env, heartbeatMs: 2000 })

@@ -1,7 +1,7 @@
 /**
  * Bodies of Anthropic's API. Unknown fields are ignored and named in a header.
  */
-import { strictFields } from '../sampling.js'
+import { strictFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, refusedField, text, typed } from './fields.js'
 
 const blocks = { type: ['string', 'array'], maxLength: BODY_BYTES, items: typed } as const

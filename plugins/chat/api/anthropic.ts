@@ -1,6 +1,6 @@
 /** Anthropic's API: POST /v1/messages, its count of tokens, and conversations that are kept between turns. */
-import { fieldsOf, parsed, present, type Fields } from '../json.js'
-import { samplingOf } from '../sampling.js'
+import { fieldsOf, parsed, present, type Fields } from '../../runners/language/json.js'
+import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson, keeping, namedEvent } from './answer.js'
 import { inWordsOf, notKept, refused, stringAt } from './errors.js'
 import { anthropicFailure } from './failures.js'

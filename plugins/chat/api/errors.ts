@@ -1,8 +1,8 @@
 /** Refusals of requests before any work, and the bounds that requests are checked against. Pure. */
 import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
-import { present } from '../json.js'
+import { present } from '../../runners/language/json.js'
 import type { ChatConfig } from '../config.js'
-import type { Fields } from '../json.js'
+import type { Fields } from '../../runners/language/json.js'
 import type { Made } from './made.js'
 
 /** Where a client goes on from what is not kept, or not any more. */

@@ -1,7 +1,7 @@
 /** Images in messages, as data URLs. Pure. */
-import { fieldsOf } from '../json.js'
+import { fieldsOf } from '../../runners/language/json.js'
 import { refused } from './errors.js'
-import type { Fields } from '../json.js'
+import type { Fields } from '../../runners/language/json.js'
 
 /** The model of a request, and whether it reads images. */
 export interface Eyes { modelId: string, sees: boolean }

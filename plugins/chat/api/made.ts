@@ -3,8 +3,8 @@
  * own.
  */
 import { createHash } from 'node:crypto'
-import { present } from '../json.js'
-import { samplingOf } from '../sampling.js'
+import { present } from '../../runners/language/json.js'
+import { samplingOf } from '../../runners/language/sampling.js'
 import { message } from './schema.js'
 import type { CommandDecl, FromSchema, SectionDecl } from '../../../kernel/index.js'
 import type { OtherName } from '../../staging/service.js'

@@ -2,7 +2,7 @@
 import { answer } from './answer.js'
 import { openAiFailure } from './failures.js'
 import { chatTask, completionTask, functionCall } from './task.js'
-import type { NamedToken, TokenReport } from '../chunks.js'
+import type { NamedToken, TokenReport } from '../../runners/language/chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing, Handler } from './answer.js'
 import type { EndPiece, TextPiece, Totals, Whole } from './pieces.js'
 import type { chatBody, completionBody } from './schema.js'

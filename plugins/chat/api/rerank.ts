@@ -38,7 +38,7 @@ export const rerank: Handler<typeof rerankBody> = async (parts, request) => {
   await answerJson(parts, request, async (call) => {
     let scores: number[] = []
     let tokens = 0
-    for await (const { payload } of runWhole(parts, asked, call)) {
+    for await (const { payload } of runWhole(parts.runners, asked, call, (chunk) => chunk)) {
       scores = payload['scores'] as number[]
       tokens = payload['tokens'] as number
     }

@@ -2,7 +2,7 @@
  * Bodies of OpenAI's Responses API. Unknown fields are ignored and named in a header; null is as good as
  * absent.
  */
-import { nullableFields } from '../sampling.js'
+import { nullableFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, whole } from './fields.js'
 import { openAiExtras } from './schema.js'
 

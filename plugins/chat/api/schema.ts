@@ -2,7 +2,7 @@
  * Bodies of OpenAI's chat and completion routes. Unknown fields are ignored and named in a header, since
  * clients send those of other servers too; null is as good as absent.
  */
-import { nullableFields } from '../sampling.js'
+import { nullableFields } from '../../runners/language/sampling.js'
 import {
   BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, typed, whole
 } from './fields.js'

@@ -1,5 +1,5 @@
 /** Counts and ids of tokens: vLLM's token routes, and what the counts of other APIs are made with. */
-import { present } from '../json.js'
+import { present } from '../../runners/language/json.js'
 import { answerJson, runRequest } from './answer.js'
 import { refused } from './errors.js'
 import { long, name, text } from './fields.js'
@@ -8,7 +8,7 @@ import { message, tool } from './schema.js'
 import { eyesOf, modelOf, toMessages } from './task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
 import type { ApiParts, Asked, Handler } from './answer.js'
-import type { Fields } from '../json.js'
+import type { Fields } from '../../runners/language/json.js'
 
 /** Body of POST /v1/tokenize. */
 export const tokenizeBody = {
@@ -70,7 +70,8 @@ async function replyTo (
   const tasks = parts.runners.card(modelId)?.tasks ?? []
   const capability = TEXT_TASKS.find((known) => tasks.includes(known)) ?? 'chat'
   let reply: Record<string, unknown> = {}
-  for await (const { payload } of runRequest(parts.runners, { modelId, capability, task }, call)) {
+  const request = { modelId, capability, task }
+  for await (const payload of runRequest(parts.runners, request, call, ({ payload }) => payload)) {
     reply = payload
   }
   return reply

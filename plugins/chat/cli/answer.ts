@@ -1,9 +1,9 @@
 import { serverEvents } from '../../../kernel/index.js'
 import { failureWithin, plain } from '../../../kernel/cli/index.js'
-import { fieldsOf, isObject, listOf, numberOf, parsed, textOf } from '../json.js'
+import { fieldsOf, isObject, listOf, numberOf, parsed, textOf } from '../../runners/language/json.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { Fields } from '../json.js'
-import type { Sampling } from '../sampling.js'
+import type { Fields } from '../../runners/language/json.js'
+import type { Sampling } from '../../runners/language/sampling.js'
 
 /** One message of a conversation. */
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }

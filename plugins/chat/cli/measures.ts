@@ -1,6 +1,6 @@
 /** What `svc bench` measures of chat and of speech models: one request, and the figures of many. */
 import { Mp3Time } from '../../capabilities-tts/service.js'
-import { numberOf } from '../json.js'
+import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
 

@@ -1,6 +1,6 @@
 import { converse, readPipe, realPace } from '../../../kernel/cli/index.js'
 import { readNamedModel } from '../../staging/service.js'
-import { parametersOf, samplingOf } from '../sampling.js'
+import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
 import { bring, checkWeights, isAbsent, isReady } from './bring.js'
 import { COUNT, readNumber } from './input.js'
 import { takeTurn } from './turn.js'

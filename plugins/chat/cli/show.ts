@@ -1,9 +1,9 @@
 import { modelInPath, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { GGUF_ENGINE } from '../../llama-cpp/service.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { whereOf } from '../../staging/service.js'
-import { engineSampling } from '../sampling.js'
+import { engineSampling } from '../../runners/language/sampling.js'
 import { instancesOf } from './seen.js'
 import type { SeenInstance, SeenState } from './seen.js'
 

@@ -1,10 +1,10 @@
 import { patiently, visible } from '../../../kernel/cli/index.js'
-import { numberOf } from '../json.js'
+import { numberOf } from '../../runners/language/json.js'
 import { loopFinder } from '../repetition.js'
 import { answerOf, readDelta } from './answer.js'
 import { isAbsent, isOfAnotherTask } from './bring.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { Fields } from '../json.js'
+import type { Fields } from '../../runners/language/json.js'
 import type { AnswerPart, ChatMessage, ModelRequest } from './answer.js'
 
 /** What stays the same from question to question. */

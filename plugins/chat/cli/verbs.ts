@@ -1,5 +1,5 @@
 import type { VerbDecl } from '../../../kernel/index.js'
-import { parametersOf } from '../sampling.js'
+import { parametersOf } from '../../runners/language/sampling.js'
 
 const samplingOptions = parametersOf('cli').map(({ flag, cli }): [string, string] =>
   [`${flag} ${cli!.value}`, cli!.help])
@@ -41,36 +41,6 @@ export const verbs = {
     args: '<model>',
     examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
     load: () => import('./show.js')
-  },
-  'engine ls': {
-    heading: 'Keep models', local: true,
-    summary: 'list the builds of llama.cpp in this home, and which program is used',
-    examples: ['svc engine ls'],
-    load: async () => ({ default: (await import('./engine.js')).ls })
-  },
-  'engine add': {
-    heading: 'Keep models', local: true,
-    summary: 'bring a build of llama.cpp for this machine, or use one that is there; GGUF models run on it',
-    args: '<engine>',
-    options: [
-      ['--build <tag>', 'release of llama.cpp (one that is known to work)'],
-      ['--backend <name>', 'cpu, metal, vulkan or cuda (what fits this machine)'],
-      ['--from <file...>',
-        'archives of a release that are here already; for cuda also that of its libraries'],
-      ['--sha256 <hex...>', 'SHA-256 of each archive, for a release that svc does not know']
-    ],
-    examples: [
-      'svc engine add llama.cpp', 'svc engine add llama.cpp --build b11146 --backend vulkan',
-      'svc engine add llama.cpp --from llama-b11146-bin-ubuntu-x64.tar.gz'
-    ],
-    load: async () => ({ default: (await import('./engine.js')).add })
-  },
-  'engine rm': {
-    heading: 'Keep models', local: true,
-    summary: 'remove a build of llama.cpp that no runner uses',
-    args: '<engine> <build>',
-    examples: ['svc engine rm llama.cpp b11146-cpu'],
-    load: async () => ({ default: (await import('./engine.js')).rm })
   },
   bench: {
     heading: 'Use models',

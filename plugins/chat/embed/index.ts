@@ -8,7 +8,7 @@ import {
   contextOf as cappedContext, EngineError, type EngineModule, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { decodeModel, openSession } from '../../onnx/engine.js'
-import { fieldsOf } from '../json.js'
+import { fieldsOf } from '../../runners/language/json.js'
 import { refusesCard } from '../refusals.js'
 import { bindEncoder, type Port } from './bind.js'
 import { findFiles, type ModelFiles } from './files.js'

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import type { Tokenizer } from '@huggingface/tokenizers'
-import { invalid } from '../refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, type Texts } from './tokenizer.js'
 

@@ -4,12 +4,13 @@ import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelCard,
   type SpanSink
 } from '../../../kernel/api/engine.js'
-import { idsOf, type Fields } from '../json.js'
-import { invalid, unknownTask } from '../refusals.js'
+import { idsOf, type Fields } from '../../runners/language/json.js'
+import { invalid, unknownTask } from '../../runners/language/refusals.js'
 import type { EncoderBinding, WholePort } from './bind.js'
 import type { TextReader } from './reader.js'
 import { floatsOfHalves, realTensor, wholeTensor, type Feeds } from './tensors.js'
-import { pool, readEmbed, vectorChunk, type Pooling, type VectorShape } from './vectors.js'
+import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
+import { pool, type Pooling } from './vectors.js'
 
 /** Tokens, padding included, and rows of one call, which cannot be cancelled. */
 const CALL_TOKENS = 512

@@ -1,7 +1,7 @@
 /** The tokenizer of a model, from its files. */
 import { Tokenizer } from '@huggingface/tokenizers'
 import { EngineError } from '../../../kernel/api/engine.js'
-import { fieldsOf } from '../json.js'
+import { fieldsOf } from '../../runners/language/json.js'
 import { readJson, type TokenizerFiles } from './files.js'
 
 const EMPTY = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null }

@@ -8,7 +8,7 @@ import plugin from '../index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../../kernel/index.js'
 import type { Rig, StartOptions, TestContext } from '../../../kernel/testing/index.js'
 import type { Test } from 'tap'
-import type { AnswerChunk, Choice, Finish, TokenReport } from '../chunks.js'
+import type { AnswerChunk, Choice, Finish, TokenReport } from '../../runners/language/chunks.js'
 
 export const MODEL = 'acme/writer'
 export const card = {

@@ -5,7 +5,8 @@ import type { EngineSession } from '../../../kernel/api/engine.js'
 import { bindEncoder } from '../embed/bind.js'
 import engine from '../embed/index.js'
 import { callsOf } from '../embed/session.js'
-import { normalised, pool, pooledByName, poolingOf } from '../embed/vectors.js'
+import { normalised } from '../../runners/language/vectors.js'
+import { pool, pooledByName, poolingOf } from '../embed/vectors.js'
 import { encoderSession, quietEnv, refusal, specOf, writeEncoder } from './embed-kit.js'
 
 async function embed (session: EngineSession, payload: Record<string,

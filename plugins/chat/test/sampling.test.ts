@@ -3,7 +3,7 @@ import t from 'tap'
 import { loopFinder } from '../repetition.js'
 import {
   SAMPLING, engineSampling, modelSampling, nullableFields, parametersOf, samplingOf, strictFields
-} from '../sampling.js'
+} from '../../runners/language/sampling.js'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 

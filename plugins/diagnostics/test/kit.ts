@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { Parser } from 'tar'
 import type { MemberRequest, MemberResponse, NodeView, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
 import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.js'
@@ -7,7 +8,7 @@ import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.
 export function runnerReport (more: Partial<RunnerReport> = {}): RunnerReport {
   return {
     runnerId: 'r1', instanceId: 'i1', modelId: 'svc/voice-en', pid: 4242, processAlive: true, exitCode: null,
-    statusKind: 'RunnerReady', secondsInStatus: 3, phase: 'serving', restarts: 0, flightRecorder: [],
+    statusKind: 'RunnerReady', secondsInStatus: 3, phase: 'serving', restarts: 0, driver: null, flightRecorder: [],
     inProgressTasks: [], completedTaskCount: 7, secondsSinceForward: 1, rssBytes: 1000, estimatedBytes: null,
     hold: 'files', slots: 2, waitingTasks: 0, waitedSeconds: 0, admittedTaskCount: 7,
     chunks: { received: 21, dropped: 0, buffered: 0 }, ...more
@@ -84,4 +85,18 @@ export function fakeCluster (others: Record<string, Answer>, gone: readonly stri
       return await others[installId.replace('install-', '')]!(request)
     }
   }
+}
+
+/** The files of a tar archive. */
+export function unpackTar (tar: Buffer): { name: string, bytes: Buffer }[] {
+  const files: { name: string, bytes: Buffer }[] = []
+  new Parser({
+    strict: true,
+    onReadEntry: (entry) => {
+      const parts: Buffer[] = []
+      entry.on('data', (part) => { parts.push(part as Buffer) })
+      entry.on('end', () => { files.push({ name: entry.path, bytes: Buffer.concat(parts) }) })
+    }
+  }).end(tar)
+  return files
 }

@@ -5,18 +5,17 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
-  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
+  EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { readsOnly } from '../../chat/embed/ranks.js'
-import { sizesOf } from '../../chat/llama/command-line.js'
-import { modelFile } from '../../chat/llama/index.js'
+import { readsOnly } from '../../runners/language/ranks.js'
+import { sizesOf } from '../server/command-line.js'
+import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
 import {
-  errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
+  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
 } from './binding.js'
 import { givenTemplate, templateFile } from '../text/source.js'
 import { ChatTemplate } from '../text/template.js'
-import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
@@ -30,6 +29,8 @@ const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 /** Options of a model that is spread over devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
+/** More layers than any model has. */
+const ALL_LAYERS = 999
 /** Characters of llama.cpp's errors in a message. */
 const MAX_REASON = 500
 
@@ -63,11 +64,11 @@ async function headerOf (path: string, modelId: string): Promise<GgufHeader> {
 }
 
 async function loadModel (
-  native: Binding, path: string, { card: { modelId } }: ModelSpec, env: EngineEnv
+  native: Binding, path: string, { card: { modelId }, backend }: ModelSpec, env: EngineEnv
 ): Promise<NativeModel> {
   return await withErrors(native, async (errors) => {
     const model = new native.AddonModel(path, {
-      addonExports: native, gpuLayers: 0,
+      addonExports: native, gpuLayers: backend === 'cpu' ? 0 : ALL_LAYERS,
       // Weights are often kept in another order than the file's: a mapped file would count twice.
       useMmap: false,
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
@@ -95,8 +96,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     // Attention over a whole text needs it in one batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
-    // A part of it can be kept then, and placement counts all of it.
-    swaFullCache: true
+    ...card.cacheType === undefined ? {} : typesOf(card.cacheType)
   })
   await withErrors(native, async (errors) => {
     if (await context.init()) return
@@ -112,18 +112,24 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     return new VectorSession({ card, contextLength, release, vocabulary, context, env, ranking, close })
   }
   const now = (): number => performance.now()
-  const decoder = new Decoder(context, slots, env, now)
+  const decoder = new Decoder(context, { slots, window: card.memory?.windowTokens ?? 0 }, env, now)
   const prompts = new Prompts(vocabulary, await templatesOf(header, spec),
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
-    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN, now,
+    sampling: { native, model, context, table: vocabulary.table }, now,
     close: async () => {
       await decoder.close()
       await model.dispose()
     }
   })
 }
+
+/** Numbers of ggml's types. */
+const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
+
+const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
+  ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
 
 async function released (context: NativeContext, model: NativeModel): Promise<void> {
   await context.dispose()

@@ -1,5 +1,5 @@
 import { EngineError } from '../../../kernel/api/engine.js'
-import { invalid } from '../../chat/refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 
 export { invalid }
 

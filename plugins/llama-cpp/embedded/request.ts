@@ -1,7 +1,7 @@
 /** The parameters of an answer: what the request sets, else the model's defaults, else llama.cpp's. */
 import { randomInt } from 'node:crypto'
-import { fieldsOf, isObject, type Fields } from '../../chat/json.js'
-import { SAMPLING, type Parameter } from '../../chat/sampling.js'
+import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
+import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
 import type { SamplerConfig } from './binding.js'
 import { invalid, needsServer } from './refusals.js'
 

@@ -2,10 +2,10 @@
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'
-import { readRank, readsOnly, scoresChunk } from '../../chat/embed/ranks.js'
-import { readEmbed, vectorChunk } from '../../chat/embed/vectors.js'
-import { idsOf, type Fields } from '../../chat/json.js'
-import { contextExceeded, unknownTask } from '../../chat/refusals.js'
+import { readRank, readsOnly, scoresChunk } from '../../runners/language/ranks.js'
+import { readEmbed, vectorChunk } from '../../runners/language/vectors.js'
+import { idsOf, type Fields } from '../../runners/language/json.js'
+import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
 import { invalid } from './refusals.js'

@@ -1,4 +1,4 @@
-import { fieldsOf, textOf, type Fields } from '../../chat/json.js'
+import { fieldsOf, textOf, type Fields } from '../../runners/language/json.js'
 
 /** The chat template beside a model, which counts before that in its file; undefined for none. */
 export function templateFile (files: readonly { path: string, role: string }[]): string | undefined {

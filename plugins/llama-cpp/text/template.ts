@@ -1,7 +1,7 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
-import type { ChatMessage } from '../../chat/chunks.js'
-import { isObject, parsed } from '../../chat/json.js'
-import { invalid } from '../../chat/refusals.js'
+import type { ChatMessage } from '../../runners/language/chunks.js'
+import { isObject, parsed } from '../../runners/language/json.js'
+import { invalid } from '../../runners/language/refusals.js'
 import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
 import { reasoningOf, type ReasoningName } from './reasoning.js'
 

@@ -26,8 +26,9 @@ export interface PsRow {
   contextLength: number | null
   /** Weights on all nodes, bytes. */
   memoryBytes: number
-  /** What its runners have in memory, and what was counted for them, bytes; null where nothing tells. */
+  /** What its runners have in RAM and on GPUs, and what was counted, bytes; null if not known. */
   residentBytes: number | null
+  vramBytes: number | null
   estimatedBytes: number | null
   /** What the engine of its first rank runs on, with the version. */
   driver: string | null
@@ -52,6 +53,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['NODES', ({ nodes }) => nodes.map(({ name }) => name).join(',') || '-'],
     ['STATE', (row) => plain(stateOf(state, row))],
     ['MEM', ({ residentBytes }) => residentBytes === null ? '-' : showBytes(residentBytes)],
+    ['VRAM', ({ vramBytes }) => vramBytes === null ? '-' : showBytes(vramBytes),
+      rows.some(({ vramBytes }) => vramBytes !== null)],
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
@@ -80,7 +83,7 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null,
+    drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null, vramBytes: null,
     estimatedBytes: null, driver: null, nodes: []
   }
 }
@@ -107,6 +110,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
     }, 0),
     residentBytes: memoryOf(state, ranks, 'residentBytes'),
+    vramBytes: memoryOf(state, ranks, 'vramBytes'),
     estimatedBytes: memoryOf(state, ranks, 'estimatedBytes'),
     driver: ranks.map((rank) => told(state, rank)?.driver).find((words) => words != null) ?? null,
     nodes: ranks.map(({ nodeId, runnerId }) => ({
@@ -121,7 +125,7 @@ const told = ({ nodeSystem }: SeenState, { nodeId, runnerId }: Rank): RunnerMemo
 
 /** The sum over the ranks that tell it; null where none does. */
 function memoryOf (
-  state: SeenState, ranks: readonly Rank[], key: 'residentBytes' | 'estimatedBytes'
+  state: SeenState, ranks: readonly Rank[], key: 'residentBytes' | 'vramBytes' | 'estimatedBytes'
 ): number | null {
   const all = ranks.map((rank) => told(state, rank)?.[key] ?? null).filter((bytes) => bytes !== null)
   return all.length === 0 ? null : all.reduce((sum, bytes) => sum + bytes, 0)

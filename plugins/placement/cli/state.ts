@@ -6,7 +6,11 @@ export { nameOf } from '../../../kernel/cli/index.js'
 
 /** Bytes of one runner, and what its engine runs on; null where nothing tells. */
 export interface RunnerMemory {
-  residentBytes: number | null, estimatedBytes: number | null, driver?: string | null
+  residentBytes: number | null
+  /** On GPUs; a node of an earlier release does not tell it. */
+  vramBytes?: number | null
+  estimatedBytes: number | null
+  driver?: string | null
 }
 
 /** GET /state, as far as the verbs about instances read it. */

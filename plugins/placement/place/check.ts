@@ -1,6 +1,6 @@
-import { kernelError, needOf, SvcError } from '../../../kernel/index.js'
+import { kernelError, needOf, runsOn, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { deviceOf, gib, usableOf } from '../planner/memory.js'
+import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
@@ -123,9 +123,11 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const traits = view.engines[card.engine]!
   const told = { ...node, memory: node.memory! }
   const backends = traits.backends.filter((name) =>
-    card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
+    runsOn(card, name) && node.backends?.[card.engine]?.includes(name) === true)
   for (const { gpu, part } of devicePartsOf(shard)) {
-    const need = needOf(card, traits, bodyOf(instance).contextTokenLimit, part)
+    const context = bodyOf(instance).contextTokenLimit
+    const onGpu = gpu !== null && isGpu(node, backends[0] ?? 'cpu')
+    const need = needOf(card, memoryTraits(traits, card.engine, node), { context, part, gpu: onGpu })
     const offers = (gpu === null ? ['cpu'] : backends).map((backend) =>
       ({ backend, device: deviceOf(node, { backend, gpu: gpu ?? 0 }) }))
       .filter(({ device }) => device === 'ram' || device < node.gpus.length)

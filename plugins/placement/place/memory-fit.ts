@@ -1,26 +1,28 @@
 import { needOf } from '../../../kernel/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { planBriefly } from '../planner/index.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import type { Planning } from './planning.js'
 
-const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
+const ENGINES = { gguf: GGUF_ENGINE, onnx: 'onnx-lm' } as const
 /** Of a model whose files nobody has read: enough to be dealt out over nodes by memory. */
 const LAYERS = 32
 
 /**
- * Whether a model of which only its bytes are known would fit, and on which nodes. Its context comes on top:
- * what does not fit so does not fit at all. Null where nodes have not told what they have, or no plugin
- * brings the engine.
+ * Whether a model would fit, and on which nodes. Of one that is not here only the bytes are known, and its
+ * context comes on top: what does not fit so does not fit at all. Null where nodes have not told what they
+ * have, or no plugin brings the engine.
  */
 export function memoryFit (
-  planning: Planning, ...[format, totalBytes]: Parameters<MemoryPlanner>
+  planning: Planning, ...[format, totalBytes, modelId]: Parameters<MemoryPlanner>
 ): MemoryFit | null {
   const engine = ENGINES[format]
   const view = planning.view(planning.facts.now(), '')
   const traits = view.engines[engine]
   if (traits === undefined) return null
-  const card = sketch(engine, traits.backends, totalBytes)
+  const known = planning.known(modelId)
+  const card = known?.totalBytes === totalBytes ? known : sketch(engine, traits.backends, totalBytes)
   const request = {
     card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
   } as const
@@ -32,8 +34,11 @@ export function memoryFit (
   return {
     neededBytes: needOf(card, traits).neededBytes,
     nodes: result.ok
-      ? result.plan.ranks.map(({ nodeId, neededBytes, usableBytes }) =>
-          ({ name: planning.nameOf(nodeId), neededBytes, usableBytes }))
+      ? result.plan.ranks.flatMap(({ nodeId, neededBytes, usableBytes, memories }) =>
+          (memories ?? [{ memory: null, neededBytes, usableBytes }]).map(({ memory, ...sums }) => ({
+            name: planning.nameOf(nodeId) + (memory === null ? '' : memory === 'vram' ? ' (GPU)' : ' (CPU)'),
+            neededBytes: sums.neededBytes, usableBytes: sums.usableBytes
+          })))
       : [],
     problem: result.ok ? null : result.message,
     engineMissing: !now.ok && now.reason === 'engine_missing' ? traits.builds ?? engine : null

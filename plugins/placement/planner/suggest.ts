@@ -4,7 +4,7 @@ import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree } from './memory.js'
 import { least, shortOf } from './refusals.js'
 import type { Shortage, Unplanned } from './refusals.js'
-import { canPlan } from './solve.js'
+import { canPlan, smallerContexts } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
 /** Of each kind of change, how many are tried at most. */
@@ -19,6 +19,7 @@ export function withChange (
   switch (change.kind) {
     case 'sharding': return { request: { ...request, sharding: change.sharding }, view }
     case 'instance_meta': return { request: { ...request, instanceMeta: change.instanceMeta }, view }
+    case 'context_length': return { request: { ...request, contextLength: change.contextLength }, view }
     case 'min_nodes': return { request: { ...request, minNodes: change.minNodes }, view }
     case 'include': return { request: including(request, view, change.nodeIds), view }
     case 'undrain': return { request, view: { ...view, nodes: view.nodes.map((node) =>
@@ -44,6 +45,7 @@ export function suggest (
 ): Suggestion[] {
   if (reason === 'info_pending') return []
   const kinds: [Suggestion[], number][] = [
+    [shortage === undefined ? [] : smallerContext(request), 1],
     [otherShape(request, view), 1],
     [fewerNodes(request, view), 1],
     [fewerExclusions(request, view), 1],
@@ -59,6 +61,9 @@ export function suggest (
     return works
   })
 }
+
+const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
+  ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
 
 /** Where nodes are linked in another way by this engine, that way; then the other sharding. */
 function otherShape (
@@ -132,7 +137,7 @@ function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
 
 function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   if (pending) return []
-  return options.flatMap((option) => freeOn(node, option, jobNeed(job, { of: 1, parts: 1 }).neededBytes))
+  return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
 /** What the member must be given to take over all that the others cannot hold. */
@@ -146,8 +151,11 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
   if (others.some((other) => other.option.layers === 0)) return []
   const held = others.reduce((sum, other) => sum + other.option.layers, 0)
   const layers = Math.max(1, job.layers - held)
-  return freeOn(node, option, jobNeed(job, { of: layers, parts: job.layers }).neededBytes)
+  return freeOn(node, option, neededOn(job, option, layers, job.layers))
 }
+
+const neededOn = (job: Job, { devices }: BackendOption, of: number, parts: number): number =>
+  jobNeed(job, { of, parts }, devices[0]!).neededBytes
 
 function freeOn (
   { nodeId, name, gpus }: NodeFacts, { backend, devices, usable }: BackendOption, neededBytes: number

@@ -33,7 +33,7 @@ t.test('a model is placed on the node that holds it', async (t) => {
 })
 
 t.test('an instance has the context that was asked for', async (t) => {
-  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 8, headSize: 128 })
+  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 16, headSize: 128 })
   const cards = [long, card('acme/mute', { contextLength: 0 })]
   const rig = await startPlacement(t, { nodes: { n1: 40 }, cards })
   const place = async (model_id: string, context_length: number) =>
@@ -122,11 +122,11 @@ const refusals: [string, Options, object, { details: object, message: RegExp }, 
     details: { nodes: [{ nodeId: 'id-n1' }, { nodeId: 'id-n2' }], remedy: /svc purge/ }
   }, 507],
   ['insufficient_memory', { nodes: { n1: 20 } }, {}, {
-    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB x 1\.30 .*\), has 10\.00 GiB\. .* if you free 3\.26/,
+    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB \+ KV .*\), has 10\.00 GiB\. .* if you free 3\.26/,
     details: {
       nodes: [{
-        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, overhead: 1.3,
-        weightsBytes: 13 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
+        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, factor: 1.325,
+        bufferBytes: 3 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
       }],
       suggestions: [{ kind: 'free', nodeId: 'id-n1' }], remedy: /suggestions/
     }
@@ -261,7 +261,26 @@ t.test('nodes that are lost, and GPUs', async (t) => {
   const vendor = 'nvidia'
   const vramTotalBytes = 24 * GIB
   rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: GIB }] }
-  t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body['message'], /on cuda/)
+  const ask = async (): ReturnType<typeof rig.ask> =>
+    await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })
+  const looks = rig.state.looks!
+  const { body: { message, instance_id: id } } = await ask()
+  t.match(message, /on cuda/)
+  t.equal(rig.state.looks, looks + 1, 'GPUs are read when they are planned for')
+  runnersAre(rig.state, id as string, { RunnerReady: {} })
+  const [runnerId] = Object.keys(rig.state.runners)
+  const reading = (vramCounted: boolean, vramUsedBytes: number): void => {
+    rig.state.nodeSystem['id-n1'] = {
+      accelerators: [{ vendor, vramTotalBytes, vramUsedBytes }],
+      runnerMemory: { [runnerId!]: { vramCounted } }
+    } as never
+  }
+  reading(false, GIB)
+  const reservedBytes = 11.25 * GIB + 512 * 4096 * 6
+  t.match((await ask()).body.error, { details: { nodes: [{ memory: 'vram', reservedBytes }] } },
+    'the memory of a loaded model is spoken for until a reading shows it')
+  reading(true, 2 * GIB)
+  t.equal((await ask()).status, 200)
   rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: null }] }
   t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).status, 400)
 })

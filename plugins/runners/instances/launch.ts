@@ -1,20 +1,20 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { needOf } from '../../../kernel/index.js'
+import { addNeeds, needOf, runsOn } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'
 import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
-import { chooseBackend, declaredBackend, offersOf, programMissing, runtimesFor } from '../machine/backends.js'
+import { chooseBackend, declaredBackend, offersOf, programMissing } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
-import { memoryLimitBytes, partIn } from '../machine/memory.js'
+import { memoryLimitBytes } from '../machine/memory.js'
 import { beyond } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
@@ -81,7 +81,7 @@ export function backendOf (
 ): BackendChoice | null {
   const engine = bundle.engine(card.engine)
   if (engine === undefined) return null
-  const { name, decl: { backends, backendsWhy, program } } = engine
+  const { name, decl: { backends, backendsWhy, external, program } } = engine
   const found = detection.programs()[name]
   if (found === null && program !== undefined) {
     return programMissing(name, program, detection.without(name))
@@ -89,13 +89,13 @@ export function backendOf (
   const library = isLibrary(found) ? found.library : undefined
   const lacks = library === undefined ? null : beyond(library, card)
   if (lacks !== null) return programMissing(name, program!, lacks)
-  const devices = detection.devices(name)
+  const devices = library?.backends ?? detection.devices(name)
   return chooseBackend({
     engine: name,
-    offers: (library?.backends ?? offersOf(backends, devices)).filter((one) => card.backends.includes(one)),
+    offers: offersOf(backends, devices).filter((one) => runsOn(card, one)),
     why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
-    runtimes: runtimesFor(engine.decl, detection.runtimes, devices)
+    runtimes: detection.runtimes, external, devices
   })
 }
 
@@ -140,11 +140,12 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
+  const traits = memoryTraits(parts, engine)
   const contextLength = contextIn(parts, assignment)
   const shard = shardIn(parts, assignment)
-  const devices = shard === null ? 1 : devicePartsOf(shard).length
+  const gpu = choice.backend !== 'cpu'
   const options = {
-    ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
+    ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role), ...templateOf(parts, assignment)
   }
   return {
@@ -166,13 +167,21 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
+    estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
+      { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
     maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** What the engine takes here beside a model: its program's driver, else the library. */
+export function memoryTraits (
+  { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
+): MemoryTraits {
+  const driver = detection.programs()[name]
+  return isLibrary(driver) ? driver.library : decl
 }
 
 /** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
@@ -221,18 +230,12 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
  */
 function programs (
   { detection }: LaunchParts,
-  { engine: { name, decl }, role, choice }:
-  { engine: RegisteredEngine, role: Role | null, choice: BackendChoice }
+  { engine: { name, decl }, role }: { engine: RegisteredEngine, role: Role | null }
 ): Record<string, unknown> {
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  // An operator's word for a backend counts more than what the build was made for.
-  const declared = choice.backend !== null && choice.declared
-  const build = program != null && 'build' in program ? program.build.backend : ''
-  const gpu = !declared && ['metal', 'vulkan'].includes(build)
-  const built = program != null && 'build' in program
-    ? { serverBinary: program.path, ...gpu ? { gpu } : {} } : {}
+  const built = program != null && 'build' in program ? { serverBinary: program.path } : {}
   if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.

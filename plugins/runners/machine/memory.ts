@@ -1,12 +1,12 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
-import type { Caller, Machine, MemoryTraits, ModelCard, Need, Part } from '../../../kernel/index.js'
-import type { LaunchOptions } from '../instances/fleet.js'
+import type { Caller, Machine, MemoryTraits, ModelCard, Need } from '../../../kernel/index.js'
+import type { Fleet, LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
-import { devicePartsOf, partOf } from '../instances/shapes.js'
+import { familyBytes } from '../process/proc.js'
+import { devicePartsOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
-import type { RunnerReport } from '../service.js'
 
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */
@@ -21,15 +21,8 @@ export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, contextLength?: number, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
-  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength)
+  const { neededBytes, cacheBytes } = needOf(card, traits, { context: contextLength })
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
-}
-
-/** The part of the model that a rank holds; all of it without a shard. */
-export function partIn (shard: ShardBody | null): Part {
-  const { of, parts } = shard === null ? { of: 1, parts: 1 } : partOf(shard)
-  // The shard comes from another machine and may be nonsense.
-  return of > 0 && of < parts ? { of, parts } : { of: 1, parts: 1 }
 }
 
 /** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
@@ -65,26 +58,35 @@ export function createFit (
   return async (assignment, { spec: { card, backend } }) => {
     const held = shard(assignment)
     const vram = backend === 'cpu' ? [] : await machine.freeVram().catch(() => [])
-    const parts = held?.gpuLayers === undefined ? [{ gpu: 0, part: partIn(held) }] : devicePartsOf(held)
-    for (const { gpu: number, part } of parts) {
+    for (const { gpu: number, part } of devicePartsOf(held)) {
       const gpu = backend !== 'cpu' && number !== null
       const free = gpu ? vram[number] ?? null : await machine.freeRam().catch(() => null)
       if (free === null) continue
-      const need = needOf(card, traits(card.engine), undefined, part)
+      const need = needOf(card, traits(card.engine), { part, gpu })
       const problem = shortage({ ...need, modelId: card.modelId, gpu, free })
       if (problem !== null) throw new LaunchError('insufficient_memory', problem)
     }
   }
 }
 
-/** What the kernel shows under nodeSystem, with the memory of this node's runners. */
+/**
+ * What the kernel shows under nodeSystem, with the memory of this node's runners. `vramCounted`: the memory
+ * in use on its GPUs, as it was last read, has that of the runner in it.
+ */
 export function memoryView (
-  nodeId: string, reports: () => readonly RunnerReport[]
+  nodeId: string, fleet: Pick<Fleet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
-    const runners = Object.fromEntries(reports().map(({ runnerId, rssBytes, estimatedBytes, driver }) =>
-      [runnerId, { residentBytes: rssBytes, estimatedBytes, driver }]))
+    const { atMs, vramByPid } = lastGpus()
+    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, estimatedBytes, driver }) => [
+      runnerId, {
+        residentBytes: rssBytes, estimatedBytes, driver,
+        vramBytes: pid === null || vramByPid.size === 0 ? null
+          : familyBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
+        vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs
+      }
+    ]))
     return { ...nodes, [nodeId]: { ...nodes[nodeId], runnerMemory: runners } }
   }
 }

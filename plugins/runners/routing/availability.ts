@@ -1,3 +1,4 @@
+import { runsOn } from '../../../kernel/index.js'
 import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
 import { isDraining, placedCard } from '../instances/document.js'
@@ -275,7 +276,7 @@ export class Availability {
     const isBeyond = library !== undefined && beyond(library, card) !== null
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
       !(isBeyond && engines?.[engine]?.from === 'library') &&
-      known.some((name) => card.backends.includes(name) &&
+      known.some((name) => runsOn(card, name) &&
         (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }

@@ -1,4 +1,4 @@
-import { offerEngine } from '../../chat/service.js'
+import { offerEngine } from '../../llama-cpp/service.js'
 import { askPatiently } from './api.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
 import { bringIn } from './pull.js'

@@ -2,7 +2,7 @@
  * Bodies of Ollama's API. As there an unknown field is ignored, and null is as good as absent; what is known
  * there and changes an answer is honoured or refused.
  */
-import { nullableFields } from '../../sampling.js'
+import { nullableFields } from '../../../runners/language/sampling.js'
 import {
   BODY_BYTES, ignored, long, name, optional, optionalText, refusedField, text, whole
 } from '../fields.js'

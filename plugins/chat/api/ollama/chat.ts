@@ -1,5 +1,5 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
-import { fieldsOf, isObject, present } from '../../json.js'
+import { fieldsOf, isObject, present } from '../../../runners/language/json.js'
 import { answer } from '../answer.js'
 import { inWordsOf, refused } from '../errors.js'
 import { plainImage, wholeOf } from '../images.js'

@@ -1,5 +1,5 @@
 /** Vectors of texts for Ollama's clients: POST /ollama/api/embed, and the older /ollama/api/embeddings. */
-import { present } from '../../json.js'
+import { present } from '../../../runners/language/json.js'
 import { answerJson } from '../answer.js'
 import { EMBEDDINGS, embeddingTask, numbersOf, vectorsOf, written } from '../embeddings.js'
 import { loadFor, loadOnly } from './load.js'

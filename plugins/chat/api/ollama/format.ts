@@ -1,8 +1,8 @@
 /** How answers are written for Ollama's clients. */
-import { fieldsOf, parsed } from '../../json.js'
+import { fieldsOf, parsed } from '../../../runners/language/json.js'
 import { ollamaFailure } from '../failures.js'
 import { Collector } from '../pieces.js'
-import type { TokenReport } from '../../chunks.js'
+import type { TokenReport } from '../../../runners/language/chunks.js'
 import type { AnswerFormat, Facts, Formatter, Framing } from '../answer.js'
 import type { Totals, Whole, WholeCall } from '../pieces.js'
 

@@ -1,7 +1,7 @@
 /** Loads and unloads models as Ollama does: with the first request for one, and by `keep_alive`. */
 import { delay } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
-import { parsed } from '../../json.js'
+import { parsed } from '../../../runners/language/json.js'
 import { refused } from '../errors.js'
 import { modelOf } from '../task.js'
 import { find } from './names.js'

@@ -1,7 +1,7 @@
 /** Brings, makes and removes models for Ollama's clients. */
 import { createHash } from 'node:crypto'
 import { delay, errorBody, kernelError, toSvcError } from '../../../../kernel/index.js'
-import { present } from '../../json.js'
+import { present } from '../../../runners/language/json.js'
 import { refused } from '../errors.js'
 import { ollamaFailure } from '../failures.js'
 import { eyesOf } from '../task.js'

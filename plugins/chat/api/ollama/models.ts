@@ -1,7 +1,7 @@
 /** What models there are, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
 import { takesTools } from '../../../staging/service.js'
-import { parametersOf } from '../../sampling.js'
+import { parametersOf } from '../../../runners/language/sampling.js'
 import { digestOf } from '../made.js'
 import { ask } from './own.js'
 import { find, nameIn } from './names.js'

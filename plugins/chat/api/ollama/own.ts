@@ -1,6 +1,6 @@
 /** What Ollama's routes have other plugins of this node do, each in the name of who asks. */
 import { SvcError } from '../../../../kernel/index.js'
-import { parsed } from '../../json.js'
+import { parsed } from '../../../runners/language/json.js'
 import type { ErrorBody, OwnQuestion, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../answer.js'
 

@@ -4,14 +4,19 @@
 export interface NodeSum {
   nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
   shareBytes: number, neededBytes: number, usableBytes: number
-  overhead?: number, cacheBytes?: number, fixedBytes?: number
+  cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
+  /** Where its GPUs and its CPU share the part. */
+  memories?: {
+    memory: 'vram' | 'ram', layers: number, shareBytes: number, neededBytes: number, usableBytes: number
+  }[]
 }
 
 /** A change after which the same request fits; each was tried by the node. */
 export type Suggestion = { text: string } & (
   | { kind: 'sharding', sharding: string }
   | { kind: 'instance_meta', instanceMeta: string }
+  | { kind: 'context_length', contextLength: number }
   | { kind: 'min_nodes', minNodes: number }
   | { kind: 'include', nodeIds: string[] }
   | { kind: 'undrain', nodeIds: string[] }
@@ -72,13 +77,23 @@ function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, deta
   return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
 }
 
+/** The rows that show a node: where GPUs and CPU share its part, one for each of the two memories. */
+export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
+  const { nodeId, name, backend, startLayer, endLayer, memories } = sum
+  const whole = endLayer > startLayer ? `${backend}, layers ${startLayer} to ${endLayer}` : backend
+  return memories?.map(({ memory, layers, ...sums }) => ({
+    nodeId, backend, startLayer, endLayer, ...name === undefined ? {} : { name }, ...sums,
+    what: `${layers} layers on the ${memory === 'vram' ? 'GPU' : 'CPU'}`
+  })) ?? [{ ...sum, what: whole }]
+}
+
 /** The terms of what a node needs and can use, where they are told. */
 export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need: string, use: string } {
-  const { shareBytes, overhead, cacheBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
-  const need = overhead === undefined
+  const { shareBytes, cacheBytes, bufferBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
+  const need = cacheBytes === undefined
     ? `for ${bytes(shareBytes)} of weights`
-    : `weights ${bytes(shareBytes)} × ${overhead.toFixed(2)} + cache ${bytes(cacheBytes)} + ` +
-      `runner ${bytes(fixedBytes)}`
+    : `weights ${bytes(shareBytes)} + KV cache ${bytes(cacheBytes)} + buffers ${bytes(bufferBytes)} + ` +
+      `process ${bytes(fixedBytes)}`
   const { reservedBytes = 0 } = sum
   const reserved = reservedBytes > 0 ? `, less ${bytes(reservedBytes)} of models that load` : ''
   const use = freeBytes === undefined || limitBytes === undefined

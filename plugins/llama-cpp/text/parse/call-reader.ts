@@ -1,4 +1,4 @@
-import { parsed } from '../../../chat/json.js'
+import { parsed } from '../../../runners/language/json.js'
 
 /** What is new of a tool call; `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }

@@ -1,5 +1,5 @@
 import type { Input, Reading } from '../parse/input.js'
-import { parsed } from '../../../chat/json.js'
+import { parsed } from '../../../runners/language/json.js'
 import type { ToolFormat } from './format.js'
 import { skipPast } from './json-calls.js'
 

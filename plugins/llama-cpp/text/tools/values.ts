@@ -1,5 +1,5 @@
 /** Arguments that are written one by one and as they are, without the quotes of JSON. */
-import { isObject, parsed } from '../../../chat/json.js'
+import { isObject, parsed } from '../../../runners/language/json.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 

@@ -1,0 +1,175 @@
+/** From the events of llama.cpp's server to the chunks of an answer. Pure. */
+import type { SpanSink } from '../../../kernel/api/engine.js'
+import type {
+  AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage
+} from '../../runners/language/chunks.js'
+import { AnswerSpans } from '../../runners/language/spans.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
+
+const MIN_LOGPROB = -9_999
+
+/** Tokens per second; null where nothing was measured. */
+const rate = (value: unknown): number | null => {
+  const number = numberOf(value)
+  return number === undefined || number <= 0 ? null : number
+}
+
+const tokenOf = (token: Fields): NamedToken => ({
+  token: textOf(token['token']),
+  logprob: Math.max(MIN_LOGPROB, numberOf(token['logprob']) ?? MIN_LOGPROB),
+  bytes: idsOf(token['bytes']) ?? null
+})
+
+const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
+  ({ ...tokenOf(token), top_logprobs: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
+
+/** The prompt fits and is worked on; from a server that reports it. */
+function admittedOf (event: Fields): AnswerChunk[] {
+  const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
+  return tokens === undefined ? [] : [{ choices: [], usage: { prompt_tokens: tokens } }]
+}
+
+/** A chunk with news of the answer; none for an event without. */
+function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport[]): AnswerChunk[] {
+  const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens } }
+  const hasNews = tokens.length > 0 || Object.keys(news.delta ?? {}).length > 0 || (news.text ?? '') !== ''
+  return hasNews ? [{ choices: [{ index, ...news, ...logprobs }] }] : []
+}
+
+/** What the last events of an answer say. */
+interface End { finish: Finish, stop: string | null, usage: Fields, timings: Fields, peakBytes: number }
+
+function endOf (choice: Choice, { finish, stop, usage, timings, peakBytes }: End): AnswerChunk {
+  return {
+    choices: [{ ...choice, finish_reason: finish, stop_text: stop }],
+    usage: usageOf(usage, timings),
+    timings: {
+      prompt_per_second: rate(timings['prompt_per_second']),
+      predicted_per_second: rate(timings['predicted_per_second']),
+      peak_memory_bytes: peakBytes
+    }
+  }
+}
+
+function usageOf (usage: Fields, timings: Fields): Usage {
+  const worked = numberOf(timings['prompt_n']) ?? 0
+  const details = fieldsOf(usage['prompt_tokens_details'])
+  const kept = numberOf(timings['cache_n']) ?? numberOf(details['cached_tokens'])
+  const prompt = numberOf(usage['prompt_tokens']) ?? worked + (kept ?? 0)
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
+    prompt_tokens_details: { cached_tokens: kept ?? (worked > 0 ? Math.max(0, prompt - worked) : 0) }
+  }
+}
+
+/** Reads the events of one answer. */
+export abstract class AnswerReader {
+  protected readonly index: number
+  protected readonly tops: number
+
+  /** `index` is the number of the answer; so many `tops` are told of each token beside the chosen one. */
+  constructor (index: number, tops: number) {
+    this.index = index
+    this.tops = tops
+  }
+
+  abstract read (event: Fields): AnswerChunk[]
+  /** The last chunk; null where the answer is not complete. `peakBytes`: the server's highest memory. */
+  abstract end (peakBytes: number): AnswerChunk | null
+}
+
+const FINISHES: Readonly<Record<string, Finish>> = {
+  stop: 'stop', length: 'length', tool_calls: 'tool_calls'
+}
+
+/** An answer of `/v1/chat/completions`: its deltas as they are, without what is empty. */
+export class ChatReader extends AnswerReader {
+  private finish: Finish | null = null
+  private usage: Fields = {}
+  private timings: Fields = {}
+
+  read (event: Fields): AnswerChunk[] {
+    const { usage, timings } = event
+    if (usage != null) this.usage = { ...this.usage, ...fieldsOf(usage) }
+    if (timings != null) this.timings = { ...this.timings, ...fieldsOf(timings) }
+    const choice = listOf(event['choices'])[0] ?? {}
+    const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
+    const finish = textOf(choice['finish_reason'])
+    if (finish !== '') this.finish = FINISHES[finish] ?? 'stop'
+    const delta = deltaOf(fieldsOf(choice['delta']))
+    return [...admittedOf(event), ...newsOf(this.index, { delta }, tokens)]
+  }
+
+  end (peakBytes: number): AnswerChunk | null {
+    const { index, finish, usage, timings } = this
+    // The server does not say here which stop text it met.
+    if (finish === null) return null
+    return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
+  }
+}
+
+function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
+  const [content, reasoning] = [textOf(delta['content']), textOf(delta['reasoning_content'])]
+  const calls = listOf(delta['tool_calls']).map((call) => {
+    const { name, arguments: text } = fieldsOf(call['function'])
+    return {
+      index: numberOf(call['index']) ?? 0,
+      ...textOf(call['id']) === '' ? {} : { id: textOf(call['id']) },
+      function: { ...name == null ? {} : { name: textOf(name) }, arguments: textOf(text) }
+    }
+  })
+  return {
+    ...content === '' ? {} : { content },
+    ...reasoning === '' ? {} : { reasoning_content: reasoning },
+    ...calls.length === 0 ? {} : { tool_calls: calls }
+  }
+}
+
+/** An answer of `/completion`. */
+export class CompletionReader extends AnswerReader {
+  private last: Fields | null = null
+
+  read (event: Fields): AnswerChunk[] {
+    if (event['stop'] === true) this.last = event
+    const tokens = reportsOf(event['completion_probabilities'], this.tops)
+    return [...admittedOf(event), ...newsOf(this.index, { text: textOf(event['content']) }, tokens)]
+  }
+
+  end (peakBytes: number): AnswerChunk | null {
+    const { index, last } = this
+    if (last === null) return null
+    const cut = last['stop_type'] === 'limit' || last['stopped_limit'] === true || last['truncated'] === true
+    const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
+    return endOf({ index, text: '' }, {
+      finish: cut ? 'length' : 'stop', stop: textOf(last['stopping_word']) || null, usage,
+      timings: fieldsOf(last['timings']), peakBytes
+    })
+  }
+}
+
+/**
+ * The spans of one traced answer, as its chunks arrive: a chunk with news stands for a token. A server that
+ * does not report when it takes up a prompt has no wait; it counts as work on the prompt then.
+ */
+export class ChunkSpans {
+  private readonly spans: AnswerSpans
+  private promptTokens = 0
+  private written = 0
+
+  constructor (trace: SpanSink, index: number) { this.spans = new AnswerSpans(trace, index) }
+
+  saw ({ choices: [choice], usage }: AnswerChunk): void {
+    if (choice === undefined) {
+      if (this.promptTokens === 0) this.spans.started()
+      this.promptTokens = usage?.prompt_tokens ?? 0
+    } else if (choice.finish_reason == null) {
+      this.spans.token(++this.written, this.promptTokens)
+    } else {
+      const { prompt_tokens: input = 0, completion_tokens: output = 0, prompt_tokens_details: details } =
+        usage ?? {}
+      const cached = details?.cached_tokens ?? 0
+      this.spans.ended({ input_tokens: input, output_tokens: output, cached_tokens: cached })
+    }
+  }
+}

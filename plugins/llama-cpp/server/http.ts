@@ -1,0 +1,153 @@
+/** The connection to a llama.cpp server on this machine. The only place that speaks HTTP here. */
+import { once } from 'node:events'
+import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
+import { EventParser } from '../../../kernel/api/engine.js'
+import { BrokenAnswer, serverError } from './errors.js'
+import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
+
+/** Where the server listens: a socket file, or a port of the loopback. */
+export type Address = { socketPath: string } | { host: string, port: number }
+
+/** Bytes of one answer that is no stream. */
+const MAX_BYTES = 64 * 2 ** 20
+/** Characters of one event; an event holds some tokens of text at most. */
+const MAX_EVENT_CHARS = 4 * 2 ** 20
+const OK = 200
+const END = '[DONE]'
+
+/** A call of the server. Without `body` it is a GET. */
+interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSignal }
+
+/** A kept connection had been closed by the server, which did not get the call. */
+const isStale = (error: unknown, sent: ClientRequest): boolean =>
+  sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
+
+/** Calls a server with its key. */
+export class Client {
+  private readonly address: Address
+  private readonly key: string
+  private readonly modelId: string
+  private readonly agent = new Agent({ keepAlive: true })
+
+  constructor (address: Address, key: string, modelId: string) {
+    this.address = address
+    this.key = key
+    this.modelId = modelId
+  }
+
+  /**
+   * The answer to a call. @throws EngineError for what the server refuses, BrokenAnswer where the
+   * connection breaks or the answer is not JSON
+   */
+  async json (call: Call): Promise<Fields> {
+    const answer = await this.open(call)
+    return fieldsOf(await this.whole(answer))
+  }
+
+  /** Whether the server is ready; false while it loads or does not listen yet. */
+  async healthy (): Promise<boolean> {
+    try {
+      const answer = await this.open({ path: '/health' })
+      answer.resume()
+      return answer.statusCode === OK
+    } catch (error) {
+      if (error instanceof BrokenAnswer) return false
+      throw error
+    }
+  }
+
+  /** The events of a stream. The connection is closed when the reader stops. Throws what `json` throws. */
+  async * events (call: Call): AsyncGenerator<Fields> {
+    const answer = await this.open(call)
+    if (answer.statusCode !== OK) await this.whole(answer)
+    try {
+      // Older servers tell of errors in a field of that name.
+      const parser = new EventParser(MAX_EVENT_CHARS, 'error')
+      // Leaving the loop closes the connection, and with it the server frees the slot.
+      for await (const bytes of answer as AsyncIterable<Uint8Array>) {
+        for (const event of parser.push(bytes)) {
+          if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
+        }
+      }
+    } catch (error) {
+      throw broken(error)
+    }
+  }
+
+  /** Closes idle connections. */
+  close (): void { this.agent.destroy() }
+
+  private event (type: string, data: string): Fields {
+    const value = parsed(data)
+    if (value === undefined) throw new BrokenAnswer('an event of llama-server is not JSON')
+    const fields = fieldsOf(value)
+    if (type === 'error' || fields['error'] !== undefined) throw serverError(value, this.modelId)
+    return fields
+  }
+
+  /** The body of an answer as JSON. @throws EngineError for a status that is no success */
+  private async whole (answer: IncomingMessage): Promise<unknown> {
+    const pieces: Uint8Array[] = []
+    let bytes = 0
+    try {
+      for await (const piece of answer as AsyncIterable<Uint8Array>) {
+        bytes += piece.byteLength
+        if (bytes > MAX_BYTES) throw new BrokenAnswer(`an answer has over ${MAX_BYTES} bytes`)
+        pieces.push(piece)
+      }
+    } catch (error) {
+      throw broken(error)
+    }
+    const value = parsed(Buffer.concat(pieces).toString())
+    if (answer.statusCode !== OK) throw serverError(value, this.modelId, answer.statusCode)
+    if (value === undefined) throw new BrokenAnswer('an answer of llama-server is not JSON')
+    return value
+  }
+
+  /** Sends a call; once more where a kept connection had been closed meanwhile, before any answer. */
+  private async open (call: Call): Promise<IncomingMessage> {
+    const first = this.send(call)
+    try {
+      return await answerTo(first)
+    } catch (error) {
+      if (call.signal?.aborted === true || !isStale(error, first)) throw broken(error)
+    }
+    try {
+      return await answerTo(this.send(call))
+    } catch (error) {
+      throw broken(error)
+    }
+  }
+
+  private send ({ path, body, signal }: Call): ClientRequest {
+    const text = body === undefined ? undefined : JSON.stringify(body)
+    const sent = request({
+      ...this.address,
+      path,
+      agent: this.agent,
+      method: text === undefined ? 'GET' : 'POST',
+      headers: {
+        authorization: `Bearer ${this.key}`,
+        ...text === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
+      },
+      ...signal === undefined ? {} : { signal }
+    })
+    sent.end(text)
+    return sent
+  }
+}
+
+async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
+  const [answer] = await once(sent, 'response') as [IncomingMessage]
+  // A connection that breaks later is told by the answer.
+  sent.on('error', () => {})
+  return answer
+}
+
+function broken (error: unknown): unknown {
+  if (error instanceof Error && !('code' in error)) return error
+  const { code, message } = error as NodeJS.ErrnoException
+  return new BrokenAnswer(`the connection to llama-server broke: ${code ?? message}`)
+}

@@ -1,0 +1,102 @@
+/**
+ * Engine `llama-server`: models in GGUF files, run by llama.cpp's own server, an external program. One server
+ * is a child of one runner process, on a socket of its own with a key of its own. A model may be spread over
+ * several nodes: this server is then its driver, and runners on the others are its donors (donor.ts).
+ */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
+} from '../../../kernel/api/engine.js'
+import { readsOnly } from '../../runners/language/ranks.js'
+import { givenTemplate, templateFile } from '../text/source.js'
+import { findServer } from './binary.js'
+import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
+import { startDonor } from './donor.js'
+import { drafterAt } from './drafter.js'
+import { LOOPBACK, type EngineParts, type Clock } from './program.js'
+import { LlamaServer } from './server.js'
+import { LlamaSession } from './session.js'
+
+/** In the runner's own folder, which is its working folder. */
+const TEMPLATE = 'chat-template.jinja'
+
+/** A runner process has the system's clock only. A pause does not keep it alive. */
+const SYSTEM: Clock = {
+  now: () => Number(process.hrtime.bigint() / 1_000_000n),
+  pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
+}
+
+/** An uncaught error ends the runner process, which reports it to the node. */
+const die = (error: Error): void => { setImmediate(() => { throw error }) }
+
+/** The output of a runner goes to a file of bounded size. */
+const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
+
+/** The model among the card's files: the first part where it is split. @throws EngineError model_invalid */
+export function modelFile ({ modelId, files }: ModelCard): string {
+  const models = files.filter(({ path }) => /\.gguf$/i.test(path))
+  const weights = models.filter(({ role }) => role === 'weights')
+  const [first] = (weights.length > 0 ? weights : models).map(({ path }) => path).sort()
+  if (first !== undefined) return first
+  throw new EngineError('model_invalid', `${modelId} has no .gguf file: llama-server runs no other weights`)
+}
+
+/**
+ * The driver's own rank of a tensor split without a GPU: a CPU takes part in one only behind an rpc-server,
+ * so there is one here, too.
+ */
+const ownRank = async (spec: ModelSpec, env: EngineEnv, parts: EngineParts): Promise<EngineSession> =>
+  await startDonor({ ...spec, options: { ...spec.options, split: undefined } }, env, parts)
+
+const withOwn = (plan: RpcPlan, own: EngineSession): RpcPlan => ({
+  ...plan,
+  donors: [{ address: `${LOOPBACK}:${Number(own.info()['port'])}`, layers: plan.layers }, ...plan.donors]
+})
+
+/** The engine with a clock, and a way to end the runner. */
+export function llamaEngine (parts: EngineParts): EngineModule {
+  return {
+    async load (spec, env): Promise<EngineSession> {
+      const { card, directory, threads, options } = spec
+      if (options['lends'] === true) return await startDonor(spec, env, parts)
+      const told = rpcOf(options)
+      const own = told?.tensor === true && spec.backend === 'cpu' ? await ownRank(spec, env, parts) : null
+      const rpc = told === null || own === null ? told : withOwn(told, own)
+      const model = join(directory, modelFile(card))
+      const { embeds, ranks } = readsOnly(card)
+      const sizes = sizesOf(spec, embeds)
+      const binary = await findServer(options)
+      const { modelId, totalBytes: modelBytes } = card
+      const at = (path: string | undefined): string | undefined =>
+        path === undefined ? undefined : join(directory, path)
+      const beside = (role: string): string | undefined =>
+        at(card.files.find((one) => one.role === role)?.path)
+      const given = givenTemplate(options)
+      if (given !== '') await writeFile(TEMPLATE, given)
+      const drafter = beside('assistant')
+      const server = await LlamaServer.start({
+        mmproj: beside('vision_weights'),
+        template: given === '' ? at(templateFile(card.files)) : TEMPLATE,
+        drafter: drafter === undefined ? undefined : await drafterAt(drafter),
+        own,
+        split: splitOf(options),
+        binary, model, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, ranks, rpc, env,
+        ...parts
+      })
+      const session = new LlamaSession({ server, spec, sizes, embeds })
+      try {
+        await server.ready()
+        await session.greet()
+      } catch (error) {
+        await server.close()
+        throw error
+      }
+      server.program.dieWithIt()
+      return session
+    }
+  }
+}
+
+export default llamaEngine({ clock: SYSTEM, die, echo })

@@ -1,0 +1,266 @@
+/** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
+import { createHash } from 'node:crypto'
+import type { ChatMessage } from '../../runners/language/chunks.js'
+import { readEmbed, type VectorShape } from '../../runners/language/vectors.js'
+import { parametersOf } from '../../runners/language/sampling.js'
+import { invalid } from '../../runners/language/refusals.js'
+import {
+  fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
+} from '../../runners/language/json.js'
+import { behind } from '../embedded/constraint.js'
+import { HERMES, inHermes } from '../embedded/formats.js'
+import { answerGrammar, answerSchema, callGrammar, notEnforced, requiresCall } from '../structure.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+
+/** Facts about the model and its server. */
+export interface Facts {
+  contextLength: number
+  defaults: Readonly<Record<string, unknown>>
+  /** What the chat template takes as ids of calls. */
+  callIds?: 'any' | 'short'
+  /** False for a model whose template has no place for tools. */
+  tools?: boolean
+  reasoning?: ReasoningName | null
+  /** Where the answer begins; `over` for none that reasons. */
+  thoughts?: Thoughts
+}
+
+/** The bodies for a route, one for each answer. */
+export interface Bodies {
+  bodies: Body[]
+  /** Number of likeliest tokens to report beside each one. */
+  tops: number
+  /** Parts of the request that the server does not get. */
+  warnings: string[]
+  /** The answer is calls as our grammar has them, which the server does not read. */
+  calls: boolean
+}
+
+type Body = Record<string, unknown>
+
+const MOST_ANSWERS = 128
+/** The server takes seeds below this one, which means a seed of its own choice. */
+const SEEDS = 2 ** 32 - 1
+/** Fields of a task that the server has other names for, or that are sent in another form. */
+const OWN_FORM = new Set([
+  'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
+  'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
+  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema',
+  ...parametersOf('llama').map(({ parameter }) => parameter)
+])
+
+/** A number of the request; undefined if it has none. @throws EngineError invalid_request */
+function numberAt (
+  payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
+): number | undefined {
+  const value = payload[path]
+  if (value == null) return undefined
+  if (typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value))) {
+    return value
+  }
+  const kind = whole ? 'a whole number' : 'a number'
+  throw invalid(`${path} is ${String(value)}, but takes ${kind} from ${min} to ${max}`, path)
+}
+
+/** The parameters of the client, else those of the model's card. The server has defaults for all others. */
+function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body {
+  const named = parametersOf('llama').map(({ parameter, name, min, max, whole = false }) =>
+    [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
+  const last = numberAt(payload, 'repeat_last_n', { min: -1, max: 2 ** 31 - 1 }) ??
+    numberOf(defaults['repeat_last_n'])
+  const bias = Object.entries(fieldsOf(payload['logit_bias'])).map(([id, value]) => [Number(id), value])
+  const sent = present(Object.fromEntries(named) as Fields)
+  return {
+    ...sent,
+    // Newer servers refuse -1, which once meant the whole context.
+    ...last === undefined ? {} : { repeat_last_n: last < 0 ? contextLength : Math.min(last, contextLength) },
+    // The one best token, without weighing all the others first: that costs as much as a tenth of a small
+    // model's token. Penalties and biases come before.
+    ...sent['temperature'] === 0 ? { top_k: 1 } : {},
+    ...bias.length === 0 ? {} : { logit_bias: bias }
+  }
+}
+
+/** Answers to one prompt differ, and each can be had again: each is a request of its own. */
+function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
+  return Array.from({ length: n }, (_, index) => {
+    if (seed === undefined) return body
+    const own = seed + index
+    return { ...body, seed: (own % SEEDS + SEEDS) % SEEDS }
+  })
+}
+
+/** Mistral's templates refuse other ids than those of nine letters and digits. */
+export const callIdsOf = (template: string): 'any' | 'short' =>
+  /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
+
+/** Whether the chat template reads tools, by what `/props` says of it; true if it says nothing. */
+export function readsTools (props: Fields): boolean {
+  const said = fieldsOf(props['chat_template_caps'])['supports_tools']
+  const template = props['chat_template']
+  return typeof said === 'boolean' ? said : typeof template !== 'string' || /\btools\b/.test(template)
+}
+
+const shortened = (id: unknown): unknown => typeof id !== 'string' || /^[a-zA-Z\d]{9}$/.test(id)
+  ? id
+  : createHash('sha256').update(id).digest('hex').slice(0, 9)
+
+function withShortIds (message: Fields): Body {
+  const { tool_calls: calls, tool_call_id: id, ...rest } = message
+  return {
+    ...rest,
+    ...id === undefined ? {} : { tool_call_id: shortened(id) },
+    ...Array.isArray(calls)
+      ? { tool_calls: calls.map((call) => ({ ...fieldsOf(call), id: shortened(fieldsOf(call)['id']) })) }
+      : {}
+  }
+}
+
+function readMessages (value: unknown): ChatMessage[] {
+  const fine = Array.isArray(value) && value.length > 0 && value.every((message) =>
+    isObject(message) && typeof message['role'] === 'string' &&
+    (message['content'] == null || typeof message['content'] === 'string' ||
+      (Array.isArray(message['content']) && message['content'].every(isObject))))
+  if (fine) return value as ChatMessage[]
+  throw invalid('messages takes at least one message with a role and a text', 'messages')
+}
+
+/** The messages and what else the template reads. @throws EngineError invalid_request */
+export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
+  const { tools, chat_template_kwargs: variables, add_generation_prompt: add } = payload
+  return {
+    messages: readMessages(payload['messages']).map((message) => ({
+      ...callIds === 'short' ? withShortIds({ ...message }) : message, content: message.content ?? ''
+    })),
+    ...present({ tools }),
+    ...variables == null ? {} : { chat_template_kwargs: fieldsOf(variables) },
+    ...add === false ? { add_generation_prompt: false } : {}
+  }
+}
+
+const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
+
+/** llama-server makes no calls while it keeps to a format. */
+const isOffered = ({ tools, tool_choice: choice = 'auto', ...given }: Fields): boolean =>
+  listOf(tools).length > 0 && choice !== 'none' &&
+  (choice !== 'auto' || (given['response_format'] == null && given['grammar'] == null))
+
+/** Whether the server has to make the grammar: its reader wants the channels of the model. */
+const isNative = ({ reasoning = null }: Facts): boolean =>
+  reasoning !== null && reasonings[reasoning].channels === true
+
+/** Whether the grammar of an answer depends on the end of its prompt. */
+export const dependsOnPrompt = (payload: Fields, { reasoning = null }: Facts): boolean =>
+  reasoning !== null && (requiresCall(payload) || answerSchema(payload) !== null)
+
+/**
+ * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
+ * @throws EngineError invalid_request for a required call that cannot be made
+ */
+function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
+  const { tool_choice: choice = 'auto', chat_template_kwargs: variables } = payload
+  const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
+  const tools = listOf(payload['tools'])
+  if (!isOffered(payload)) {
+    if (tools.length > 0 && choice === 'auto') {
+      warnings.push('tools: not offered to the model, as llama-server calls none while it keeps to a format')
+    }
+    return {}
+  }
+  if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
+  const compiled = callGrammar(payload, HERMES)
+  warnings.push(...notEnforced([compiled]))
+  const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
+  // The server takes a word only: one chosen function is the only tool, and required.
+  if (isNative(facts)) return { tools: chosen, tool_choice: 'required', ...parallel }
+  // It takes no grammar beside tools, and with many templates enforces no call: only the template gets them.
+  return { grammar: behind(compiled.grammar, facts),
+    ...facts.tools === false ? {} : { chat_template_kwargs: { ...fieldsOf(variables), tools: chosen } } }
+}
+
+/** The format of an answer; a required call takes the place of one. */
+function formatBody (payload: Fields, facts: Facts, warnings: string[]): Body {
+  const { response_format: format, grammar } = payload
+  if (requiresCall(payload)) return {}
+  if (grammar != null) return present({ response_format: format })
+  const compiled = answerGrammar(payload)
+  if (compiled === null) return {}
+  warnings.push(...notEnforced([compiled]))
+  return isNative(facts) && format != null ? { response_format: format }
+    : { grammar: behind(compiled.grammar, facts) }
+}
+
+/** The most tokens of an answer: one token of the context at least is the prompt's. */
+function mostTokens (payload: Fields, { contextLength }: Facts): number {
+  const most = contextLength - 1
+  const own = numberAt(payload, 'n_predict', { min: 1, max: most })
+  const asked = numberAt(payload, 'max_tokens', { min: 1, max: Number.MAX_SAFE_INTEGER })
+  return Math.min(asked ?? own ?? most, most)
+}
+
+/** The bodies for a route, with what both routes have in common beside `own`. */
+function bodiesOf (
+  payload: Fields, facts: Facts, own: Body, warnings: string[], calls = false
+): Bodies {
+  const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
+  const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
+  const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)
+  const body = {
+    cache_prompt: true,
+    ...Object.fromEntries(others),
+    stream: true,
+    return_progress: true,
+    ...samplingOf(payload, facts),
+    ...own
+  }
+  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings, calls }
+}
+
+const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
+/** The server reports the chosen token only beside at least one candidate. */
+const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
+
+/** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
+export function chatBodies (payload: Fields, facts: Facts): Bodies {
+  const warnings: string[] = []
+  const { tools, ...asked } = payload
+  const isTold = facts.tools === false && isOffered(payload)
+  const calls = isTold || (requiresCall(payload) && !isNative(facts))
+  const messages = isTold ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
+  return bodiesOf(payload, facts, {
+    ...templateBody({ ...asked, messages }, facts.callIds),
+    ...formatBody(payload, facts, warnings),
+    ...toolsBody(payload, facts, warnings),
+    max_tokens: mostTokens(payload, facts),
+    stream_options: { include_usage: true },
+    ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
+  }, warnings, calls)
+}
+
+/** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
+export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
+  const given = typeof prompt === 'string' ? prompt : idsOf(prompt)
+  if (given === undefined) throw invalid(`${path} takes a text or token ids`, path)
+  if (given.length === 0) throw invalid(`${path} is empty: there is nothing to go on from`, path)
+  return given
+}
+
+/** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
+export function completionBodies (payload: Fields, facts: Facts): Bodies {
+  const warnings: string[] = []
+  return bodiesOf(payload, facts, {
+    prompt: promptOf(payload['prompt']),
+    ...formatBody(payload, { ...facts, reasoning: null }, warnings),
+    n_predict: mostTokens(payload, facts),
+    ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
+  }, warnings)
+}
+
+/** A request for embeddings. */
+export interface EmbedRequest { inputs: (string | number[])[], shape: VectorShape }
+
+/** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
+export function embedRequest (payload: Fields): EmbedRequest {
+  const { inputs, shape } = readEmbed(payload)
+  return { inputs: inputs.map((each) => promptOf(each, 'input')), shape }
+}

@@ -1,0 +1,257 @@
+/** A loaded model behind a llama.cpp server: its tasks. */
+import {
+  EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
+} from '../../../kernel/api/engine.js'
+import { readRank, readsOnly, scoresChunk } from '../../runners/language/ranks.js'
+import { vectorChunk } from '../../runners/language/vectors.js'
+import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { checked } from '../check.js'
+import { warmCompiler } from '../structure.js'
+import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
+import { CallReader } from './calls.js'
+import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
+import type { Sizes } from './command-line.js'
+import { BrokenAnswer } from './errors.js'
+import type { Client } from './http.js'
+import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
+import { merged } from '../../runners/language/merged.js'
+import {
+  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody,
+  type Bodies, type Facts
+} from './request.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
+import type { LlamaServer } from './server.js'
+
+/** How long the end of the server may take to be known after its connections broke. */
+const END_MS = 1_000
+/** Texts in one call. */
+const MAX_TEXTS = 32
+const WARMUP_TOKENS = 4
+const BETWEEN_IMAGES = /got exception: Chunk not found/
+
+/** What a session is made of. */
+export interface SessionParts {
+  server: LlamaServer
+  spec: ModelSpec
+  sizes: Sizes
+  /** Makes embeddings, and nothing else. */
+  embeds: boolean
+}
+
+/** Answers that are asked of the server, and how their events are read. */
+interface Asked extends Bodies {
+  path: string
+  payload: Fields
+  Reader: new (index: number, tops: number) => AnswerReader
+}
+
+/** A model that a server has loaded. */
+export class LlamaSession implements EngineSession {
+  private readonly parts: SessionParts
+  private readonly client: Client
+  private readonly facts: Facts
+  private props: Fields = {}
+  private open = 0
+
+  constructor (parts: SessionParts) {
+    const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
+    this.parts = parts
+    this.client = server.client
+    this.facts = { contextLength, defaults }
+  }
+
+  /** Asks the server what it has loaded. Throws what a call throws, also where the key is refused. */
+  async greet (): Promise<void> {
+    this.props = await this.client.json({ path: '/props' })
+    const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
+    // The server may have rounded the context that it was given.
+    if (length !== undefined && length >= 2) this.facts.contextLength = length
+    this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
+    this.facts.tools = readsTools(this.props)
+    this.facts.reasoning = reasoningOf(textOf(this.props['chat_template']), [])
+  }
+
+  async warmup (): Promise<void> {
+    const { ranks } = readsOnly(this.parts.spec.card)
+    const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
+    const task = this.parts.embeds
+      ? { kind: ranks ? 'rerank' : 'embed', payload: { input: 'warm', query: 'warm', documents: ['warm'] } }
+      : { kind: 'completion', payload: text }
+    if (!this.parts.embeds) warmCompiler()
+    for await (const chunk of this.run(task, new AbortController().signal)) void chunk
+  }
+
+  async * run (task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    try {
+      for await (const chunk of this.serve(task, signal)) {
+        if (signal.aborted) return
+        yield chunk
+      }
+    } catch (error) {
+      if (!signal.aborted) throw await this.explained(error)
+    }
+  }
+
+  info (): Record<string, unknown> {
+    const { facts: { contextLength }, parts: { sizes: { slots }, server: { program: { pid } } } } = this
+    return { contextLength, answersAtOnce: slots, build: textOf(this.props['build_info']),
+      driver: 'llama-server', serverPid: pid }
+  }
+
+  async close (): Promise<void> { await this.parts.server.close() }
+
+  private serve ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
+    const { facts } = this
+    if (kind === 'tokenize') return this.tokenize(payload, signal)
+    if (kind === 'detokenize') return this.detokenize(payload, signal)
+    if (this.parts.embeds) {
+      const { ranks } = readsOnly(this.parts.spec.card)
+      if (ranks && kind === 'rerank') return this.rank(payload, signal)
+      if (!ranks && (kind === 'embed' || kind === 'embeddings')) return this.embed(payload, signal)
+      throw unknownTask(kind, `${ranks ? 'rerank' : 'embed'}, tokenize and detokenize`)
+    }
+    if (kind === 'chat') return this.chat(payload, signal, trace)
+    if (kind === 'completion' || kind === 'completions') {
+      const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
+      return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
+    }
+    throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  private async * chat (
+    payload: Fields, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { facts, facts: { reasoning = null } } = this
+    const thoughts = reasoning !== null && dependsOnPrompt(payload, facts)
+      ? thoughtsAfter(await this.rendered(payload, signal), reasonings[reasoning]) : 'over'
+    const bodies = chatBodies(payload, { ...facts, thoughts })
+    const Reader = bodies.calls ? CallReader : ChatReader
+    yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
+  }
+
+  private async * write (
+    asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { bodies, warnings, payload } = asked
+    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
+    if (open + bodies.length > most) throw overloaded(modelId, open, most)
+    this.open += bodies.length
+    let begun = false
+    try {
+      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+      const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
+      for await (const chunk of checked(all, payload)) {
+        // Each answer has the same prompt, and the server reports its progress several times.
+        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
+        begun = true
+      }
+    } finally {
+      this.open -= bodies.length
+    }
+  }
+
+  /**
+   * The chunks of an answer. Where a prompt and the one before it in the same slot are the same up to the end
+   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
+   * remembers (`forget`) it answers.
+   */
+  private async * answer (
+    asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
+  ): AsyncGenerator<AnswerChunk> {
+    const { path, bodies, tops, Reader } = asked
+    const own = new Reader(index, tops)
+    const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
+    try {
+      for await (const event of this.client.events({ path, body: { ...bodies[index], ...forget }, signal })) {
+        for (const chunk of own.read(event)) {
+          spans?.saw(chunk)
+          yield chunk
+        }
+      }
+    } catch (error) {
+      if ('cache_prompt' in forget || !BETWEEN_IMAGES.test((error as Error).message)) throw error
+      yield * this.answer(asked, index, signal, trace, { cache_prompt: false })
+      return
+    }
+    const rest = own.end(await this.parts.server.peakBytes())
+    if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
+    spans?.saw(rest)
+    yield rest
+  }
+
+  private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { messages, add_special_tokens: special } = payload
+    const { contextLength } = this.facts
+    const prompt = messages === undefined
+      ? promptOf(payload['prompt'])
+      : await this.rendered(payload, signal)
+    const tokens = typeof prompt === 'string' ? await this.tokens(prompt, special !== false, signal) : prompt
+    yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
+  }
+
+  private async rendered (payload: Fields, signal: AbortSignal): Promise<string> {
+    const body = templateBody(payload, this.facts.callIds)
+    const { prompt } = await this.client.json({ path: '/apply-template', body, signal })
+    return textOf(prompt)
+  }
+
+  private async tokens (content: string, special: boolean, signal: AbortSignal): Promise<number[]> {
+    const body = { content, add_special: special, parse_special: true }
+    const { tokens } = await this.client.json({ path: '/tokenize', body, signal })
+    return idsOf(tokens) ?? fail('llama-server answered /tokenize without token ids')
+  }
+
+  private async * detokenize ({ tokens }: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const ids = promptOf(Array.isArray(tokens) ? tokens : null, 'tokens')
+    const { content } = await this.client.json({ path: '/detokenize', body: { tokens: ids }, signal })
+    yield { payload: { kind: 'text', text: textOf(content) } }
+  }
+
+  private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { inputs, shape } = embedRequest(payload)
+    let tokens = 0
+    for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
+      const input = inputs.slice(from, from + MAX_TEXTS)
+      // Vectors are normalised here and not by the server, as dimensions may have to be cut first.
+      const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
+      const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
+      tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0
+      const vectors = vectorsOf(data, input.length)
+      for (const [i, vector] of vectors.entries()) yield vectorChunk(from + i, vector, shape)
+    }
+    const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
+    yield { payload: { kind: 'done', usage } }
+  }
+
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { query, documents } = readRank(payload)
+    const { results, usage } =
+      await this.client.json({ path: '/v1/rerank', body: { query, documents }, signal })
+    const scores = documents.map((_, i) =>
+      numberOf(listOf(results).find(({ index }) => index === i)?.['relevance_score']) ??
+      fail('llama-server did not rank all documents'))
+    yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
+  }
+
+  /** A broken connection as what it means: the server has ended, or failed. */
+  private async explained (error: unknown): Promise<unknown> {
+    if (!(error instanceof BrokenAnswer)) return error
+    const end = await this.parts.server.program.endOf(END_MS)
+    return end === null
+      ? new EngineError('provider_error', error.message)
+      : new EngineError('instance_lost', `llama-server ${end}`)
+  }
+}
+
+function fail (message: string): never { throw new BrokenAnswer(message) }
+
+/** The vectors of an answer in the order of the texts. @throws BrokenAnswer */
+function vectorsOf (data: unknown, texts: number): Float32Array[] {
+  const found = listOf(data)
+  const vectors = Array.from({ length: texts }, (_, i) => {
+    const { embedding: numbers } = found.find(({ index }) => index === i) ?? found[i] ?? {}
+    return Array.isArray(numbers) && numbers.every(Number.isFinite) ? numbers as number[] : []
+  })
+  if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
+  return vectors.map((numbers) => Float32Array.from(numbers))
+}

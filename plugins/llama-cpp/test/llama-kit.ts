@@ -1,0 +1,213 @@
+/** Helpers of the llama-server tests: a stand-in for the program, and an engine with it. */
+import '../../runners/test/process-plain-spawn.js'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type {
+  EngineChunk, EngineEnv, EngineSession, ModelCard, ModelSpec
+} from '../../../kernel/api/engine.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
+import { llamaEngine } from '../server/index.js'
+
+const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
+
+/** What the stand-in is to do, beside what the prompt's last word says. */
+export interface Scenario {
+  help?: 'new' | 'old' | 'other' | 'fails'
+  refusals?: number
+  dies?: 'at start' | 'while loading'
+  /** Other answers of `/props`. */
+  props?: object
+  /** False: built without RPC. */
+  rpc?: boolean
+  /** Takes no note of the loss of a donor until it asks it. */
+  outlives?: boolean
+  noise?: number, cut?: number, context?: number, key?: string, hangsUp?: boolean, stays?: boolean
+}
+
+/** What the kit needs of a tap test. */
+export interface TestCase { teardown (fn: () => unknown): void }
+
+/** A folder with a short path, gone after the test. */
+export function folder (t: TestCase): string {
+  const path = mkdtempSync(join(tmpdir(), 'svc-llama-'))
+  t.teardown(() => { rmSync(path, { recursive: true, force: true }) })
+  return path
+}
+
+/** Writes a program that is the stand-in with a scenario, and a model's file. */
+export function standIn (directory: string, scenario: Scenario = {}): { binary: string, journal: string } {
+  const journal = join(directory, 'journal')
+  writeFileSync(journal, '')
+  const quoted = [process.execPath, SCRIPT, JSON.stringify({ ...scenario, journal })]
+    .map((word) => `'${word.replaceAll('\'', '\'\\\'\'')}'`)
+  const binary = join(directory, 'llama-server')
+  writeFileSync(binary, `#!/bin/sh\nexec ${quoted.join(' ')} "$@"\n`)
+  chmodSync(binary, 0o755)
+  mkdirSync(join(directory, 'model'), { recursive: true })
+  writeFileSync(join(directory, 'model', 'm.gguf'), 'GGUF')
+  return { binary, journal }
+}
+
+/** Writes a program that stands in for rpc-server, beside the one for llama-server. */
+export function donorIn (
+  directory: string, scenario: { help?: 'other', dies?: 'at start' } = {}
+): { binary: string, journal: string } {
+  const journal = join(directory, 'donor-journal')
+  writeFileSync(journal, '')
+  const script = fileURLToPath(new URL('./fixtures/rpc-server.mjs', import.meta.url))
+  const binary = join(directory, 'rpc-server')
+  const told = JSON.stringify({ ...scenario, journal })
+  writeFileSync(binary, `#!/bin/sh\nexec '${process.execPath}' '${script}' '${told}' "$@"\n`)
+  chmodSync(binary, 0o755)
+  return { binary, journal }
+}
+
+/** A card of a model in one file. */
+export function cardOf (card: Partial<ModelCard> = {}): ModelCard {
+  return {
+    modelId: 'test/gguf', revision: '1', title: '', description: '', tasks: ['chat', 'completions'],
+    family: 'llama', engine: 'llama-server', backends: ['cpu', 'cuda'],
+    files: [{ path: 'm.gguf', role: 'weights', bytes: 4 }], totalBytes: 4, nLayers: 1, hiddenSize: 1,
+    heads: 1, kvHeads: 1, headSize: 1, contextLength: 2048, supportsTensor: false, companions: [],
+    licence: '', languages: [], quantization: null, voices: [], defaults: {}, support: {}, ...card
+  }
+}
+
+/** A spec of the model beside the stand-in. */
+export function specOf (
+  directory: string, serverBinary: string, card: Partial<ModelCard> = {},
+  options: Record<string, unknown> = {}
+): ModelSpec {
+  return {
+    card: cardOf(card), directory: join(directory, 'model'), backend: 'cpu', threads: 1,
+    options: { serverBinary, ...options }
+  }
+}
+
+export interface Noted extends EngineEnv { logs: string[], progressed: [number, number][] }
+
+/** An environment that notes logs and progress. */
+export function notingEnv (): Noted {
+  const logs: string[] = []
+  const progressed: [number, number][] = []
+  return {
+    logs,
+    progressed,
+    progress: (loaded, total) => { progressed.push([loaded, total]) },
+    work: async (_label, _units, call) => await call(),
+    log: (level, message, fields) => { logs.push(`${level} ${message} ${JSON.stringify(fields ?? {})}`) }
+  }
+}
+
+type Entry = Record<string, unknown>
+
+/** A session on a stand-in of its own. */
+export interface Rig {
+  session: EngineSession
+  env: Noted
+  /** Errors that would have ended the runner. */
+  deaths: string[]
+  /** The server's log. */
+  echoed: string[]
+  pid: number
+  journal: () => Entry[]
+  /** Bodies of calls of a route. */
+  bodies: (url: string) => Entry[]
+}
+
+/** Entries of a journal; its last line may be half written. */
+export function entries (journal: string): Entry[] {
+  const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
+  return lines.map((line) => JSON.parse(line) as Entry)
+}
+
+/** Loads the engine in this process, in a working folder of its own. */
+export async function rig (
+  t: TestCase, scenario: Scenario = {}, card: Partial<ModelCard> = {}, options: Record<string, unknown> = {}
+): Promise<Rig> {
+  const directory = folder(t)
+  const { binary, journal } = standIn(directory, scenario)
+  process.chdir(directory)
+  const env = notingEnv()
+  const deaths: string[] = []
+  const echoed: string[] = []
+  const pause = async (ms: number): Promise<void> => { await delay(ms, undefined, { ref: false }) }
+  const engine = llamaEngine({
+    clock: { now: () => performance.now(), pause },
+    die: (error) => { deaths.push(error.message) },
+    echo: (line) => { echoed.push(line) }
+  })
+  const session = await engine.load(specOf(directory, binary, card, options), env)
+  t.teardown(() => session.close?.())
+  const read = (): Entry[] => entries(journal)
+  const bodies = (url: string): Entry[] => read().filter((entry) => entry['url'] === url)
+    .map((entry) => entry['body'] as Entry)
+  const pid = Number(read().find((entry) => 'start' in entry)?.['pid'])
+  return { session, env, deaths, echoed, pid, journal: read, bodies }
+}
+
+const never = new AbortController().signal
+
+/** All chunks of a task. */
+export async function chunksOf (
+  session: EngineSession, kind: string, payload: Entry, signal = never
+): Promise<EngineChunk[]> {
+  const chunks: EngineChunk[] = []
+  for await (const chunk of session.run({ kind, payload }, signal)) chunks.push(chunk)
+  return chunks
+}
+
+/** Text of a chunk of one answer; undefined where it has none. */
+export function textIn ({ choices = [] }: Partial<AnswerChunk>): string | undefined {
+  return choices[0]?.delta?.content ?? choices[0]?.text
+}
+
+/** What an answer says: its text, its chunks, and the choice, usage and timings of the last one. */
+export async function ask (
+  session: EngineSession, kind: string, payload: Entry
+): Promise<{ text: string, pieces: AnswerChunk[], done: Entry }> {
+  const pieces = (await chunksOf(session, kind, payload))
+    .map((chunk) => chunk.payload as unknown as AnswerChunk)
+  const { choices: [choice] = [], ...figures } = pieces.at(-1) ?? {}
+  const text = pieces.map((piece) => textIn(piece) ?? '').join('')
+  return { text, pieces, done: { ...choice, ...figures } }
+}
+
+/** Reasoning and calls of an answer, put together. */
+export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
+  thought: string, calls: { id?: string | undefined, name: string | undefined, input: string }[]
+} {
+  const deltas = pieces.flatMap(({ choices }) => choices.map(({ delta }) => delta ?? {}))
+  const calls: { id?: string | undefined, name: string | undefined, input: string }[] = []
+  for (const { index, id, function: { name, arguments: input = '' } } of
+    deltas.flatMap(({ tool_calls: made }) => made ?? [])) {
+    const known = calls[index] ??= { id, name, input: '' }
+    known.input += input
+  }
+  return { thought: deltas.map(({ reasoning_content: text }) => text ?? '').join(''), calls }
+}
+
+/** A chat whose last word tells the stand-in what to do. */
+export const talk = (word: string, more: Entry = {}): Entry =>
+  ({ messages: [{ role: 'user', content: `please ${word}` }], ...more })
+
+/** Waits until a condition holds. */
+export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (!holds()) {
+    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for: ${what}`)
+    await delay(5)
+  }
+}
+
+/** True while a process with that id runs; a zombie does not. */
+export function lives (pid: number): boolean {
+  try {
+    return /^State:\s+[^ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,31 @@
+/**
+ * The items of all streams in the order in which they come. `most` streams are open at once, the others
+ * follow in their order; each is read one item ahead. When the reader stops, or one stream fails, all that
+ * are open are closed.
+ */
+export function merged<T> (streams: readonly AsyncGenerator<T>[], most = Infinity): AsyncGenerator<T> {
+  return streams.length === 1 ? streams[0]! : interleaved(streams, most)
+}
+
+async function * interleaved<T> (streams: readonly AsyncGenerator<T>[], most: number): AsyncGenerator<T> {
+  const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
+  const later = [...streams]
+  const open = new Map(later.splice(0, most).map((stream) => [stream, next(stream)]))
+  try {
+    while (open.size > 0) {
+      const { stream, result } = await Promise.race(open.values())
+      if (result.done !== true) {
+        open.set(stream, next(stream))
+        yield result.value
+        continue
+      }
+      open.delete(stream)
+      for (const following of later.splice(0, 1)) open.set(following, next(following))
+    }
+  } finally {
+    for (const [stream, pending] of open) {
+      pending.catch(() => {})
+      stream.return(undefined).catch(() => {})
+    }
+  }
+}

@@ -1,0 +1,48 @@
+import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
+
+/** The spans of one traced answer: its wait, the work on the prompt, and the time between tokens. */
+export class AnswerSpans {
+  private readonly trace: SpanSink
+  /** Names of further answers to the same prompt carry their number. */
+  private readonly suffix: string
+  /** The work on the prompt and on the answer, with its parts. */
+  private generate: OpenSpan | undefined
+  private decode: SpanSeries | undefined
+  /** End of the last span. */
+  private at: number
+
+  constructor (trace: SpanSink, index: number) {
+    this.trace = trace
+    this.suffix = index === 0 ? '' : ` ${index}`
+    this.at = trace.now()
+  }
+
+  /** The work on the prompt begins. */
+  started (): void {
+    const now = this.trace.now()
+    this.trace.span(`wait${this.suffix}`, 'queue', this.at, now)
+    this.at = now
+    this.answer()
+  }
+
+  /** The token number `written` (from 1) was chosen; `fed` tokens of the prompt had to be computed. */
+  token (written: number, fed: number): void {
+    const now = this.trace.now()
+    if (written === 1) {
+      this.answer().span(`prefill${this.suffix}`, 'prefill', this.at, now, { tokens: fed })
+      this.decode = this.answer().series(`decode${this.suffix}`, 'decode')
+    } else {
+      this.decode?.add(this.at, now)
+    }
+    this.at = now
+  }
+
+  /** The answer is complete. */
+  ended (tokens: Record<string, number>): void {
+    this.answer().end(tokens, this.at)
+  }
+
+  private answer (): OpenSpan {
+    return this.generate ??= this.trace.open(`generate${this.suffix}`, 'generate', this.at)
+  }
+}
