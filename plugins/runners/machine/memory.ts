@@ -79,9 +79,9 @@ export function memoryView (
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
     const { atMs, vramByPid } = lastGpus()
-    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, estimatedBytes, driver }) => [
+    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, ...told }) => [
       runnerId, {
-        residentBytes: rssBytes, estimatedBytes, driver,
+        residentBytes: rssBytes, estimatedBytes: told.estimatedBytes, driver: told.driver,
         vramBytes: pid === null || vramByPid.size === 0 ? null
           : familyBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
         vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs

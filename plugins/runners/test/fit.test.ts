@@ -95,7 +95,10 @@ t.test('a node tells the memory of its runners, and what was counted for them', 
   const view = memoryView('n1', fleet, () => last)
   const caller = { id: 'x' } as Caller
   const runnerMemory = {
-    r1: { residentBytes: 5, estimatedBytes: 6, driver: 'x 1', vramBytes: null as number | null, vramCounted: false }
+    r1: {
+      residentBytes: 5, estimatedBytes: 6, driver: 'x 1', vramBytes: null as number | null,
+      vramCounted: false
+    }
   }
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
     { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })
