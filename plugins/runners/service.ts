@@ -56,7 +56,7 @@ export interface RunnerReport {
   secondsInStatus: number
   phase: string
   restarts: number
-  /** What its engine runs on, with the version; null where it does not say. */
+  /** Driver of its engine with the version; null for an engine without one. */
   driver: string | null
   flightRecorder: FlightEntry[]
   inProgressTasks: string[]

@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
 
 const WHOLE = 'test/whole'
-/** It never ends by itself. */
+/** Biases against all tokens that end an answer. */
 const ENDLESS = { 256: -100, 257: -100, 258: -100 }
 const CONTEXT = 4096
 
@@ -46,7 +46,7 @@ async function modelsNode (
   })
 }
 
-/** What the whole model says; undefined while it does not. */
+/** Asks the whole model; undefined if it does not serve. */
 async function says (node: TestNode): Promise<string | undefined> {
   const body = { model: WHOLE, prompt: 'once', max_tokens: 8, temperature: 0 }
   const answer = await ask(node, '/v1/completions', { body })
@@ -54,7 +54,7 @@ async function says (node: TestNode): Promise<string | undefined> {
     ? (answer.json as { choices: { text: string }[] }).choices[0]!.text : undefined
 }
 
-/** The driver that ran them says so; `program`: a process of that name is below the runner. */
+/** Checks which driver runs them; `program`: a process of that name is below the runner. */
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')
@@ -65,7 +65,7 @@ async function drivenBy (t: Test, node: TestNode, program: string | null): Promi
 const FAILED =
   /cannot load test\/damaged|ended by SIG\w+ while loading|llama-server (exited with|was ended by).*: \w/
 
-/** Each kind of damage is told as such; the node lives, and goes on serving another model. */
+/** Each kind of damage gives an error that names it, and the node serves another model as before. */
 export async function damagedFiles (
   t: Test, env: Record<string, string>, program: string | null
 ): Promise<void> {

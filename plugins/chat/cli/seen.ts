@@ -28,7 +28,7 @@ export interface SeenInstance {
   error: string | null
   /** Most tokens of a request; null while it has no place. */
   contextTokenLimit: number | null
-  /** What its engine runs on, with the version; null where nothing tells. */
+  /** Driver of its engine with the version; null if not known. */
   driver: string | null
   nodes: SeenNode[]
 }

@@ -136,7 +136,7 @@ async function released (context: NativeContext, model: NativeModel): Promise<vo
   await model.dispose()
 }
 
-/** How a query and a document are put together. */
+/** Reads how the model joins a query and a document. */
 function rankingOf ({ metadata }: GgufHeader, model: NativeModel): Ranking {
   const template = metadata.get('tokenizer.chat_template.rerank')
   const separates = metadata.get('tokenizer.ggml.add_sep_token')

@@ -167,7 +167,7 @@ export interface StartOptions {
   threads: number
   backend: string
   sizes: Sizes
-  /** Makes embeddings, or ranks documents, and nothing else. */
+  /** Only makes embeddings, or only ranks documents. */
   embeds: boolean
   ranks?: boolean
   /** Vision weights and a drafter of the model, where it has them. */

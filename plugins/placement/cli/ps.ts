@@ -30,7 +30,7 @@ export interface PsRow {
   residentBytes: number | null
   vramBytes: number | null
   estimatedBytes: number | null
-  /** What the engine of its first rank runs on, with the version. */
+  /** Driver of the engine of the first rank, with its version. */
   driver: string | null
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
@@ -123,7 +123,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
 const told = ({ nodeSystem }: SeenState, { nodeId, runnerId }: Rank): RunnerMemory | undefined =>
   nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]
 
-/** The sum over the ranks that tell it; null where none does. */
+/** The sum over the ranks; null if no rank has it. */
 function memoryOf (
   state: SeenState, ranks: readonly Rank[], key: 'residentBytes' | 'vramBytes' | 'estimatedBytes'
 ): number | null {

@@ -4,7 +4,7 @@ import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
 
-/** Bytes of one runner, and what its engine runs on; null where nothing tells. */
+/** Bytes of one runner, and the driver of its engine; null if not known. */
 export interface RunnerMemory {
   residentBytes: number | null
   /** On GPUs; a node of an earlier release does not tell it. */

@@ -130,8 +130,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 export interface ModelSampling { defaults: Sampling, from: string }
 
 /**
- * Parameters of a GGUF model, in a generation_config.json beside it, else in its metadata, which llama.cpp's
- * server reads, too. Values outside of the ranges are left out.
+ * Reads the parameters of a GGUF model: its generation_config.json counts before its metadata, which
+ * llama.cpp's server reads, too. Values outside of the ranges are left out.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>

@@ -10,7 +10,7 @@ export class RunnerRecord {
   restarts = 0
   /** Of the last process that ended; null when a signal ended it. */
   exitCode: number | null = null
-  /** What the engine says that it runs on, with its version; null where it does not say. */
+  /** Driver of the engine with its version, such as a program; null for an engine without one. */
   driver: string | null = null
   completedTasks = 0
   admittedTasks = 0

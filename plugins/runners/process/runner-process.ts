@@ -28,7 +28,7 @@ const LAST_WORDS_MS = 500
 
 const DRIVER_CHARS = 100
 
-/** What an engine says of its driver, which is foreign text. */
+/** The driver in the engine's own words, bounded. */
 function driverIn ({ driver, build }: Record<string, unknown>): string | null {
   if (typeof driver !== 'string') return null
   return [driver, typeof build === 'string' ? build : ''].join(' ').trim().slice(0, DRIVER_CHARS)
