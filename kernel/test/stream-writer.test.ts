@@ -23,6 +23,9 @@ const open = (accepts: number) => {
   return { raw, written, clock, stream }
 }
 
+const failure = async (work: Promise<void>): Promise<unknown> =>
+  await work.then(() => 'done', (error: unknown) => error)
+
 t.test('a write that the socket takes is over at once, one that it does not take waits for it', async (t) => {
   const { raw, stream } = open(1)
   t.equal(stream.write('a'), undefined)
@@ -41,16 +44,16 @@ t.test('a reader that takes nothing is given up, one that takes a piece now and 
     await clock.advance(0)
   }
   t.same(written, [16_384, 16_384, 7_232], 'the limit counts for a piece, not for all')
-  const given = t.rejects(large, { reason: 'slow_consumer', message: /took nothing for 1 seconds/ })
+  const given = failure(large)
   await clock.advance(1000)
-  await given
+  t.match(await given, { reason: 'slow_consumer', message: /took nothing for 1 seconds/ })
 })
 
 t.test('a reader who leaves ends the wait, and later writes', async (t) => {
   const { raw, stream } = open(0)
-  const waiting = t.rejects(stream.write('a')!, { reason: 'cancelled' })
+  const waiting = failure(stream.write('a')!)
   stream.cut()
-  await waiting
+  t.match(await waiting, { reason: 'cancelled' })
   t.equal(raw.destroyed, true)
-  await t.rejects(stream.write('b')!, { reason: 'cancelled' })
+  t.match(await failure(stream.write('b')!), { reason: 'cancelled' })
 })
