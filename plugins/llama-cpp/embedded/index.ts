@@ -8,6 +8,7 @@ import {
   EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { readsOnly } from '../../runners/language/ranks.js'
+import { BATCH } from '../engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
@@ -16,7 +17,7 @@ import {
 } from './binding.js'
 import { givenTemplate, templateFile } from '../text/source.js'
 import { ChatTemplate } from '../text/template.js'
-import { BATCH, Decoder } from './decoder.js'
+import { Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
 import { TextSession } from './session.js'
