@@ -20,11 +20,8 @@ export function loopFinder (): (piece: string) => boolean {
 
 function isLoop (text: string): boolean {
   for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
-    const first = text.length - Math.max(LEAST_CHARS, period * LEAST_TIMES)
-    if (first < 0) return false
-    let at = text.length - 1
-    while (at >= first + period && text[at] === text[at - period]) at--
-    if (at < first + period) return true
+    const end = text.slice(-Math.max(LEAST_CHARS, period * LEAST_TIMES))
+    if (end.length >= LEAST_CHARS && end.slice(period) === end.slice(0, -period)) return true
   }
   return false
 }

@@ -56,8 +56,6 @@ export interface RunnerReport {
   secondsInStatus: number
   phase: string
   restarts: number
-  /** Driver of its engine with the version; null for an engine without one. */
-  driver: string | null
   flightRecorder: FlightEntry[]
   inProgressTasks: string[]
   completedTaskCount: number

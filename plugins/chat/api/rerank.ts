@@ -7,46 +7,35 @@ import { modelOf } from './task.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { Handler } from './answer.js'
 
-const document = {
-  type: ['string', 'object'], required: ['text'], maxLength: long.maxLength, properties: { text }
-} as const
-
 /** Body of POST /v1/rerank. */
 export const rerankBody = {
   type: 'object', required: ['model', 'query', 'documents'],
   properties: {
     model: name, query: { ...text, minLength: 1 },
     documents: {
-      type: 'array', minItems: 1, maxItems: long.maxItems, items: document,
-      description: 'Texts, or objects with a text.'
+      type: 'array', minItems: 1, maxItems: long.maxItems, description: 'Texts, or objects with a text.',
+      items: { type: ['string', 'object'], required: ['text'], maxLength: long.maxLength, properties: { text } }
     },
-    top_n: { ...whole(1), description: 'Only so many of the best; all of them without it.' },
-    return_documents: { type: ['boolean', 'null'], description: 'Gives the text of each, too.' }
+    top_n: { ...whole(1), description: 'Only so many of the best; all of them without it.' }
   }
 } as const
 
 /** POST /v1/rerank. */
 export const rerank: Handler<typeof rerankBody> = async (parts, request) => {
-  const { model, query, documents, top_n: most, return_documents: shown } =
+  const { model, query, documents: given, top_n: most } =
     request.body as FromSchema<typeof rerankBody> & { documents: (string | { text: string })[] }
-  atMost('documents', documents.length, parts.limits.max_inputs, 'texts')
-  const texts = documents.map((one) => typeof one === 'string' ? one : one.text)
-  const asked = {
-    modelId: modelOf(parts, model), capability: 'rerank',
-    task: { kind: 'rerank', payload: { query, documents: texts } }
-  }
+  atMost('documents', given.length, parts.limits.max_inputs, 'texts')
+  const documents = given.map((one) => typeof one === 'string' ? one : one.text)
+  const task = { kind: 'rerank', payload: { query, documents } }
+  const asked = { modelId: modelOf(parts, model), capability: 'rerank', task }
   await answerJson(parts, request, async (call) => {
-    let scores: number[] = []
-    let tokens = 0
-    for await (const { payload } of runWhole(parts.runners, asked, call, (chunk) => chunk)) {
-      scores = payload['scores'] as number[]
-      tokens = payload['tokens'] as number
+    let made = { scores: [] as number[], tokens: 0 }
+    for await (const payload of runWhole(parts.runners, asked, call, (chunk) => chunk.payload)) {
+      made = payload as typeof made
     }
-    const results = scores.map((score, index) => ({
-      index, relevance_score: score, ...shown === true ? { document: { text: texts[index] } } : {}
-    })).sort((a, b) => b.relevance_score - a.relevance_score).slice(0, most ?? undefined)
-    return {
-      object: 'list', model: asked.modelId, results, usage: { prompt_tokens: tokens, total_tokens: tokens }
-    }
+    const results = made.scores.map((score, index) => ({ index, relevance_score: score }))
+      .sort((a, b) => b.relevance_score - a.relevance_score).slice(0, most ?? undefined)
+    const usage = { prompt_tokens: made.tokens, total_tokens: made.tokens }
+    return { object: 'list', model: asked.modelId, results, usage }
   }, EMBEDDINGS)
 }

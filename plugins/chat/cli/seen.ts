@@ -12,9 +12,7 @@ export interface SeenState {
   waitingInstances?: Record<string, { instanceId: string, modelId: string, message: string }>
   nodeIdentities: Record<string, { friendlyName?: string | null, chipId?: string | null }>
   nodeResources: Record<string, { backends?: string[], engines?: Record<string, { words?: string } | null> }>
-  nodeSystem: Record<string, {
-    accelerator?: { name?: string | null } | null, runnerMemory?: Record<string, { driver?: string | null }>
-  } | null>
+  nodeSystem: Record<string, { accelerator?: { name?: string | null } | null }>
 }
 
 /** A node of an instance. */
@@ -28,8 +26,6 @@ export interface SeenInstance {
   error: string | null
   /** Most tokens of a request; null while it has no place. */
   contextTokenLimit: number | null
-  /** Driver of its engine with the version; null if not known. */
-  driver: string | null
   nodes: SeenNode[]
 }
 
@@ -41,7 +37,7 @@ export function instancesOf (state: SeenState, modelId: string): SeenInstance[] 
   const waiting = Object.values(state.waitingInstances ?? {})
     .filter((entry) => entry.modelId === modelId && !Object.hasOwn(state.instances, entry.instanceId))
     .map(({ instanceId, message: error }): SeenInstance =>
-      ({ instanceId, state: 'waiting', error, contextTokenLimit: null, driver: null, nodes: [] }))
+      ({ instanceId, state: 'waiting', error, contextTokenLimit: null, nodes: [] }))
   return [...placed, ...waiting]
 }
 
@@ -54,9 +50,7 @@ function instanceOf (state: SeenState, instanceId: string, instance: Instance): 
   const kind = drainUntil !== undefined
     ? 'draining'
     : ready ? 'ready' : error === null ? 'starting' : 'failed'
-  const driver = Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
-    state.nodeSystem[nodeId]?.runnerMemory?.[runnerId]?.driver).find((words) => words != null) ?? null
-  return { instanceId, state: kind, error, contextTokenLimit, driver, nodes }
+  return { instanceId, state: kind, error, contextTokenLimit, nodes }
 }
 
 function failureOf (

@@ -1,9 +1,7 @@
 import { modelInPath, nameOf, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { whereOf } from '../../staging/service.js'
-import { engineSampling } from '../../runners/language/sampling.js'
 import { instancesOf } from './seen.js'
 import type { SeenInstance, SeenState } from './seen.js'
 
@@ -62,10 +60,9 @@ function show ({ out }: VerbContext, known: Known): void {
   for (const [name, value] of facts) out.line(`${name.padEnd(width)}  ${plain(value)}`)
   if (instances.length > 0) {
     out.line('')
-    out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT', 'RUNS ON'], instances.map(rowOf))
+    out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT'], instances.map(rowOf))
   }
-  const { sampling: _, ...others } = card.support
-  const support = Object.entries(others)
+  const support = Object.entries(card.support)
   if (support.length > 0) {
     out.line('')
     out.table(['FIELD', 'SUPPORT'], support.map(([field, what]) => [field, plain(String(what))]))
@@ -75,13 +72,12 @@ function show ({ out }: VerbContext, known: Known): void {
     card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
 }
 
-function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, driver }: SeenInstance): string[] {
+function rowOf ({ instanceId, nodes, state, error, contextTokenLimit }: SeenInstance): string[] {
   const steps = [...new Set(nodes.map((node) => node.state).filter((words) => words !== 'ready'))].join(', ')
   const words = error !== null ? `${state}: ${error}` : state === 'starting' ? steps : state
   return [
     instanceId, nodes.map(({ name }) => name).join(',') || '-', plain(words),
-    contextTokenLimit === null || contextTokenLimit <= 0 ? '-' : String(contextTokenLimit),
-    plain(driver ?? '-')
+    contextTokenLimit === null || contextTokenLimit <= 0 ? '-' : String(contextTokenLimit)
   ]
 }
 
@@ -100,7 +96,7 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Languages', card.languages.join(', ')],
     ['Voices', voicesOf(card)],
     ['Companions', card.companions.map(({ modelId, role }) => `${modelId} (${role})`).join(', ')],
-    ['Defaults', defaultsOf(card)],
+    ['Defaults', Object.entries(card.defaults).map(([key, value]) => `${key}=${value}`).join(', ')],
     ['Licence', card.licence],
     ['Revision', card.revision],
     ['Card from', origin],
@@ -108,14 +104,6 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Answers', answersOf(availability)]
   ]
   return facts.filter((fact): fact is [string, string] => fact[1] !== '' && fact[1] !== false)
-}
-
-/** Values of what a request leaves out; for a model that writes also where each comes from. */
-function defaultsOf ({ engine, tasks, defaults, support }: ModelCard): string {
-  const own = Object.entries(defaults).map(([key, value]) => `${key}=${value}`).join(', ')
-  if (engine !== GGUF_ENGINE || !tasks.includes('completions')) return own
-  const known = support['sampling'] ?? (own === '' ? '' : `${own} (its card)`)
-  return [known, `${engineSampling(defaults)} (llama.cpp)`].filter((words) => words !== '').join(', ')
 }
 
 function answersOf ({ available, message, remedy }: Availability): string {

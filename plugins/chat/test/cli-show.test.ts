@@ -20,7 +20,6 @@ t.test('svc show', async (t) => {
       i1: instance('acme/chat', { n1: 'r1', n2: 'r2' }), other: instance('acme/other', { n1: 'r3' })
     },
     runners: { r1: { RunnerRunning: {} }, r2: { RunnerReady: {} } },
-    nodeSystem: { n1: { runnerMemory: { r1: { driver: 'the library v1' } } }, n2: null },
     nodeResources: {
       n1: { engines: { 'onnx-lm': { words: 'the library (cpu)' } } }, n2: { engines: { 'onnx-lm': null } }
     }
@@ -49,8 +48,8 @@ Card from     store
 Where         store@n1, staged@node2 (lost),node10
 Answers       yes
 
-INSTANCE  NODES     STATE  CONTEXT  RUNS ON
-i1        attic,n2  ready  2048     the library v1
+INSTANCE  NODES     STATE  CONTEXT
+i1        attic,n2  ready  2048
 
 FIELD   SUPPORT
 tools   calls them
@@ -64,8 +63,7 @@ model.onnx  weights  2.0 KiB
   t.strictSame(json, {
     ...answer, availability: available, drivers: ['attic: the library (cpu)'],
     instances: [{
-      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, driver: 'the library v1',
-      nodes: [
+      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, nodes: [
         { nodeId: 'n1', name: 'attic', state: 'ready' }, { nodeId: 'n2', name: 'n2', state: 'ready' }
       ]
     }]
@@ -122,30 +120,4 @@ t.test('svc show: a model that does not answer', async (t) => {
   t.match(out, /^acme\/chat\n\nTasks/)
   t.match(out, /Voices +v0, .*v11 and 2 more\nCompanions +acme\/z \(vocoder\)\nDefaults +speed=1\n/)
   t.match(out, /Where +-\nAnswers +no; it is not placed; svc place acme\/chat\n\nFILE/)
-})
-
-t.test('svc show: where the parameters of a GGUF model come from', async (t) => {
-  const rest = 'min_p=0.05, repetition_penalty=1, repeat_last_n=64 (llama.cpp)'
-  const cases: [object, string][] = [
-    [{ support: { sampling: 'temperature=0.6 (generation_config.json), top_k=20 (GGUF metadata)' },
-      defaults: { temperature: 0.6, top_k: 20 } },
-    `temperature=0.6 (generation_config.json), top_k=20 (GGUF metadata), top_p=0.95, ${rest}`],
-    [{ defaults: { temperature: 0 } }, `temperature=0 (its card), top_p=0.95, top_k=40, ${rest}`],
-    [{}, `temperature=0.8, top_p=0.95, top_k=40, ${rest}`]
-  ]
-  let of: object = {}
-  const node = await nodeOf(t, {
-    'GET /models/acme/chat/card': (response) => {
-      sendJson(response, { model_id: 'acme/chat', origin: 'store', copies: [],
-        card: card({ engine: 'llama-server', ...of }) })
-    },
-    'GET /models/acme/chat/availability': (response) => { sendJson(response, available) },
-    'GET /state': (response) => { sendJson(response, state()) }
-  })
-  for (const [own, words] of cases) {
-    of = own
-    const { out } = await node.run(['show', 'acme/chat'])
-    t.match(out, `\nDefaults      ${words}\n`)
-    t.notMatch(out, /^sampling/m, 'it is said once')
-  }
 })

@@ -2,31 +2,25 @@
  * Models in GGUF files, run by llama.cpp in the runner process, where its server is not found. A node does
  * not load it: llama.cpp ends the process for some damaged files.
  */
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { readsOnly } from '../../runners/language/ranks.js'
 import { BATCH } from '../engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
-import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
+import { readGguf, type GgufHeader } from '../../staging/cards/gguf.js'
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
 } from './binding.js'
-import { givenTemplate, templateFile } from '../text/source.js'
-import { ChatTemplate } from '../text/template.js'
+import { templateOf } from '../text/source.js'
 import { Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
 import { TextSession } from './session.js'
-import { VectorSession, type Ranking } from './vectors.js'
+import { VectorSession } from './vectors.js'
 import { Vocabulary } from './vocabulary.js'
 
-const WORD_PIECE = 3
-/** Tokenizers of byte pairs that put a separator between two texts, as llama.cpp knows them. */
-const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 /** Options of a model that is spread over devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
@@ -88,7 +82,8 @@ interface Opened {
 
 async function open ({ native, release, model, header, spec, env }: Opened): Promise<EngineSession> {
   const { card, threads } = spec
-  const { embeds, ranks } = readsOnly(card)
+  const ranks = card.tasks.includes('rerank')
+  const embeds = ranks || card.tasks.includes('embeddings')
   const sizes = sizesOf(spec, embeds)
   const { contextLength } = sizes
   const slots = embeds ? 1 : sizes.slots
@@ -104,18 +99,17 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     await errorsRead()
     throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
   })
-  const size = lengthOf(header.metadata.get('tokenizer.ggml.tokens'))
-  const addsSpace = header.metadata.get('tokenizer.ggml.add_space_prefix') !== false
-  const vocabulary = new Vocabulary(model, { size, addsSpace })
+  const vocabulary = new Vocabulary(model, header)
   if (embeds) {
     const close = async (): Promise<void> => { await released(context, model) }
-    const ranking = rankingOf(header, model)
-    return new VectorSession({ card, contextLength, release, vocabulary, context, env, ranking, close })
+    return new VectorSession({ card, contextLength, release, vocabulary, context, env, close })
   }
   const now = (): number => performance.now()
   const decoder = new Decoder(context, { slots, window: card.memory?.windowTokens ?? 0 }, env, now)
-  const prompts = new Prompts(vocabulary, await templatesOf(header, spec),
-    { bos: model.tokenBos(), eos: model.tokenEos() })
+  const given = await templateOf(spec)
+  const templates = given === '' ? templatesOf(header) : new Map([['default', given]])
+  const prompts = new Prompts(vocabulary, templates, { bos: model.tokenBos(), eos: model.tokenEos() })
+  if (given !== '') prompts.read({ messages: [{ role: 'user', content: 'hi' }] })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
     sampling: { native, model, context, table: vocabulary.table }, now,
@@ -137,37 +131,8 @@ async function released (context: NativeContext, model: NativeModel): Promise<vo
   await model.dispose()
 }
 
-/** Reads how the model joins a query and a document. */
-function rankingOf ({ metadata }: GgufHeader, model: NativeModel): Ranking {
-  const template = metadata.get('tokenizer.chat_template.rerank')
-  const separates = metadata.get('tokenizer.ggml.add_sep_token')
-  const usual = model.getVocabularyType() === WORD_PIECE ||
-    SEPARATED.test(String(metadata.get('tokenizer.ggml.pre')))
-  return {
-    template: typeof template === 'string' ? template : null,
-    separates: typeof separates === 'boolean' ? separates : usual
-  }
-}
-
-const lengthOf = (value: GgufValue | undefined): number =>
-  typeof value === 'object' && value !== null ? value.length : 0
-
-/** The template that was given or lies beside the file, else those in it by name, `default` first. */
-async function templatesOf (
-  { metadata }: GgufHeader, { options, card: { files, modelId }, directory }: ModelSpec
-): Promise<Map<string, string>> {
-  const beside = templateFile(files)
-  const source = givenTemplate(options) ||
-    (beside === undefined ? '' : await readFile(join(directory, beside), 'utf8'))
-  if (source !== '') {
-    const templates = new Map([['default', source]])
-    try {
-      new ChatTemplate(templates, {}).render([{ role: 'user', content: 'hi' }], { addGenerationPrompt: true })
-    } catch (error) {
-      throw cannotLoad(modelId, (error as Error).message)
-    }
-    return templates
-  }
+/** The templates of a file by name, `default` first. */
+function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
   const key = 'tokenizer.chat_template'
   const named = [...metadata].flatMap(([name, text]) => {
     if (typeof text !== 'string' || text === '') return []

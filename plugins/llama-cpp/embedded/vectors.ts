@@ -2,17 +2,13 @@
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'
-import { readRank, readsOnly, scoresChunk } from '../../runners/language/ranks.js'
-import { readEmbed, vectorChunk } from '../../runners/language/vectors.js'
+import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
 import { idsOf, type Fields } from '../../runners/language/json.js'
 import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
 import { invalid } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
-
-/** `template`: with `{query}` and `{document}`. */
-export interface Ranking { template: string | null, separates: boolean }
 
 interface VectorParts {
   card: ModelCard
@@ -21,7 +17,6 @@ interface VectorParts {
   vocabulary: Vocabulary
   context: NativeContext
   env: Pick<EngineEnv, 'work'>
-  ranking: Ranking
   close: () => Promise<void>
 }
 
@@ -35,17 +30,16 @@ export class VectorSession implements EngineSession {
   async warmup (): Promise<void> { await this.vector(this.idsOf('warm')) }
 
   async * run ({ kind, payload }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { vocabulary, contextLength, card } = this.parts
-    const { ranks } = readsOnly(card)
+    const { vocabulary, contextLength } = this.parts
     if (kind === 'tokenize') {
       const tokens = this.idsOf(payload['prompt'], payload['add_special_tokens'] !== false)
       yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
     } else if (kind === 'detokenize') {
       const tokens = this.idsOf(payload['tokens'])
       yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens, false) } }
-    } else if (ranks && kind === 'rerank') yield * this.rank(payload, signal)
-    else if (!ranks && (kind === 'embed' || kind === 'embeddings')) yield * this.embed(payload, signal)
-    else throw unknownTask(kind, `${ranks ? 'rerank' : 'embed'}, tokenize and detokenize`)
+    } else if (kind === 'rerank') yield * this.rank(payload, signal)
+    else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
+    else throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')
   }
 
   info (): Record<string, unknown> {
@@ -72,22 +66,15 @@ export class VectorSession implements EngineSession {
   }
 
   private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { query, documents } = readRank(payload)
-    const pairs = documents.map((document) => this.fitting(this.pair(query, document), 'documents'))
+    const { query, documents } = payload as { query: string, documents: string[] }
+    const { card, vocabulary } = this.parts
+    const pairs = documents.map((one) => this.fitting(vocabulary.encodePair(query, one), 'documents'))
     const scores: number[] = []
     for (const ids of pairs) {
       if (signal.aborted) return
       scores.push((await this.vector(ids))[0] ?? 0)
     }
-    yield scoresChunk(this.parts.card, scores, pairs.reduce((sum, { length }) => sum + length, 0))
-  }
-
-  /** A query and a document in one, as llama.cpp's server puts them. */
-  private pair (query: string, document: string): number[] {
-    const { vocabulary, ranking: { template, separates } } = this.parts
-    return template === null
-      ? vocabulary.encodePair(query, document, separates)
-      : vocabulary.encode(template.replace('{query}', () => query).replace('{document}', () => document))
+    yield scoresChunk(card, scores, pairs.reduce((sum, { length }) => sum + length, 0))
   }
 
   private fitting (ids: number[], path: string): number[] {

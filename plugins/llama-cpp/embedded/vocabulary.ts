@@ -1,10 +1,14 @@
 /** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
+import type { GgufHeader } from '../../staging/cards/gguf.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
 
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
+const WORD_PIECE = 3
+/** Tokenizers of byte pairs that put a separator between two texts, as llama.cpp knows them. */
+const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 const utf8 = new TextEncoder()
 
 /** GPT-2's writing of bytes as visible characters. */
@@ -26,16 +30,18 @@ function bytesOf (text: string, attributes: number, type: number): Uint8Array {
   return byte === undefined ? utf8.encode(text.replaceAll('▁', ' ')) : Uint8Array.of(parseInt(byte, 16))
 }
 
-/** Facts from the header of the file. */
-export interface VocabularyFacts { size: number, addsSpace: boolean }
-
 /** Tokens of a model. */
 export class Vocabulary {
   readonly table: TokenTable
   private readonly model: NativeModel
+  private readonly metadata: GgufHeader['metadata']
 
-  constructor (model: NativeModel, { size, addsSpace }: VocabularyFacts) {
+  constructor (model: NativeModel, { metadata }: GgufHeader) {
     this.model = model
+    this.metadata = metadata
+    const tokens = metadata.get('tokenizer.ggml.tokens')
+    const size = typeof tokens === 'object' ? tokens?.length ?? 0 : 0
+    const addsSpace = metadata.get('tokenizer.ggml.add_space_prefix') !== false
     const type = model.getVocabularyType()
     const parts: Uint8Array[] = []
     const offsets = new Uint32Array(size + 1)
@@ -83,13 +89,19 @@ export class Vocabulary {
     return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
   }
 
-  /** Tokens of two texts for one reading. */
-  encodePair (one: string, other: string, separates: boolean): number[] {
-    const { model } = this
-    const separator = separates && model.sepToken() >= 0 ? [model.sepToken()] : []
+  /** Tokens of a query and a document in one, as llama.cpp's server joins them. */
+  encodePair (query: string, document: string): number[] {
+    const { model, metadata } = this
+    const template = metadata.get('tokenizer.chat_template.rerank')
+    if (typeof template === 'string') {
+      return this.encode(template.replace('{query}', () => query).replace('{document}', () => document))
+    }
+    const separates = metadata.get('tokenizer.ggml.add_sep_token') ??
+      (model.getVocabularyType() === WORD_PIECE || SEPARATED.test(String(metadata.get('tokenizer.ggml.pre'))))
+    const separator = separates === true && model.sepToken() >= 0 ? [model.sepToken()] : []
     const end = model.shouldAppendEosToken()
       ? [model.tokenEos() >= 0 ? model.tokenEos() : model.sepToken()] : []
-    return this.begun([...this.tokens(one), ...end, ...separator, ...this.tokens(other), ...end])
+    return this.begun([...this.tokens(query), ...end, ...separator, ...this.tokens(document), ...end])
   }
 
   private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }

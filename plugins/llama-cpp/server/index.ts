@@ -9,8 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
-import { readsOnly } from '../../runners/language/ranks.js'
-import { givenTemplate, templateFile } from '../text/source.js'
+import { templateOf } from '../text/source.js'
 import { findServer } from './binary.js'
 import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
@@ -65,20 +64,21 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const own = told?.tensor === true && spec.backend === 'cpu' ? await ownRank(spec, env, parts) : null
       const rpc = told === null || own === null ? told : withOwn(told, own)
       const model = join(directory, modelFile(card))
-      const { embeds, ranks } = readsOnly(card)
+      const ranks = card.tasks.includes('rerank')
+      const embeds = ranks || card.tasks.includes('embeddings')
       const sizes = sizesOf(spec, embeds)
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
-      const at = (path: string | undefined): string | undefined =>
-        path === undefined ? undefined : join(directory, path)
-      const beside = (role: string): string | undefined =>
-        at(card.files.find((one) => one.role === role)?.path)
-      const given = givenTemplate(options)
-      if (given !== '') await writeFile(TEMPLATE, given)
+      const beside = (role: string): string | undefined => {
+        const file = card.files.find((one) => one.role === role)
+        return file === undefined ? undefined : join(directory, file.path)
+      }
+      const template = await templateOf(spec)
+      if (template !== '') await writeFile(TEMPLATE, template)
       const drafter = beside('assistant')
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
-        template: given === '' ? at(templateFile(card.files)) : TEMPLATE,
+        template: template === '' ? undefined : TEMPLATE,
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         own,
         split: splitOf(options),

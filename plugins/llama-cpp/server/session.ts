@@ -2,8 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { readRank, readsOnly, scoresChunk } from '../../runners/language/ranks.js'
-import { vectorChunk } from '../../runners/language/vectors.js'
+import { scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
 import { overloaded, unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
 import { warmCompiler } from '../structure.js'
@@ -72,12 +71,13 @@ export class LlamaSession implements EngineSession {
   }
 
   async warmup (): Promise<void> {
-    const { ranks } = readsOnly(this.parts.spec.card)
+    const { embeds, spec: { card } } = this.parts
     const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
-    const task = this.parts.embeds
-      ? { kind: ranks ? 'rerank' : 'embed', payload: { input: 'warm', query: 'warm', documents: ['warm'] } }
+    const read = { input: 'warm', query: 'warm', documents: ['warm'] }
+    const task = embeds
+      ? { kind: card.tasks.includes('rerank') ? 'rerank' : 'embed', payload: read }
       : { kind: 'completion', payload: text }
-    if (!this.parts.embeds) warmCompiler()
+    if (!embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
@@ -105,10 +105,9 @@ export class LlamaSession implements EngineSession {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.parts.embeds) {
-      const { ranks } = readsOnly(this.parts.spec.card)
-      if (ranks && kind === 'rerank') return this.rank(payload, signal)
-      if (!ranks && (kind === 'embed' || kind === 'embeddings')) return this.embed(payload, signal)
-      throw unknownTask(kind, `${ranks ? 'rerank' : 'embed'}, tokenize and detokenize`)
+      if (kind === 'rerank') return this.rank(payload, signal)
+      if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
+      throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')
     }
     if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
@@ -224,10 +223,8 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { query, documents } = readRank(payload)
-    const { results, usage } =
-      await this.client.json({ path: '/v1/rerank', body: { query, documents }, signal })
-    const scores = documents.map((_, i) =>
+    const { results, usage } = await this.client.json({ path: '/v1/rerank', body: payload, signal })
+    const scores = (payload['documents'] as string[]).map((_, i) =>
       numberOf(listOf(results).find(({ index }) => index === i)?.['relevance_score']) ??
       fail('llama-server did not rank all documents'))
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)

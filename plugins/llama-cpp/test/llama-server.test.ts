@@ -286,5 +286,5 @@ t.test('a model that ranks documents', async (t) => {
   const asked = { query: 'x', documents: ['ab', 'abcd'] }
   const [{ payload }] = await chunksOf(session, 'rerank', asked) as [{ payload: { scores: number[] } }]
   t.match(payload, { scores: [0.5, 1 / (1 + Math.exp(-2))], tokens: 7 }, 'logits as probabilities, in order')
-  await t.rejects(chunksOf(session, 'embed', { input: 'x' }), { message: /serves rerank, tokenize/ })
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed, rerank/ })
 })

@@ -30,8 +30,6 @@ export interface PsRow {
   residentBytes: number | null
   vramBytes: number | null
   estimatedBytes: number | null
-  /** Driver of the engine of the first rank, with its version. */
-  driver: string | null
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
 
@@ -58,7 +56,6 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
-    ['RUNS ON', ({ driver }) => plain(driver ?? '-'), rows.some(({ driver }) => driver !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     // A first placement has waited under an id, too: not all of them replace an instance.
@@ -84,7 +81,7 @@ function waitingRow ({ instanceId, modelId, message, intent, replaces }: Waiting
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
     drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null, vramBytes: null,
-    estimatedBytes: null, driver: null, nodes: []
+    estimatedBytes: null, nodes: []
   }
 }
 
@@ -112,7 +109,6 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
     residentBytes: memoryOf(state, ranks, 'residentBytes'),
     vramBytes: memoryOf(state, ranks, 'vramBytes'),
     estimatedBytes: memoryOf(state, ranks, 'estimatedBytes'),
-    driver: ranks.map((rank) => told(state, rank)?.driver).find((words) => words != null) ?? null,
     nodes: ranks.map(({ nodeId, runnerId }) => ({
       nodeId, name: nameOf(state, nodeId), runnerId,
       state: starting.get(nodeId) ?? runnerKind(state, runnerId)
@@ -120,15 +116,11 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   }
 }
 
-const told = ({ nodeSystem }: SeenState, { nodeId, runnerId }: Rank): RunnerMemory | undefined =>
-  nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]
-
-/** The sum over the ranks; null if no rank has it. */
-function memoryOf (
-  state: SeenState, ranks: readonly Rank[], key: 'residentBytes' | 'vramBytes' | 'estimatedBytes'
-): number | null {
-  const all = ranks.map((rank) => told(state, rank)?.[key] ?? null).filter((bytes) => bytes !== null)
-  return all.length === 0 ? null : all.reduce((sum, bytes) => sum + bytes, 0)
+/** The sum over the ranks that tell it; null where none does. */
+function memoryOf (state: SeenState, ranks: readonly Rank[], key: keyof RunnerMemory): number | null {
+  const told = ranks.map(({ nodeId, runnerId }) =>
+    state.nodeSystem?.[nodeId]?.runnerMemory?.[runnerId]?.[key] ?? null).filter((bytes) => bytes !== null)
+  return told.length === 0 ? null : told.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 function stateOf (state: SeenState, { instanceId, state: kind, error, drainUntil, nodes }: PsRow): string {

@@ -4,13 +4,12 @@ import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
 
-/** Bytes of one runner, and the driver of its engine; null if not known. */
+/** Bytes of one runner; null where nothing tells. */
 export interface RunnerMemory {
   residentBytes: number | null
   /** On GPUs; absent from nodes of earlier releases. */
   vramBytes?: number | null
   estimatedBytes: number | null
-  driver?: string | null
 }
 
 /** GET /state, as far as the verbs about instances read it. */

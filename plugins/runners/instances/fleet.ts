@@ -255,7 +255,6 @@ function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): Ru
     secondsInStatus: 0,
     phase: 'RunnerFailed' in status ? status.RunnerFailed.errorMessage : 'not started',
     restarts: 0,
-    driver: null,
     flightRecorder: [],
     inProgressTasks: [],
     completedTaskCount: 0,

@@ -126,37 +126,17 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
   }))
 }
 
-/** Parameters that a model sets itself, and in words where they come from. */
-export interface ModelSampling { defaults: Sampling, from: string }
-
 /**
- * Reads the parameters of a GGUF model: its generation_config.json counts before its metadata, which
- * llama.cpp's server reads, too. Values outside of the ranges are left out.
+ * Reads the parameters that a GGUF model sets itself: its generation_config.json counts before its metadata,
+ * which llama.cpp's server reads, too. Values outside of the ranges are left out.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
-): ModelSampling {
-  const sources = [['generation_config.json', (row: Listed) => config[row.parameter]],
-    ['GGUF metadata', (row: Listed) => metadata.get(`general.sampling.${row.name}`)]] as const
-  const found = parametersOf('gguf').flatMap((row) => sources.flatMap(([source, valueOf]) => {
-    const value = valueOf(row)
-    const fits = typeof value === 'number' && value >= row.min && value <= row.max &&
-      (row.whole !== true || Number.isInteger(value))
+): Sampling {
+  return samplingOf('gguf', Object.fromEntries(parametersOf('gguf').map(({ parameter, name, min, max, whole }) => {
+    const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
+      typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
     // Metadata has 32 bits: 0.7 is 0.699999988.
-    return fits ? [{ ...row, source, value: Number(value.toPrecision(6)) }] : []
-  }).slice(0, 1))
-  const words = sources.flatMap(([source]) => {
-    const here = found.filter((one) => one.source === source)
-    return here.length === 0
-      ? [] : [`${here.map(({ parameter, value }) => `${parameter}=${value}`).join(', ')} (${source})`]
-  })
-  return {
-    defaults: samplingOf('gguf', Object.fromEntries(found.map(({ name, value }) => [name, value]))),
-    from: words.join(', ')
-  }
+    return [name, typeof value === 'number' ? Number(value.toPrecision(6)) : null]
+  })))
 }
-
-/** Parameters with the values of llama.cpp, except those that a model sets itself. */
-export const engineSampling = (defaults: Readonly<Record<string, unknown>>): string =>
-  parametersOf('gguf').filter(({ parameter }) => defaults[parameter] === undefined)
-    .map(({ parameter, default: usual }) => `${parameter}=${usual}`).join(', ')

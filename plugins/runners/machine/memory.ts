@@ -79,9 +79,9 @@ export function memoryView (
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
     const { atMs, vramByPid } = lastGpus()
-    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, ...told }) => [
+    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, estimatedBytes }) => [
       runnerId, {
-        residentBytes: rssBytes, estimatedBytes: told.estimatedBytes, driver: told.driver,
+        residentBytes: rssBytes, estimatedBytes,
         vramBytes: pid === null || vramByPid.size === 0 ? null
           : familyBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
         vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs

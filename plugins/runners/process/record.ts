@@ -10,8 +10,6 @@ export class RunnerRecord {
   restarts = 0
   /** Of the last process that ended; null when a signal ended it. */
   exitCode: number | null = null
-  /** Driver of the engine with its version, such as a program; null for an engine without one. */
-  driver: string | null = null
   completedTasks = 0
   admittedTasks = 0
   /** Time that tasks have waited for admission, ms. */

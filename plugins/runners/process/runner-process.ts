@@ -26,14 +26,6 @@ const LOG_FILE = 'runner.log'
 /** After the process has ended, its last frames and lines have this long to be read. */
 const LAST_WORDS_MS = 500
 
-const DRIVER_CHARS = 100
-
-/** The driver in the engine's own words, bounded. */
-function driverIn ({ driver, build }: Record<string, unknown>): string | null {
-  if (typeof driver !== 'string') return null
-  return [driver, typeof build === 'string' ? build : ''].join(' ').trim().slice(0, DRIVER_CHARS)
-}
-
 /** The only phase in which a message makes sense; those not named are always in place. */
 const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   hello: 'connecting',
@@ -207,7 +199,6 @@ export class RunnerProcess {
         break
       case 'loaded':
         log.debug({ ...this.#who, info: message.info }, 'model loaded')
-        this.#record.driver = driverIn(message.info)
         status({ RunnerLoaded: {} })
         break
       case 'warming':
@@ -224,10 +215,10 @@ export class RunnerProcess {
       case 'work': this.#work.apply(message, this.mono()); break
       case 'log': log[message.level]({ ...message.fields, pid: this.pid }, message.message); break
       case 'fatal': {
-        const failure = { message: `the engine failed (${message.stage}): ${message.message}`, wedged: false }
+        const text = `the engine failed (${message.stage}): ${message.message}`
+        this.kill(text)
         // The process may have ended before its last frame is read.
-        if (this.exited && !this.#stopping) this.#failure ??= failure
-        this.kill(failure.message)
+        if (!this.#stopping) this.#failure ??= { message: text, wedged: false }
         break
       }
       default: this.tasks.onMessage(frame.task, message, frame)

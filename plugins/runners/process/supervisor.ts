@@ -117,7 +117,6 @@ class RunnerSupervisor {
       secondsInStatus: seconds(this.#statusSince),
       phase: this.#phase(),
       restarts: record.restarts,
-      driver: record.driver,
       flightRecorder: record.entries(),
       inProgressTasks: process?.tasks.taskIds ?? [],
       completedTaskCount: record.completedTasks,

@@ -59,7 +59,6 @@ export class FakeRunner implements Supervisor {
       secondsInStatus: 0,
       phase: '',
       restarts: 0,
-      driver: null,
       flightRecorder: [],
       inProgressTasks: [],
       completedTaskCount: 0,

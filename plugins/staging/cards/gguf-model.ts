@@ -30,17 +30,14 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   const besides = templateFile(folder.matching(/\.jinja2?$/).map((path) => ({ path, role: 'template' })))
   const template = besides === undefined ? undefined : await folder.text(besides)
   const found = facts(header, paths, companions, template)
-  if (found.tasks.includes('completions')) {
-    const config = await folder.json('generation_config.json') ?? {}
-    const { defaults, from } = modelSampling(header.metadata, config)
-    Object.assign(found, { defaults }, from === '' ? {} : { support: { ...found.support, sampling: from } })
-  }
+  const defaults = found.tasks.includes('completions')
+    ? modelSampling(header.metadata, await folder.json('generation_config.json') ?? {}) : {}
   const beside = async (role: string): Promise<GgufHeader | undefined> => {
     const [path] = [...companions].find(([, one]) => one === role) ?? []
     return path === undefined ? undefined : await folder.gguf(path)
   }
   const [drafter, vision] = [await beside('assistant'), await beside('vision_weights')]
-  return { ...found, memory: memoryFacts(headers, drafter, vision) }
+  return { ...found, defaults, memory: memoryFacts(headers, drafter, vision) }
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>

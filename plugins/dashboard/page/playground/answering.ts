@@ -4,7 +4,6 @@ import { ApiError, serverEvents } from '../api.js'
 import { call, origin, state, status } from '../link.js'
 import { nodesOf } from '../state.js'
 import { openCalls, pathOf, pathTo } from './conversation.js'
-import { loopFinder } from '../../../chat/repetition.js'
 import { Incoming } from './incoming.js'
 import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
@@ -87,18 +86,15 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   const controller = new AbortController()
   stops.set(message.id, controller)
   const writing = new Writing(message, (next) => { update(id, index, next) })
-  const body = chatBody(model, settings, path)
-  // An answer of a length that the person set is not stopped for its text.
-  const isLoop = settings.sampling.max_tokens === undefined ? loopFinder() : () => false
   try {
-    await writing.run(body, controller, isLoop)
+    await writing.run(chatBody(model, settings, path), controller)
   } finally {
     stops.delete(message.id)
   }
 }
 
-/** Why an answer that repeats itself is stopped. */
-class Loop extends Error {}
+/** Why an answer is stopped whose length the person did not set. */
+const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
 /** One answer while it is being written. */
 class Writing {
@@ -115,10 +111,9 @@ class Writing {
     this.#show = show
   }
 
-  async run (
-    body: Record<string, unknown>, controller: AbortController, isLoop: (piece: string) => boolean
-  ): Promise<void> {
+  async run (body: Record<string, unknown>, controller: AbortController): Promise<void> {
     const { signal } = controller
+    const endsLoops = this.#message.answer?.sent.sampling.max_tokens === undefined
     let silent: ReturnType<typeof setTimeout> | undefined
     try {
       await connected(signal)
@@ -137,7 +132,7 @@ class Writing {
       for await (const event of serverEvents(response)) {
         heard()
         if (this.#incoming.take(event)) this.#arrived()
-        if (isLoop(this.#incoming.newest)) controller.abort(new Loop())
+        if (endsLoops && this.#incoming.loops) controller.abort(LOOP)
       }
       this.#end(this.#outcome())
     } catch (error) {
@@ -195,9 +190,7 @@ class Writing {
 
 function failureOf (error: unknown, signal: AbortSignal): Partial<Answer> {
   const { reason } = signal as { reason: unknown }
-  if (reason instanceof Loop) {
-    return { state: 'stopped', note: 'Stopped: it repeats itself. Set "Most tokens" to let it go on.' }
-  }
+  if (reason === LOOP) return { state: 'stopped', note: LOOP.message }
   if (signal.aborted && !(reason instanceof Error && reason.message.startsWith('Nothing came'))) {
     return { state: 'stopped', note: 'Stopped.' }
   }
