@@ -21,7 +21,9 @@ export function loopFinder (): (piece: string) => boolean {
 function isLoop (text: string): boolean {
   for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
     const end = text.slice(-Math.max(LEAST_CHARS, period * LEAST_TIMES))
-    if (end.length >= LEAST_CHARS && end.slice(period) === end.slice(0, -period)) return true
+    if (end.length < LEAST_CHARS || end.slice(period) !== end.slice(0, -period)) continue
+    // Encoded bytes may be all the same.
+    return /[^\w+/=-]/.test(end)
   }
   return false
 }

@@ -116,10 +116,8 @@ export class Program {
     while (!await ready()) {
       const end = await this.endOf(pauseMs)
       if (end === null) continue
-      const { causes } = this.output
-      const why = causes.length === 0 ? this.lastLines : `: ${causes.join('; ')}`
-      const message = withoutPaths(`${this.parts.name} ${end}${why}`)
-      throw new EngineError('provider_error', message)
+      const why = this.output.causes.length === 0 ? this.lastLines : `: ${this.output.causes.join('; ')}`
+      throw new EngineError('provider_error', withoutPaths(`${this.parts.name} ${end}${why}`))
     }
   }
 

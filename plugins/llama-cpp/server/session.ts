@@ -2,7 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
+import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
 import { overloaded, unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
 import { warmCompiler } from '../structure.js'
@@ -15,7 +15,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody,
+  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, promptOf, readsTools, templateBody,
   type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -207,7 +207,8 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs, shape } = embedRequest(payload)
+    const { inputs: given, shape } = readEmbed(payload)
+    const inputs = given.map((each) => promptOf(each, 'input'))
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)

@@ -30,6 +30,7 @@ const FILE = tinyModel()
 export const DAMAGED: Record<string, Buffer> = {
   'cut in its header': FILE.subarray(0, 500),
   'cut in its weights': FILE.subarray(0, FILE.length / 2),
+  'cut at its last byte': FILE.subarray(0, -1),
   empty: FILE.subarray(0, 0),
   'another format': patched(0, Buffer.from('JUNK')),
   'version 99': patched(4, Buffer.from([99])),
@@ -40,6 +41,7 @@ export const DAMAGED: Record<string, Buffer> = {
   'an unknown type of metadata': behind('general.architecture', 0, Buffer.from([77])),
   'an unknown type of tensor': behind('token_embd.weight', 4 + 16, Buffer.from([200])),
   'a tensor behind the end': behind('token_embd.weight', 4 + 16 + 4, whole64(2n ** 40n)),
+  'two tensors in one place': behind('output.weight', 4 + 16 + 4, whole64(0n)),
   'another architecture': tinyModel({ metadata: { 'general.architecture': 'unheard-of' } }),
   'no heads': tinyModel({ metadata: { 'llama.attention.head_count': 0 } }),
   'no heads of keys': tinyModel({ metadata: { 'llama.attention.head_count_kv': 0 } }),

@@ -23,7 +23,7 @@ import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
 import type { LaunchOptions } from './fleet.js'
-import type { ShardBody } from './sections.js'
+import type { RingInstance, ShardBody } from './sections.js'
 import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
@@ -53,21 +53,9 @@ export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: 
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
-function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
+const bodyIn = ({ instances }: LaunchParts, { instanceId }: Assignment): RingInstance | undefined => {
   const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).modelDigest
-}
-
-function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
-  const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
-}
-
-/** As an object: a text that begins with a slash would count as a program that the runner may read. */
-function templateOf ({ instances }: LaunchParts, { instanceId }: Assignment): Record<string, unknown> {
-  const instance = instances.get(instanceId)
-  const source = instance === undefined ? undefined : bodyOf(instance).placement?.chatTemplate
-  return source === undefined ? {} : { chatTemplate: { source } }
+  return instance === undefined ? undefined : bodyOf(instance)
 }
 
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
@@ -112,7 +100,7 @@ export function prepareLaunch (
   if (role?.kind === 'donor') return undefined
   // The launch will refuse it, so nothing is fetched and no port is opened.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
-  const digest = digestOf(parts, assignment)
+  const digest = bodyIn(parts, assignment)?.modelDigest
   leases.take(assignment, digest)
   // A staged copy may have been removed by hand; bundled files are always there.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
@@ -131,7 +119,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
-    : modelOf(bundle, models, modelId, digestOf(parts, assignment))
+    : modelOf(bundle, models, modelId, bodyIn(parts, assignment)?.modelDigest)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = backendOf(parts, model.card)
@@ -141,12 +129,15 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
-  const contextLength = contextIn(parts, assignment)
+  const { contextTokenLimit: contextLength, placement } = bodyIn(parts, assignment) ?? {}
+  const source = placement?.chatTemplate
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
-    ...planned(parts, assignment, role), ...templateOf(parts, assignment)
+    ...planned(parts, assignment, role),
+    // An object: a text that begins with a slash would count as a program that the runner may read.
+    ...source === undefined ? {} : { chatTemplate: { source } }
   }
   return {
     runnerId,

@@ -1,6 +1,6 @@
 /** Models in GGUF files, for llama.cpp's server. */
 import { modelSampling } from '../../chat/cards.js'
-import { hidesTools, templateFile } from '../../llama-cpp/cards.js'
+import { hidesTools, TEMPLATE_FILE } from '../../llama-cpp/cards.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { UNCUT } from './cuts.js'
 import type { Folder } from './folder.js'
@@ -27,8 +27,7 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
   const headers = [header]
   for (const path of paths.slice(1)) headers.push(await folder.gguf(path))
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  const besides = templateFile(folder.matching(/\.jinja2?$/).map((path) => ({ path, role: 'template' })))
-  const template = besides === undefined ? undefined : await folder.text(besides)
+  const template = folder.has(TEMPLATE_FILE) ? await folder.text(TEMPLATE_FILE) : undefined
   const found = facts(header, paths, companions, template)
   const defaults = found.tasks.includes('completions')
     ? modelSampling(header.metadata, await folder.json('generation_config.json') ?? {}) : {}
