@@ -7,7 +7,7 @@ import { DAMAGED } from '../../plugins/llama-cpp/test/damaged.js'
 import { tinyCard } from '../../plugins/llama-cpp/test/embedded-kit.js'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { ask, open, refusal } from './http.js'
-import { figure, fixture, folder, inTime, placeOn, secondsSince, startNode, svc, until } from './kit.js'
+import { figure, fixture, folder, inTime, placeOn, secondsSince, startNode, until } from './kit.js'
 import { cmdline, descendants } from './proc.js'
 import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
@@ -58,8 +58,6 @@ async function says (node: TestNode): Promise<string | undefined> {
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')
-  const { stdout } = await svc(['ps', '--home', node.home, '--url', node.url])
-  t.match(stdout, program === null ? /the llama\.cpp in svc \S/ : RegExp(`${program} \\S`))
 }
 
 const FAILED =
@@ -151,6 +149,22 @@ export async function longPrompt (t: Test, env: Record<string, string>): Promise
       })
     }
   }
+}
+
+/** A template that does not come to an end costs the request that needs it. */
+export async function endlessTemplate (t: Test, env: Record<string, string>): Promise<void> {
+  const loop = (inner: string): string => `{% for i in range(99999) %}${inner}{% endfor %}`
+  const file = tinyModel({ context: CONTEXT, metadata: { 'tokenizer.chat_template': loop(loop('x')) } })
+  const node = await modelsNode(t, env, { endless: file })
+  await placeOn(node, 'test/endless')
+  const messages = [{ role: 'user', content: 'x' }]
+  const chat = await ask(node, '/v1/chat/completions', { body: { model: 'test/endless', messages } })
+  t.match([chat.status, refusal(chat)],
+    [400, { reason: 'invalid_request', message: /chat template refuses .*it takes more than \d+ steps/ }])
+  const body = { model: 'test/endless', prompt: 'once', max_tokens: 2 }
+  t.equal((await ask(node, '/v1/completions', { body })).status, 200, 'it completes texts as before')
+  await placeOn(node, WHOLE)
+  t.ok(await says(node))
 }
 
 /** A full disk under the home costs no answer, and a runner that dies is back or says why not. */
