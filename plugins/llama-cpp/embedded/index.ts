@@ -101,7 +101,10 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   })
   const vocabulary = new Vocabulary(model, header)
   if (embeds) {
-    const close = async (): Promise<void> => { await released(context, model) }
+    const close = async (): Promise<void> => {
+      await context.dispose()
+      await model.dispose()
+    }
     return new VectorSession({ card, contextLength, release, vocabulary, context, env, close })
   }
   const now = (): number => performance.now()
@@ -125,11 +128,6 @@ const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
 
 const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
   ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
-
-async function released (context: NativeContext, model: NativeModel): Promise<void> {
-  await context.dispose()
-  await model.dispose()
-}
 
 /** The templates of a file by name, `default` first. */
 function templatesOf ({ metadata }: GgufHeader): Map<string, string> {

@@ -3,7 +3,7 @@ import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'
 import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
-import { idsOf, type Fields } from '../../runners/language/json.js'
+import type { Fields } from '../../runners/language/json.js'
 import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
@@ -86,12 +86,8 @@ export class VectorSession implements EngineSession {
 
   private idsOf (input: unknown, special = true): number[] {
     const { vocabulary } = this.parts
-    if (typeof input === 'string') {
-      return special ? vocabulary.encodeWhole(input) : vocabulary.encode(input, false)
-    }
-    const ids = idsOf(input)
-    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
-    throw invalid(`input takes texts or token ids below ${vocabulary.table.size}`, 'input')
+    return special && typeof input === 'string'
+      ? vocabulary.encodeWhole(input) : vocabulary.read(input, 'input', false)
   }
 
   private async vector (ids: readonly number[]): Promise<Float32Array> {

@@ -1,8 +1,10 @@
 /** The vocabulary of a loaded model: the bytes of its tokens, and text to tokens. */
+import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
 import type { GgufHeader } from '../../staging/cards/gguf.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
+import { invalid } from './refusals.js'
 
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
@@ -78,6 +80,14 @@ export class Vocabulary {
   /** Tokens of a plain text; `special`: with what the model puts around texts. */
   encode (text: string, special = true): number[] {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
+  }
+
+  /** Tokens of a text, or ids as they are. @throws EngineError invalid_request that names the path */
+  read (value: unknown, path: string, special = true): number[] {
+    if (typeof value === 'string') return this.encode(value, special)
+    const ids = idsOf(value)
+    if (ids?.every((id) => id < this.table.size) === true) return ids
+    throw invalid(`${path} takes a text or token ids below ${this.table.size}`, path)
   }
 
   /** Tokens of a text for an embedding. */

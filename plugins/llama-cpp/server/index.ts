@@ -18,9 +18,6 @@ import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 
-/** In the runner's own folder, which is its working folder. */
-const TEMPLATE = 'chat-template.jinja'
-
 /** A runner process has the system's clock only. A pause does not keep it alive. */
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
@@ -73,16 +70,17 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         const file = card.files.find((one) => one.role === role)
         return file === undefined ? undefined : join(directory, file.path)
       }
-      const template = await templateOf(spec)
-      if (template !== '') await writeFile(TEMPLATE, template)
+      const source = await templateOf(spec)
+      // In the runner's own folder, which is its working folder.
+      const template = source === '' ? undefined : 'chat-template.jinja'
+      if (template !== undefined) await writeFile(template, source)
       const drafter = beside('assistant')
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
-        template: template === '' ? undefined : TEMPLATE,
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         own,
         split: splitOf(options),
-        binary, model, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, ranks, rpc, env,
+        binary, model, template, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, ranks, rpc, env,
         ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })

@@ -39,8 +39,6 @@ const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 /** What a server tells of every answer: seven lines, which would go through three processes to a file. */
 const ROUTINE = /^[\d.]+ I slot /
-/** The first lines that say why a start failed; what follows is what came of it. */
-const CAUSES = 2
 const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
 
@@ -166,7 +164,7 @@ export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number
   private readonly kept: string[] = []
-  /** The first lines with words of a failure, without their times. */
+  /** The first two lines with words of a failure, without their times; others are what came of it. */
   readonly causes: string[] = []
   private since = -Infinity
   private logged = 0
@@ -180,7 +178,7 @@ export class Output {
   add (line: string): void {
     this.kept.push(line)
     if (this.kept.length > KEPT_LINES) this.kept.shift()
-    if (this.causes.length < CAUSES && CAUSE.test(line)) this.causes.push(line.replace(/^[\d.]+ [A-Z] /, ''))
+    if (this.causes.length < 2 && CAUSE.test(line)) this.causes.push(line.replace(/^[\d.]+ [A-Z] /, ''))
     if (ALARMING.test(line)) this.alarm(line)
   }
 

@@ -43,8 +43,8 @@ export async function place (
     : `is placed on ${names} already, as it was asked for then.`
   const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const untold = card.support['chat_template']
-  const note = untold === undefined || asked.chatTemplate !== undefined ? '' : ` Chat template: ${untold}.`
+  const { chat_template: untold } = asked.chatTemplate === undefined ? card.support : {}
+  const note = untold === undefined ? '' : ` Chat template: ${untold}.`
   const answer = answerOf(`${asked.modelId} ${what}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered

@@ -1,5 +1,6 @@
-import { delay, kernelError, SvcError } from '../../../kernel/index.js'
+import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
+import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
@@ -8,6 +9,7 @@ import type { PlacementContext } from '../manifest.js'
 import type { Keeping } from '../service.js'
 import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
+import { invalid } from './check.js'
 import { viewOf } from './view.js'
 
 /** Longest wait for nodes that have not reported their readings yet, ms. */
@@ -186,10 +188,11 @@ export class Planning {
   }
 
   /** Plans a placement from these facts, without waiting. Throws as `plan` does. */
-  look ({ modelId, excluded, ...ask }: Ask, facts: Facts): Outcome {
+  look (asked: Ask, facts: Facts): Outcome {
+    const { modelId, excluded, ...ask } = asked
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
-    checkContext(card, ask.contextLength)
+    checkAsked(card, asked)
     const view = this.view(facts, modelId)
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
@@ -205,13 +208,14 @@ export class Planning {
   }
 }
 
-/** Throws `invalid_request` for a context that the model does not have. */
-function checkContext ({ modelId, contextLength }: ModelCard, asked: number | undefined): void {
-  if (asked === undefined || asked <= contextLength) return
-  const message = contextLength === 0 ? `${modelId} has no context to choose`
-    : `context_length must be at most ${contextLength}, the context of ${modelId}`
-  throw kernelError('invalid_request', message,
-    { param: 'context_length', issues: [{ path: 'context_length', message }] })
+/** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
+function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: Ask): void {
+  if ((asked.contextLength ?? 0) > contextLength) {
+    throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
+      : `must be at most ${contextLength}, the context of ${modelId}`)
+  }
+  if (asked.chatTemplate === undefined || engine === GGUF_ENGINE) return
+  throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
 }
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {

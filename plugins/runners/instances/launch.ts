@@ -130,14 +130,13 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
   const { contextTokenLimit: contextLength, placement } = bodyIn(parts, assignment) ?? {}
-  const source = placement?.chatTemplate
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role),
     // An object: a text that begins with a slash would count as a program that the runner may read.
-    ...source === undefined ? {} : { chatTemplate: { source } }
+    ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
     runnerId,

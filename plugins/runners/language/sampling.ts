@@ -33,9 +33,8 @@ const OF_LAST = 'counts the last tokens of prompt and answer, as many as repeat_
 /** By OpenAI's names, or vLLM's where OpenAI has none. An API takes the parameters that have a use for it. */
 export const SAMPLING = {
   temperature: {
-    min: 0, max: 100, default: 0.8,
+    min: 0, max: 100, default: 0.8, gguf: { name: 'temp' },
     chat: { max: 2 }, responses: { max: 2 }, anthropic: { max: 1 }, ollama: {}, llama: {},
-    gguf: { name: 'temp' },
     cli: { value: '<t>', max: 2, help: 'how freely it chooses, 0 to 2; 0 always takes the likeliest' }
   },
   top_p: {
@@ -57,9 +56,8 @@ export const SAMPLING = {
     chat: { note: OF_LAST }, ollama: {}, llama: {}
   },
   repetition_penalty: {
-    min: 0.01, max: 100, default: 1,
-    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' },
-    gguf: { name: 'penalty_repeat' }
+    min: 0.01, max: 100, default: 1, gguf: { name: 'penalty_repeat' },
+    chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
   // llama-server gets a number always, see llama/request.ts.
   repeat_last_n: {

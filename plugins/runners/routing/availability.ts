@@ -272,8 +272,7 @@ export class Availability {
     if (card === null) return false
     const { engine } = card
     const { backends: known = [], program } = this.#parts.bundle.engine(engine)?.decl ?? {}
-    const library = program?.otherwise
-    const isBeyond = library !== undefined && beyond(library, card) !== null
+    const isBeyond = program?.otherwise !== undefined && beyond(program.otherwise, card) !== null
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
       !(isBeyond && engines?.[engine]?.from === 'library') &&
       known.some((name) => runsOn(card, name) &&

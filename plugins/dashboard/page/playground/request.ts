@@ -3,9 +3,6 @@ import type { Message, Settings, Tool } from './conversation.js'
 
 type Json = Record<string, unknown>
 
-/** Most tokens of an answer without a figure of the person's. */
-const USUAL_TOKENS = 4096
-
 /** The body of `POST /v1/chat/completions` that answers the last of these messages. */
 export function chatBody (model: string, settings: Settings, path: readonly Message[]): Json {
   const { system, sampling, tools } = settings
@@ -15,7 +12,8 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
       ...system.trim() === '' ? [] : [{ role: 'system', content: system }],
       ...path.filter(worthSending).map(wireMessage)
     ],
-    max_tokens: USUAL_TOKENS, ...sampling,
+    // The person may have said another number.
+    max_tokens: 4096, ...sampling,
     ...tools.length === 0 ? {} : { tools },
     stream: true, stream_options: { include_usage: true }
   }
