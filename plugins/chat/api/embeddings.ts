@@ -1,4 +1,4 @@
-/** Vectors of texts: the embeddings capability, and OpenAI's route; ranks of texts as Jina and Cohere have them. */
+/** Vectors of texts: the embeddings capability, and OpenAI's route. Ranks of texts: Jina's and Cohere's. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
@@ -132,8 +132,8 @@ export const rerankBody = {
   properties: {
     model: name, query: { ...text, minLength: 1 },
     documents: {
-      type: 'array', minItems: 1, maxItems: long.maxItems, description: 'Texts, or objects with a text.',
-      items: { type: ['string', 'object'], required: ['text'], maxLength: long.maxLength, properties: { text } }
+      type: 'array', minItems: 1, description: 'Texts, or objects with a text.', maxItems: long.maxItems,
+      items: { ...text, type: ['string', 'object'], required: ['text'], properties: { text } }
     },
     top_n: { ...whole(1), description: 'Only so many of the best; all of them without it.' }
   }

@@ -11,7 +11,7 @@ import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader } from '../../staging/cards/gguf.js'
 import {
-  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
+  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeModel
 } from './binding.js'
 import { templateOf } from '../text/source.js'
 import { Decoder } from './decoder.js'

@@ -78,10 +78,8 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
-        own,
-        split: splitOf(options),
-        binary, model, template, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, ranks, rpc, env,
-        ...parts
+        own, split: splitOf(options), binary, model, template, modelId, modelBytes, threads,
+        backend: spec.backend, sizes, embeds, ranks, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })
       try {

@@ -57,7 +57,8 @@ t.test('an instance has the context that was asked for', async (t) => {
 
 t.test('a given chat template is kept for later places; a missing one is said', async (t) => {
   const untold = card('acme/base', { support: { chat_template: 'its files have none' } })
-  const rig = await startPlacement(t, { nodes: { n1: 100 }, cards: [untold, card('acme/other', { engine: 'llama-server' })] })
+  const other = card('acme/other', { engine: 'llama-server' })
+  const rig = await startPlacement(t, { nodes: { n1: 100 }, cards: [untold, other] })
   const place = async (body: object) => await rig.ask('POST', '/place_instance', body)
   t.match((await place({ model_id: 'acme/base' })).body, { message: /Chat template: its files have none\.$/ })
   const given = await place({ model_id: 'acme/other', chat_template: '{{ messages }}' })

@@ -131,7 +131,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
 ): Sampling {
-  return samplingOf('gguf', Object.fromEntries(parametersOf('gguf').map(({ parameter, name, min, max, whole }) => {
+  const rows = parametersOf('gguf')
+  return samplingOf('gguf', Object.fromEntries(rows.map(({ parameter, name, min, max, whole }) => {
     const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
       typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
     // Metadata has 32 bits: 0.7 is 0.699999988.
