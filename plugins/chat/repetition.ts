@@ -12,7 +12,7 @@ export function loopFinder (): (piece: string) => boolean {
   return (piece) => {
     tail = (tail + piece).slice(-WINDOW)
     fresh += piece.length
-    if (fresh < STEP) return false
+    if (fresh < STEP || tail.length < LEAST_CHARS) return false
     fresh = 0
     return isLoop(tail)
   }
@@ -21,9 +21,8 @@ export function loopFinder (): (piece: string) => boolean {
 function isLoop (text: string): boolean {
   for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
     const end = text.slice(-Math.max(LEAST_CHARS, period * LEAST_TIMES))
-    if (end.length < LEAST_CHARS || end.slice(period) !== end.slice(0, -period)) continue
-    // Encoded bytes may be all the same.
-    return /[^\w+/=-]/.test(end)
+    // Base64 of equal bytes repeats, too.
+    if (end.slice(period) === end.slice(0, -period)) return /[^\w+/=-]/.test(end)
   }
   return false
 }

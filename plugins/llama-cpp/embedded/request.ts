@@ -64,8 +64,8 @@ function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }
     const { min, max, default: usual } = SAMPLING[name]
     // Off, for some clients.
     const least = name === 'top_k' ? -1 : min
-    const whole = 'whole' in SAMPLING[name]
-    return numberAt(payload, name, { min: least, max, whole }) ?? numberOf(defaults[name]) ?? usual
+    return numberAt(payload, name, { min: least, max, whole: 'whole' in SAMPLING[name] }) ??
+      numberOf(defaults[name]) ?? usual
   }
   const [temperature, topK, topP, minP] =
     [value('temperature'), value('top_k'), value('top_p'), value('min_p')]

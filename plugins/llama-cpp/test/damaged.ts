@@ -26,7 +26,7 @@ const reshaped = (name: string, shape: number[]): Buffer => tinyModel({
 })
 const FILE = tinyModel()
 
-/** Kinds of damage: none of them is a model. */
+/** Files that llama.cpp cannot load, by their damage. */
 export const DAMAGED: Record<string, Buffer> = {
   'cut in its header': FILE.subarray(0, 500),
   'cut in its weights': FILE.subarray(0, FILE.length / 2),

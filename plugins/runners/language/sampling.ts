@@ -125,8 +125,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 }
 
 /**
- * Reads the parameters that a GGUF model sets itself: its generation_config.json counts before its metadata,
- * which llama.cpp's server reads, too. Values outside of the ranges are left out.
+ * The parameters of a GGUF model: its generation_config.json counts before its metadata, which llama.cpp's
+ * server reads, too. Values outside of the ranges are left out.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>

@@ -47,8 +47,8 @@ export function modelWords (
   const tools = template?.hidesTools === false
     ? 'given to the chat template, which shows them to the model'
     : 'no effect: the chat template does not show them'
-  const untold = template === null ? { chat_template: NO_TEMPLATE } : {}
-  return { description, tasks: ['chat', 'completions'], support: { tools, ...untold } }
+  const support = template === null ? { tools, chat_template: NO_TEMPLATE } : { tools }
+  return { description, tasks: ['chat', 'completions'], support }
 }
 
 /** Roles of files, by their names. */

@@ -12,7 +12,6 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
       ...system.trim() === '' ? [] : [{ role: 'system', content: system }],
       ...path.filter(worthSending).map(wireMessage)
     ],
-    // The person may have said another number.
     max_tokens: 4096, ...sampling,
     ...tools.length === 0 ? {} : { tools },
     stream: true, stream_options: { include_usage: true }
