@@ -99,7 +99,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     await errorsRead()
     throw cannotLoad(card.modelId, errors.join('; ') || 'no memory for its context')
   })
-  const vocabulary = new Vocabulary(model, header)
+  const vocabulary = new Vocabulary(model, header.metadata)
   if (embeds) {
     const close = async (): Promise<void> => {
       await context.dispose()

@@ -2,7 +2,6 @@
 import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
-import type { GgufHeader } from '../../staging/cards/gguf.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
 import { invalid } from './refusals.js'
 
@@ -36,13 +35,13 @@ function bytesOf (text: string, attributes: number, type: number): Uint8Array {
 export class Vocabulary {
   readonly table: TokenTable
   private readonly model: NativeModel
-  private readonly metadata: GgufHeader['metadata']
+  private readonly metadata: ReadonlyMap<string, unknown>
 
-  constructor (model: NativeModel, { metadata }: GgufHeader) {
+  constructor (model: NativeModel, metadata: ReadonlyMap<string, unknown>) {
     this.model = model
     this.metadata = metadata
     const tokens = metadata.get('tokenizer.ggml.tokens')
-    const size = typeof tokens === 'object' ? tokens?.length ?? 0 : 0
+    const size = (tokens as { length: number } | undefined)?.length ?? 0
     const addsSpace = metadata.get('tokenizer.ggml.add_space_prefix') !== false
     const type = model.getVocabularyType()
     const parts: Uint8Array[] = []
