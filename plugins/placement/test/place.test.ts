@@ -56,9 +56,8 @@ t.test('an instance has the context that was asked for', async (t) => {
 })
 
 t.test('a given chat template is kept for later places; a missing one is said', async (t) => {
-  const support = { chat_template: 'none' }
-  const cards = [card('acme/base', { support }), card('acme/other', { engine: 'llama-server' })]
-  const rig = await startPlacement(t, { nodes: { n1: 100 }, cards })
+  const rig = await startPlacement(t, { nodes: { n1: 100 }, cards: [
+    card('acme/base', { support: { chat_template: 'none' } }), card('acme/other', { engine: 'llama-server' })] })
   const place = async (asked: object) => await rig.ask('POST', '/place_instance', asked)
   t.match((await place({ model_id: 'acme/base' })).body, { message: /Chat template: none\.$/ })
   const { body } = await place({ model_id: 'acme/other', chat_template: '{{ x }}' })
