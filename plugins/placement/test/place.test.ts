@@ -57,13 +57,13 @@ t.test('an instance has the context that was asked for', async (t) => {
 
 t.test('a given chat template is kept for later places; a missing one is said', async (t) => {
   const rig = await startPlacement(t, { nodes: { n1: 100 }, cards: [
-    card('acme/base', { support: { chat_template: 'none' } }), card('acme/other', { engine: 'llama-server' })] })
+    card('acme/old', { support: { chat_template: 'no' } }), card('acme/other', { engine: 'llama-server' })] })
   const place = async (asked: object) => await rig.ask('POST', '/place_instance', asked)
-  t.match((await place({ model_id: 'acme/base' })).body, { message: /Chat template: none\.$/ })
+  t.match((await place({ model_id: 'acme/old' })).body, { message: /Chat template: no\.$/ })
   const { body } = await place({ model_id: 'acme/other', chat_template: '{{ x }}' })
   t.notMatch(body['message'], 'Chat template', JSON.stringify(body))
   t.match(bodyOf(rig.placed[1]!.instance), { placement: { chatTemplate: '{{ x }}' } })
-  t.match(await place({ model_id: 'acme/base', chat_template: 'x' }),
+  t.match(await place({ model_id: 'acme/old', chat_template: 'x' }),
     { status: 400, body: { error: { param: 'chat_template' } } })
 })
 
