@@ -193,7 +193,11 @@ export class Routing implements Runners {
     if (supervisor == null) {
       throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
     }
-    return supervisor.open(taskId, task, signal, tasks.askerOf(taskId).caller?.id, trace)
+    const { caller } = tasks.askerOf(taskId)
+    return supervisor.open(taskId, task, signal, {
+      ...caller === null ? {} : { callerId: caller.id }, ...trace === undefined ? {} : { trace },
+      admitted: () => { tasks.start(taskId) }
+    })
   }
 
   #openThere (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {

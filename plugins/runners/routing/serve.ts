@@ -2,6 +2,7 @@ import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index
 import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, RouteQuery, Runners } from '../service.js'
+import { isQueued } from '../language/slots.js'
 import type { TaskFailure } from './losses.js'
 import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
@@ -33,7 +34,7 @@ export async function * runTask (
   let answered = false
   try {
     for await (const chunk of runners.open(route, task, signal)) {
-      answered = true
+      answered ||= !isQueued(chunk.payload)
       yield chunk
     }
     return
@@ -74,13 +75,15 @@ export async function * serve (
   parts: ServeParts, { route, own, tasks, chunks }: Work, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
-  if (!tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  // A runner of this node says when the task waits no more; another node tells of its own tasks.
+  if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'
   let answered = false
   try {
     for await (const chunk of chunks()) {
-      answered = true
+      answered ||= !isQueued(chunk.payload)
       watch?.see(chunk)
       yield chunk
     }

@@ -7,7 +7,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
   let count = 0
   return async (who: string, signal = new AbortController().signal): Promise<Heard> => {
     const task = { kind: 'test', payload: { mode: 'count', chunks: 1, delayMs: 30 } }
-    const heard = await hear(supervisor.open(`${who}-${++count}`, task, signal, who))
+    const heard = await hear(supervisor.open(`${who}-${++count}`, task, signal, { callerId: who }))
     served.push(`${who} ${heard.end}`)
     return heard
   }
@@ -17,7 +17,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
 async function occupy ({ supervisor }: Bench, who: string): Promise<{ release: () => Promise<unknown> }> {
   const abort = new AbortController()
   const task = { kind: 'test', payload: { mode: 'untilCancelled' } }
-  const running = hear(supervisor.open(`${who}-0`, task, abort.signal, who))
+  const running = hear(supervisor.open(`${who}-0`, task, abort.signal, { callerId: who }))
   await until('it runs', () => supervisor.report().inProgressTasks.length === 1)
   return { release: async () => { abort.abort(); return await running } }
 }
