@@ -25,7 +25,7 @@ export const DEFAULT_LIMITS = {
   stopStepMs: 5_000,
   /** How often deadlines are looked at. A deadline counts as passed when two looks agree. */
   checkMs: 500,
-  rssPollMs: 1_000,
+  rssPollMs: 2_000,
   /** Wait before a restart: first, doubled each time, at most, and the random share added on top. */
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
