@@ -44,13 +44,13 @@ export const layersTokenBytes = (
  * The KV cache of a model with this context, its drafter's with it, which has the same context; 0 bytes where
  * the card has no heads. A layer with a sliding window counts like the others: engines here keep all of it.
  */
-export function cacheOf (card: Sized, context?: number): Cache {
+export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const { valueBytes, drafter, stateBytes = 0 } = card
   const own = card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes)
   const tokenBytes = own + (drafter === undefined ? 0 : layersTokenBytes(drafter, valueBytes))
   const contextBytes = tokenBytes * contextOf(card, context) + stateBytes
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
-  const contexts = Math.min(MOST_CONTEXTS, Math.max(1, fitting))
+  const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
   return { contextBytes, contexts, bytes: contextBytes * contexts }
 }
 
@@ -71,14 +71,14 @@ export interface Need {
 export function needOf (
   card: Sized & Pick<ModelCard, 'totalBytes'>,
   { overhead = OVERHEAD, fixedBytes: each = FIXED_BYTES }: MemoryTraits, context?: number,
-  part: Part = { of: 1, parts: 1 }, devices = 1
+  part: Part = { of: 1, parts: 1 }, devices = 1, slots?: number
 ): Need {
   const fixedBytes = each * devices
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
   const shareBytes = portion(card.totalBytes)
   // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
   const weightsBytes = Math.ceil(shareBytes * Math.round(overhead * 100) / 100)
-  const cacheBytes = portion(cacheOf(card, context).bytes)
+  const cacheBytes = portion(cacheOf(card, context, slots).bytes)
   return {
     shareBytes, overhead, weightsBytes, cacheBytes, fixedBytes,
     neededBytes: weightsBytes + cacheBytes + fixedBytes

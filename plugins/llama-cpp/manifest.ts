@@ -33,7 +33,7 @@ export const manifest = {
       backends: ['cuda', 'cpu'],
       external: true,
       program: LLAMA_SERVER,
-      batch: 16,
+      slots: { cpu: 16, gpu: 64 },
       overhead: 1.1,
       // Of a runner with the library: a server takes 40 MiB less.
       fixedBytes: 128 * 2 ** 20,

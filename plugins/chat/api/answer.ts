@@ -15,7 +15,7 @@ import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
 import type { Made } from './made.js'
-import type { EndPiece, Piece, Reading, TextPiece, WarningPiece } from './pieces.js'
+import type { EndPiece, Piece, QueuePiece, Reading, TextPiece, WarningPiece } from './pieces.js'
 import type { KeptResponse } from './responses-kept.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
@@ -235,6 +235,10 @@ export async function * formatted (
   for await (const piece of warned(parts, asked, call, (request, own) =>
     runRequest(parts.runners, request, own))) {
     totals.add(piece)
+    if (piece.kind === 'queue') {
+      yield []
+      continue
+    }
     if (piece.kind !== 'start') yield formatter.piece(piece)
     else if (!begun) yield formatter.begin(piece.promptTokens)
     begun = true
@@ -287,13 +291,18 @@ async function * texts (
   const totals = new Totals()
   let open = false
   for await (const values of formatted(parts, asked, call, format, totals)) {
-    const text = values.map((value) => format.framing.value(value)).join('')
+    const text = totals.queue !== null ? queueText(format.framing, totals.queue)
+      : values.map((value) => format.framing.value(value)).join('')
     // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
     if (text !== '' || !open) yield text
     open = true
   }
   yield format.framing.end(totals)
 }
+
+/** The place of a request that waits, as a comment where a stream can have one. */
+const queueText = ({ contentType }: Framing, { place, slots }: QueuePiece): string =>
+  contentType === 'text/event-stream' ? `: queue ${JSON.stringify({ place, slots })}\n\n` : ''
 
 /** Characters that are joined; a slow reader holds the engine back beyond that. */
 const MOST_JOINED = 16_384

@@ -27,8 +27,10 @@ export interface EndPiece {
   /** The stop text that ended it, if one did. */
   stop: string | null
 }
+/** The request waits for a slot of its runner. */
+export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
 /** One thing an answer consists of. */
-export type Piece = WarningPiece | StartPiece | TextPiece | EndPiece
+export type Piece = WarningPiece | QueuePiece | StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
 export interface Reading {
@@ -48,7 +50,11 @@ export async function * piecesOf (
   const textOf = textReader(reading, newId)
   let started = false
   for await (const { payload } of chunks) {
-    const { choices = [], usage, timings = {}, warnings } = payload as Partial<AnswerChunk>
+    const { choices = [], usage, timings = {}, warnings, queue } = payload as Partial<AnswerChunk>
+    if (queue !== undefined) {
+      yield { kind: 'queue', ...queue }
+      continue
+    }
     if (warnings !== undefined) {
       yield { kind: 'warning', texts: warnings }
       continue
@@ -119,7 +125,7 @@ export class Collector {
 
   add (piece: Piece): void {
     this.totals.add(piece)
-    if (piece.kind === 'start' || piece.kind === 'warning') return
+    if (piece.kind !== 'text' && piece.kind !== 'end') return
     const whole = this.#choices.get(piece.index) ?? emptyChoice(piece.index)
     this.#choices.set(piece.index, whole)
     if (piece.kind === 'end') {
@@ -145,11 +151,14 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
+  /** Set while the request waits. */
+  queue: QueuePiece | null = null
   /** Tokens of each prompt, and the prompts of which a choice has ended. */
   readonly #prompts = new Map<number, number>()
   readonly #ended = new Set<number>()
 
   add (piece: Piece): void {
+    this.queue = piece.kind === 'queue' ? piece : null
     if (piece.kind === 'start') this.#count(piece.prompt, piece.promptTokens)
     if (piece.kind !== 'end') return
     const { prompt, usage, timings } = piece

@@ -3,7 +3,7 @@ import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
 import { vectorChunk } from '../../runners/language/vectors.js'
-import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { unknownTask } from '../../runners/language/refusals.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
@@ -45,7 +45,6 @@ export class LlamaSession implements EngineSession {
   private readonly client: Client
   private readonly facts: Facts
   private props: Fields = {}
-  private open = 0
 
   constructor (parts: SessionParts) {
     const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
@@ -114,20 +113,13 @@ export class LlamaSession implements EngineSession {
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies, warnings } = asked
-    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
-    if (open + bodies.length > most) throw overloaded(modelId, open, most)
-    this.open += bodies.length
     let begun = false
-    try {
-      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      for await (const chunk of merged(bodies.map((_, index) =>
-        traced(this.answer(asked, index, signal), index, trace)))) {
-        // Each answer has the same prompt, and the server reports its progress several times.
-        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
-        begun = true
-      }
-    } finally {
-      this.open -= bodies.length
+    if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+    for await (const chunk of merged(bodies.map((_, index) =>
+      traced(this.answer(asked, index, signal), index, trace)))) {
+      // Each answer has the same prompt, and the server reports its progress several times.
+      if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
+      begun = true
     }
   }
 

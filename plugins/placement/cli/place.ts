@@ -22,6 +22,8 @@ interface Ask {
   min_nodes: number
   /** Left out: the usual number of tokens. */
   context_length?: number
+  /** Left out: as many as there is memory for. */
+  slots?: number
   excluded: string[]
 }
 
@@ -33,7 +35,8 @@ export function createPlace (pace: Pace): Verb {
       const state = await ctx.client.json<SeenState>('/state')
       const ask = { ...wanted, excluded: [...wanted.excluded, ...othersThan(ctx, options['node'], state)] }
       try {
-        if (options['explain'] === true) await explain(ctx, ask, state)
+        const tries = options['dryRun'] === true && !ctx.out.json
+        if (options['explain'] === true || tries) await explain(ctx, ask, state)
         if (options['dryRun'] === true) await tryOut(ctx, ask, state)
         else return await place(ctx, pace, ask, options, state)
       } catch (error) {
@@ -57,8 +60,12 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
-  const context = contextOf(ctx, options['ctx'])
-  return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
+  const context = wholeOf(ctx, 'ctx', options, 'tokens', 2)
+  const slots = wholeOf(ctx, 'slots', options, 'answers at once', 1)
+  return {
+    model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
+    ...context === undefined ? {} : { context_length: context }, ...slots === undefined ? {} : { slots }
+  }
 }
 
 /** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
@@ -68,11 +75,13 @@ function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[
     .flatMap(([id, { nodeInstallId }]) => id === only ? [] : [nodeInstallId ?? id])
 }
 
-function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length'> {
-  if (given === undefined) return {}
-  const tokens = Number(given)
-  if (Number.isInteger(tokens) && tokens >= 2) return { context_length: tokens }
-  throw ctx.fail(2, `--ctx ${String(given)}: expected a number of tokens from 2 on`)
+function wholeOf (
+  ctx: VerbContext, name: string, { [name]: given }: Record<string, unknown>, what: string, least: number
+): number | undefined {
+  if (given === undefined) return undefined
+  const number = Number(given)
+  if (Number.isInteger(number) && number >= least) return number
+  throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what} from ${least} on`)
 }
 
 /** The one of these words that was written, in whatever case. */
@@ -82,7 +91,7 @@ function named<T extends string> (words: readonly T[], text: string): T | undefi
 
 function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
-  const told = shaped ? shape : { context_length: shape.context_length }
+  const told = shaped ? shape : { context_length: shape.context_length, slots: shape.slots }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))
   for (const ref of excluded) query.append('excluded_node_ids', ref)
   return query.toString()

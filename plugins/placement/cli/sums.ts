@@ -13,7 +13,7 @@ export interface PreviewRow {
 }
 
 /** The sums of one node: of a placement that fits, or with every term of one that does not. */
-type NodeSums = Omit<PlanRank, 'freeAfterBytes'> & { name?: string } &
+type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'cacheBytes'> & { name?: string } &
   Partial<Need & Usable>
 
 /** One line per node: what it needs and what it can use, with every term that is told. */
@@ -27,7 +27,10 @@ function sumLine (node: NodeSums, name: string): string {
 }
 
 function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: NodeSums): string {
-  if (overhead === undefined) return ` for ${showBytes(shareBytes)} of weights`
+  if (overhead === undefined) {
+    const cache = cacheBytes === 0 ? '' : ` and ${showBytes(cacheBytes)} of KV cache`
+    return ` for ${showBytes(shareBytes)} of weights${cache}`
+  }
   return ` = weights ${showBytes(shareBytes)} x ${overhead.toFixed(2)} + cache ${showBytes(cacheBytes)} + ` +
     `runner ${showBytes(fixedBytes)}`
 }

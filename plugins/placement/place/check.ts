@@ -90,6 +90,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   const request: PlanRequest = {
     card,
     contextLength: bodyOf(instance).contextTokenLimit,
+    slots: bodyOf(instance).slots,
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
     instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length,
@@ -125,7 +126,8 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const backends = traits.backends.filter((name) =>
     card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
   for (const { gpu, part } of devicePartsOf(shard)) {
-    const need = needOf(card, traits, bodyOf(instance).contextTokenLimit, part)
+    const { contextTokenLimit, slots } = bodyOf(instance)
+    const need = needOf(card, traits, contextTokenLimit, part, 1, slots)
     const offers = (gpu === null ? ['cpu'] : backends).map((backend) =>
       ({ backend, device: deviceOf(node, { backend, gpu: gpu ?? 0 }) }))
       .filter(({ device }) => device === 'ram' || device < node.gpus.length)

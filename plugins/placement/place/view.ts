@@ -12,11 +12,11 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, overhead,
-    fixedBytes, program, refuses
+    fixedBytes, program, refuses, slots
   } = decl
   return {
     multiNode, tensor, unevenTensor, manyDevices, overhead, fixedBytes, backends, builds: program?.builds,
-    library: program?.otherwise, refuses,
+    library: program?.otherwise, refuses, slots,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }
@@ -123,11 +123,11 @@ function claimOf (
   const node = nodes.get(nodeId)
   if (node === undefined) return []
   const card = cardOf(shard)
-  const { engine, contextTokenLimit } = bodyOf(instance)
+  const { engine, contextTokenLimit, slots } = bodyOf(instance)
   const backend = node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu'
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },
-    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, part).neededBytes
+    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, part, 1, slots).neededBytes
   }))
 }

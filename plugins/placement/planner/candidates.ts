@@ -11,6 +11,8 @@ export interface Job {
   traits: EngineTraits
   /** Units the model is cut into; at least 1, also where the card says 0. */
   layers: number
+  /** Contexts that are kept; undefined for an engine that keeps none. */
+  slots: number | undefined
 }
 
 /** One memory of a node and what it can give. */
@@ -90,7 +92,7 @@ const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
 export function jobNeed (job: Job, part: Part, devices = 1): Need {
-  return needOf(job.request.card, job.traits, job.request.contextLength, part, devices)
+  return needOf(job.request.card, job.traits, job.request.contextLength, part, devices, job.slots)
 }
 
 /** Sorts the nodes of the view. */

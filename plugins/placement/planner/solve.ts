@@ -1,9 +1,11 @@
+import { contextOf } from '../../../kernel/index.js'
 import { arrange, arrangeAnyway } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
+import { slotsFor } from './slots.js'
 import {
   allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread,
   refusedByEngine, shortOf, tensorUnsupported, tooFewLayers
@@ -52,7 +54,8 @@ function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
     return tensorUnsupported(request, traits)
   }
   if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return tooFewLayers(request)
-  return { request, traits, layers: Math.max(1, card.nLayers) }
+  const slots = traits.slots === undefined ? undefined : request.slots ?? 1
+  return { request, traits, layers: Math.max(1, card.nLayers), slots }
 }
 
 function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool {
@@ -63,7 +66,10 @@ function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool 
 function planAmong (job: Job, pool: Pool): Plan | null {
   for (const size of allowedSizes(job, pool.candidates.length)) {
     const nodes = arrange(job, pool, size)
-    if (nodes !== null) return planOf(job, nodes, pool.edges)
+    if (nodes === null) continue
+    const more = { ...job, slots: slotsFor(job, nodes) }
+    const room = more.slots === job.slots ? null : arrange(more, pool, size)
+    return room === null ? planOf(job, nodes, pool.edges) : planOf(more, room, pool.edges)
   }
   return null
 }
@@ -132,6 +138,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   return {
     sharding: alone ? 'Pipeline' : request.sharding,
     instanceMeta: alone ? 'Ring' : request.instanceMeta,
+    ...job.slots === undefined ? {} : { slots: job.slots },
     ranks: members.map(({ candidate, option, startLayer, endLayer, need, held }) => ({
       nodeId: candidate.node.nodeId,
       backend: option.backend,
@@ -139,12 +146,13 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
       endLayer,
       ...gpuLayersOf(job, candidate, held),
       shareBytes: need.shareBytes,
+      cacheBytes: need.cacheBytes,
       neededBytes: need.neededBytes,
       usableBytes: option.usable.usableBytes,
       freeAfterBytes: option.usable.usableBytes - need.neededBytes
     })),
     stagedBytes,
-    why: [whyOf(request, members, stagedBytes), ...slowLinks(request, members, edges)].join(' ')
+    why: [whyOf(job, members, stagedBytes), ...slowLinks(request, members, edges)].join(' ')
   }
 }
 
@@ -157,11 +165,15 @@ function gpuLayersOf (
   return said ? { gpuLayers: onGpus.map(({ layers }) => layers) } : {}
 }
 
-function whyOf (request: PlanRequest, members: readonly ArrangedNode[], stagedBytes: number): string {
+function whyOf ({ request, slots }: Job, members: readonly ArrangedNode[], stagedBytes: number): string {
   const size = members.length
   const nodes = size === 1 ? '1 node' : `${size} nodes`
   const count = size > least(request) ? 'the fewest that hold it' : 'as few as allowed'
   const backends = [...new Set(members.map(({ option }) => option.backend))].join(' and ')
   const forced = request.force ? '; memory was not checked' : ''
-  return `${nodes}, ${count}, on ${backends}; ${gib(stagedBytes)} of the model already there${forced}.`
+  const cache = members.reduce((sum, { need }) => sum + need.cacheBytes, 0)
+  const answers = slots === undefined ? '' : `; ${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
+    `${contextOf(request.card, request.contextLength)} tokens with ${gib(cache)} of KV cache`
+  return `${nodes}, ${count}, on ${backends}${answers}; ${gib(stagedBytes)} of the model already there` +
+    `${forced}.`
 }

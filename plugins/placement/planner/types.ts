@@ -10,6 +10,8 @@ export interface PlanRequest {
   card: ModelCard
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Answers at once; as many as there is memory for when left out. */
+  slots?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
   /** At least this many nodes; 1 or less means any number. */
@@ -58,6 +60,8 @@ export interface EngineTraits extends MemoryTraits {
   manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
+  /** It keeps a context for each answer at once; the most on a CPU and on GPUs. */
+  slots?: { readonly cpu: number, readonly gpu: number } | undefined
   /** Why a card does not run on it; null if it does. */
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** What `svc engine add` brings its program as, where it drives one. */
@@ -105,8 +109,9 @@ export interface PlanRank {
   endLayer: number
   /** Layers on each GPU of the node where several devices share the part; the rest are on its CPU. */
   gpuLayers?: readonly number[]
-  /** Bytes of weights. */
+  /** Bytes of weights, and of the KV cache. */
   shareBytes: number
+  cacheBytes: number
   /** With overhead, cache and fixed cost. */
   neededBytes: number
   usableBytes: number
@@ -117,6 +122,8 @@ export interface PlanRank {
 export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
+  /** Answers at once, each with a context of its own; absent for an engine that keeps none. */
+  slots?: number
   /** In ring order; of `LlamaRpc` the driver first. */
   ranks: PlanRank[]
   /** Bytes of the model that lie on the chosen nodes already. */

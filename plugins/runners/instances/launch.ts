@@ -1,7 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { needOf } from '../../../kernel/index.js'
+import { cacheOf, needOf } from '../../../kernel/index.js'
 import type {
   Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
@@ -58,9 +58,14 @@ function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): stri
   return instance === undefined ? undefined : bodyOf(instance).modelDigest
 }
 
-function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
+/** The context of an instance, and how many of it are kept. */
+function contextIn (
+  { instances }: LaunchParts, { instanceId }: Assignment
+): { contextLength?: number, slots?: number } {
   const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
+  if (instance === undefined) return {}
+  const { contextTokenLimit: contextLength, slots } = bodyOf(instance)
+  return { contextLength, ...slots === undefined ? {} : { slots } }
 }
 
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
@@ -133,7 +138,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
-  const contextLength = contextIn(parts, assignment)
+  const context = contextIn(parts, assignment)
+  const { contextLength, slots } = context
   const shard = shardIn(parts, assignment)
   const devices = shard === null ? 1 : devicePartsOf(shard).length
   const options = {
@@ -149,7 +155,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       // Planned for the CPU where the GPUs have no room.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
-      ...contextLength === undefined ? {} : { contextLength },
+      ...context,
       options
     },
     engineModule: module,
@@ -160,9 +166,9 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shard), devices).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, contextLength, config.memory_limit_mb),
-    maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
+      needOf(model.card, engine.decl, contextLength, partIn(shard), devices, slots).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, context, config.memory_limit_mb),
+    maxConcurrent: atOnce(config, options, engine.decl, model.card, context),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
@@ -198,10 +204,18 @@ function filesOf (
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
-/** Requests that the engine computes in one batch; the engine refuses an option that is no number. */
-function batchOf (options: Record<string, unknown>, { batch = 0 }: { batch?: number | undefined }): number {
-  const given = Number(options['max_batch'])
-  return given >= 1 ? Math.floor(given) : batch
+/**
+ * Requests inside the runner at once: an engine that keeps a context for each has so many; else those that it
+ * computes in one batch. It refuses an option that is no number.
+ */
+function atOnce (
+  { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
+  { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
+  { contextLength, slots }: { contextLength?: number, slots?: number }
+): number {
+  const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
+  if (kept === undefined || card.tasks.includes('embeddings')) return Math.max(usual, most ?? batch)
+  return Math.min(cacheOf(card, contextLength, slots).contexts, most ?? Infinity)
 }
 
 function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {

@@ -18,10 +18,11 @@ const MEMORY_CAP_FACTOR = 1.1
  * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
-  card: ModelCard, traits: MemoryTraits, contextLength?: number, configuredMb?: number
+  card: ModelCard, traits: MemoryTraits,
+  { contextLength, slots }: { contextLength?: number, slots?: number } = {}, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
-  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength)
+  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength, undefined, 1, slots)
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 
