@@ -5,7 +5,7 @@ import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
 import { bodyOf, partOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
-import { nameOf, rankText } from './state.js'
+import { nameOf, queueOf, rankText } from './state.js'
 import type { RunnerMemory, SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -24,6 +24,10 @@ export interface PsRow {
   drainUntil: string | null
   /** Tokens of context; null where the model has none, or it waits. */
   contextLength: number | null
+  /** Answers at once; null where its engine keeps no slots. Requests that are answered, and that wait. */
+  slots: number | null
+  running: number
+  waiting: number
   /** Weights on all nodes, bytes. */
   memoryBytes: number
   /** What its runners have in memory, and what was counted for them, bytes; null where nothing tells. */
@@ -53,6 +57,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
+    ['SLOTS', ({ slots, running, waiting }) => slots === null ? '-'
+      : `${running}/${slots}${waiting === 0 ? '' : `, ${waiting} wait`}`, rows.some(({ slots }) => slots !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     // A first placement has waited under an id, too: not all of them replace an instance.
@@ -77,7 +83,7 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null,
+    drainUntil: null, contextLength: null, slots: null, running: 0, waiting: 0, memoryBytes: 0, residentBytes: null,
     estimatedBytes: null, nodes: []
   }
 }
@@ -88,7 +94,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   const starting = new Map(progress.kind === 'starting'
     ? progress.ranks.map(({ nodeId, state }) => [nodeId, state])
     : [])
-  const { shardAssignments: { modelId }, contextTokenLimit, placement, drainUntil } = bodyOf(instance)
+  const { shardAssignments: { modelId }, contextTokenLimit, slots, placement, drainUntil } = bodyOf(instance)
   return {
     instanceId,
     modelId,
@@ -99,6 +105,8 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
     ttlSeconds: placement?.ttlSeconds ?? null,
     drainUntil: drainUntil ?? null,
     contextLength: contextTokenLimit > 0 ? contextTokenLimit : null,
+    slots: slots ?? null,
+    ...queueOf(state, (task) => task.instanceId === instanceId),
     memoryBytes: ranks.reduce((sum, { shard }) => {
       const { of, parts } = partOf(shard)
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)

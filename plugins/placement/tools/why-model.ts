@@ -5,10 +5,10 @@ import {
 import type {
   Evidence, Fact, Finding, Reading, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
-import { nameOf } from '../cli/state.js'
+import { nameOf, queueOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, moreOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { storeRemedy } from '../../staging/service.js'
 import { whyModel } from './model-chain.js'
@@ -42,7 +42,7 @@ async function explain (ctx: ToolContext, modelId: string): Promise<Finding> {
   ])
   if (state === null) return { facts: [], unknown }
   const seen = { why, state, events: log?.events ?? [] }
-  if (why.broken === undefined) return { facts: [answers(seen)], unknown }
+  if (why.broken === undefined) return { facts: [answers(seen), ...queued(seen)], unknown }
   const code = codeOf(why.broken)
   const [off, brought] = await Promise.all([
     CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
@@ -290,6 +290,14 @@ function answers ({ why: { modelId, links }, state, events }: ModelSeen): Fact {
       ...ready === undefined ? [] : [eventEvidence(ready)], ...nodeIds.map((id) => nodeEvidence(state, id))
     ]
   })
+}
+
+/** Requests that wait because all slots of its runners are taken. */
+function queued ({ why: { modelId }, state }: ModelSeen): Fact[] {
+  const { waiting, running } = queueOf(state, (task) => task.modelId === modelId)
+  return waiting === 0 ? [] : [fact('warn', 'slots_taken',
+    `${waiting} ${waiting === 1 ? 'request waits' : 'requests wait'} for a slot, ${running} are answered.`,
+    { about: [modelId], evidence: [{ kind: 'path', path: '/state' }], remedy: moreOf(modelId) })]
 }
 
 const instancesIn = (
