@@ -1,6 +1,7 @@
 /** What the plugins of this repository may import of the kernel; those of others have `public.ts`. */
 export * from './public.js'
 export { cardSchema } from './cards/schema.js'
+export { runsOn } from './api/engine.js'
 export type {
   CapabilityDecl, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, ReadyCheck, RouteDecl, SectionDecl,
   Started, StreamHead, ToolDecl, VerbDecl

@@ -4,7 +4,7 @@ import { cli, sendError, sendJson, standIn } from '../kernel/test/cli-helpers.js
 import { bundled } from '../plugins/index.js'
 import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/doctor.js'
 import { checkEventLog } from '../plugins/event-log/cli/doctor.js'
-import { checkModels, checkPressure } from '../plugins/runners/instances/report.js'
+import { checkEngines, checkModels, checkPressure } from '../plugins/runners/instances/report.js'
 import { checkStore, checkVolume } from '../plugins/staging/doctor.js'
 import type { Check } from '../kernel/cli/check.js'
 import type { ModelState as State } from '../plugins/runners/instances/report.js'
@@ -41,6 +41,18 @@ t.test('models that are placed and do not answer', async (t) => {
   same(t, 'odd', checkModels(state({ instances: { x: {} } })), [['ok', /models/, null]])
   same(t, 'waits', checkModels(state({ waitingInstances: { w: { modelId: 'a/c' } } })),
     [['warn', /model a\/c: waits for a place/, /svc why a\/c/]])
+})
+
+t.test('each engine, what it can use, and why it leaves a GPU alone', async (t) => {
+  same(t, 'untold', checkEngines(state()), [])
+  const nodeResources = { n1: {
+    engineBackends: { 'llama-server': ['cpu'], 'onnx-tts': ['cuda', 'cpu'], other: [] },
+    engines: { 'llama-server': { words: 'the llama.cpp in svc (cpu)' }, other: null },
+    engineNotes: { 'llama-server': 'H200 is visible, but …' }
+  }, n2: null }
+  same(t, 'told', checkEngines({ ...state(), nodeResources }), [['ok', new RegExp('^engines on attic: ' +
+    'llama-server: cpu \\(the llama\\.cpp in svc \\(cpu\\)\\); onnx-tts: cuda, cpu; ' +
+    'other: its program is missing; H200 is visible, but …$'), null]])
 })
 
 t.test('memory, store, staging disk and event log', async (t) => {

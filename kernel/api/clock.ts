@@ -86,27 +86,62 @@ export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise
   })
 }
 
-/** What the source yields, and null after each `ms` of silence. Pulls one thing at a time. */
-export async function * beating<T> (
-  source: AsyncIterable<T>, clock: Clock, ms: number
-): AsyncGenerator<T | null> {
+/** As `raceAbort`, for waits one after the other: they share one listener, until `end`. */
+export class AbortableWaits {
+  readonly #signal: AbortSignal
+  #reject = (_reason: Error): void => {}
+  readonly #onAbort = (): void => { this.#reject(this.#signal.reason as Error) }
+
+  constructor (signal: AbortSignal) {
+    this.#signal = signal
+    signal.addEventListener('abort', this.#onAbort)
+  }
+
+  wait<T> (promise: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject
+      if (this.#signal.aborted) this.#onAbort()
+      promise.then(resolve, reject)
+    })
+  }
+
+  end (): void { this.#signal.removeEventListener('abort', this.#onAbort) }
+}
+
+/** What the source yields, and `beat` after each `ms` of silence. Pulls one thing at a time. */
+export async function * beating<T, B> (
+  source: AsyncIterable<T>, clock: Clock, ms: number, beat: B
+): AsyncGenerator<T | B> {
   const iterator = source[Symbol.asyncIterator]()
+  let askedMs = 0
+  let stop = (): void => {}
+  let wake = (): void => {}
+  // One timer for all: a stream has many things and little silence.
+  const watch = (afterMs: number): void => {
+    stop = clock.after(afterMs, () => {
+      const left = askedMs + ms - clock.mono()
+      watch(left > 0 ? left : ms)
+      if (left <= 0) wake()
+    })
+  }
+  watch(ms)
   try {
     for (;;) {
       const next = iterator.next()
-      next.catch(() => {})
-      let step = await orSilence(next, clock, ms)
-      for (; step === null; step = await orSilence(next, clock, ms)) yield null
+      let step: IteratorResult<T> | null = null
+      while (step === null) {
+        askedMs = clock.mono()
+        step = await new Promise<IteratorResult<T> | null>((resolve, reject) => {
+          wake = () => { resolve(null) }
+          next.then(resolve, reject)
+        })
+        if (step === null) yield beat
+      }
       if (step.done === true) return
       yield step.value
     }
   } finally {
+    stop()
     await iterator.return?.()
   }
-}
-
-async function orSilence<T> (next: Promise<T>, clock: Clock, ms: number): Promise<T | null> {
-  let stop = (): void => {}
-  const silence = new Promise<null>((resolve) => { stop = clock.after(ms, () => { resolve(null) }) })
-  return await Promise.race([next, silence]).finally(stop)
 }

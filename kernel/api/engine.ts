@@ -2,11 +2,18 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
-export { serverEvents } from '../http/server-events.js'
+export { EventParser } from '../http/server-events.js'
 export { cacheOf, contextOf } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
+
+/** Ways to use a GPU that need nothing of a model: a card that names cuda runs on each. */
+const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
+
+/** Whether a model runs on a backend, where its engine has it. */
+export const runsOn = ({ backends }: Pick<ModelCard, 'backends'>, backend: string): boolean =>
+  backends.includes(backend) || (LIKE_CUDA.includes(backend) && backends.includes('cuda'))
 
 /** A voice a text-to-speech model offers. */
 export interface CardVoice { id: string, name: string, language: string }
@@ -58,7 +65,7 @@ export interface ModelCard {
 export interface ModelSpec {
   card: ModelCard
   directory: string
-  /** Execution backend to use: `cpu`, `cuda`, `webgpu`. */
+  /** Execution backend to use: `cpu`, `cuda`, `rocm`, `vulkan`, `metal`, `webgpu`. */
   backend: string
   /** Threads one native call may use. */
   threads: number
@@ -210,6 +217,8 @@ export interface LibraryDecl {
   /** file: URL of the engine module that loads it. */
   readonly module: string
   readonly backends: readonly string[]
+  /** By platform and architecture, the GPU backend that its package has besides. */
+  readonly gpus?: Readonly<Record<string, string>>
   /** Its packages by platform and architecture, as in `linux-x64`. */
   readonly packages: Readonly<Record<string, string>>
   /** By role of a file that it cannot use, the reason. */

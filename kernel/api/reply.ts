@@ -11,8 +11,11 @@ export interface StreamHead {
 
 /** The one way to write a streamed response: every write waits for the reader. */
 export interface StreamWriter {
-  /** Resolves when the bytes are accepted; rejects when the reader is gone or took nothing for too long. */
-  write (bytes: Uint8Array | string): Promise<void>
+  /**
+   * Resolves when the bytes are accepted, undefined if they are at once; rejects when the reader is gone or
+   * took nothing for too long.
+   */
+  write (bytes: Uint8Array | string): Promise<void> | undefined
   /** Ends the response cleanly. */
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */

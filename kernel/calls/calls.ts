@@ -43,6 +43,8 @@ export class Call {
   queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
+  /** Since when it waits for its handler; null while it does not. */
+  #armedMs: number | null = null
   #stopDeadline: (() => void) | null = null
 
   constructor (
@@ -62,29 +64,42 @@ export class Call {
 
   /** Ends the call with this error; the first one counts. */
   fail (error: SvcError): void {
-    this.disarm()
+    this.close()
     this.#controller.abort(error)
   }
 
   /** Starts the wait for the handler anew. */
   arm (): void {
-    this.disarm()
     if (this.signal.aborted) return
-    this.#stopDeadline = this.#clock.after(this.timeoutMs, () => {
-      const seconds = this.timeoutMs / 1000
-      this.fail(kernelError('timeout', `${this.capability.name} gave nothing within ${seconds} s.`,
-        { timeout_seconds: seconds }))
-    })
+    this.#armedMs = this.#clock.mono()
+    if (this.#stopDeadline === null) this.#check(this.timeoutMs)
   }
 
-  disarm (): void {
+  disarm (): void { this.#armedMs = null }
+
+  /** A sign of life from the client: a running wait starts anew. */
+  touch (): void {
+    if (this.#armedMs !== null) this.arm()
+  }
+
+  /** Gives up its deadline. */
+  close (): void {
+    this.disarm()
     this.#stopDeadline?.()
     this.#stopDeadline = null
   }
 
-  /** A sign of life from the client: a running wait starts anew. */
-  touch (): void {
-    if (this.#stopDeadline !== null) this.arm()
+  /** One timer for all waits: there is one for each token. */
+  #check (afterMs: number): void {
+    this.#stopDeadline = this.#clock.after(afterMs, () => {
+      this.#stopDeadline = null
+      if (this.#armedMs === null) return
+      const left = this.#armedMs + this.timeoutMs - this.#clock.mono()
+      if (left > 0) { this.#check(left); return }
+      const seconds = this.timeoutMs / 1000
+      this.fail(kernelError('timeout', `${this.capability.name} gave nothing within ${seconds} s.`,
+        { timeout_seconds: seconds }))
+    })
   }
 
   setHeader (name: string, value: string): void {
@@ -145,7 +160,7 @@ export class CallTable {
       close: () => {
         if (!open) return
         open = false
-        call.disarm()
+        call.close()
         unlink()
         untrack()
         this.#forget(own, call)

@@ -82,17 +82,22 @@ export class ChunkBuffer<T> {
   /** The producer failed; what it made before is still handed out. */
   fail (error: unknown): void { this.#finish({ error }) }
 
+  /** The next chunk if there is one. */
+  ready (): Taken<T> | undefined {
+    const item = this.#items.shift()
+    if (item === undefined) return undefined
+    this.#count(-item.bytes)
+    this.#wakeProducer()
+    return { done: false, value: item.value }
+  }
+
   /** The next chunk, or the end. Rejects with the producer's error, after the chunks before it. */
   async take (): Promise<Taken<T>> {
     while (this.#items.length === 0 && this.#ending === null) {
       await new Promise<void>((resolve) => { this.#wakeConsumer = resolve })
     }
-    const item = this.#items.shift()
-    if (item !== undefined) {
-      this.#count(-item.bytes)
-      this.#wakeProducer()
-      return { done: false, value: item.value }
-    }
+    const item = this.ready()
+    if (item !== undefined) return item
     const ending = this.#ending!
     if ('error' in ending) throw ending.error
     return { done: true, value: ending.value }

@@ -1,4 +1,4 @@
-import { raceAbort } from '../api/clock.js'
+import { AbortableWaits } from '../api/clock.js'
 import { errorBody } from '../http/error-body.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
@@ -59,25 +59,29 @@ async function sendChunks (
   call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
 ): Promise<Terminal> {
+  const waits = new AbortableWaits(call.signal)
   try {
-    let taken = await firstChunk(call, buffer, writer, target, options)
+    let taken = await firstChunk(waits.wait(buffer.take()), writer, target, options)
     while (!taken.done) {
-      await writer.chunk(taken.value)
-      taken = await raceAbort(buffer.take(), call.signal)
+      const writing = writer.chunk(taken.value)
+      if (writing !== undefined) await writing
+      if (call.signal.aborted) throw call.signal.reason
+      taken = buffer.ready() ?? await waits.wait(buffer.take())
     }
     if (call.signal.aborted) throw call.signal.reason
     return { kind: 'completed', payload: taken.value }
   } catch (error) {
     return failure(call.signal.aborted ? call.signal.reason : error)
+  } finally {
+    waits.end()
   }
 }
 
 /** Holds the head back for a moment, so that a call which fails at once can answer with its own status. */
 async function firstChunk (
-  call: Call, buffer: ChunkBuffer<CheckedChunk>, writer: FrameWriter, target: StreamTarget,
+  first: Promise<Taken<CheckedChunk>>, writer: FrameWriter, target: StreamTarget,
   options: { clock: Clock, headHoldMs: number }
 ): Promise<Taken<CheckedChunk>> {
-  const first = raceAbort(buffer.take(), call.signal)
   if (holdsHead(target)) return await first
   let stop = (): void => {}
   const held = new Promise<null>((resolve) => {
@@ -139,10 +143,12 @@ class FrameWriter {
     trace?.span('first bytes', 'client', startMs, trace.now())
   }
 
-  async chunk (chunk: CheckedChunk): Promise<void> {
-    if (this.#target.raw && (chunk.bytes?.byteLength ?? 0) === 0) return
-    await this.start()
-    await this.#write({ kind: 'chunk', payload: chunk.payload, media: chunk.media }, chunk.bytes)
+  /** Undefined where the sink took it at once: a promise for each token costs. */
+  chunk (chunk: CheckedChunk): Promise<void> | undefined {
+    const { payload, media, bytes } = chunk
+    if (this.#target.raw && (bytes?.byteLength ?? 0) === 0) return undefined
+    const write = (): Promise<void> | undefined => this.#write({ kind: 'chunk', payload, media }, bytes)
+    return this.#sink === null ? this.start().then(write) : write()
   }
 
   /** Sends the one terminal frame and ends; false when the reader is gone, and then it is cut off. */
@@ -173,25 +179,31 @@ class FrameWriter {
   }
 
   /** A frame that cannot be sent ends the call: there is nobody left to tell. */
-  async #write (
+  #write (
     fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null
-  ): Promise<void> {
+  ): Promise<void> | undefined {
     const common = { call_id: this.#call.callId, sequence: this.#sequence++ }
     const header: FrameHeader = { ...common, payload: null, media: null, error: null, ...fields }
     const startMs = this.#writes === undefined ? 0 : this.#call.trace!.now()
-    try {
-      await this.#untilCut(this.#sink!.write({ header, media: bytes }))
-      this.#writes?.add(startMs, this.#call.trace!.now())
-    } catch (error) {
+    const written = (): void => { this.#writes?.add(startMs, this.#call.trace!.now()) }
+    const failed = (error: unknown): never => {
       this.#lost = true
       this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))
       throw error
     }
+    try {
+      const writing = this.#sink!.write({ header, media: bytes })
+      if (writing !== undefined || this.#lost) return this.#untilCut(writing).then(written, failed)
+      written()
+      return undefined
+    } catch (error) {
+      return failed(error)
+    }
   }
 
   /** What the sink does, or a rejection as soon as the writer is cut. */
-  async #untilCut (work: Promise<void>): Promise<void> {
-    work.catch(() => {})
+  async #untilCut (work: Promise<void> | undefined): Promise<void> {
+    work?.catch(() => {})
     if (this.#lost) throw kernelError('cancelled', 'The connection is cut.')
     const cut = new Promise<never>((_resolve, reject) => {
       this.#release = () => { reject(kernelError('cancelled', 'The connection was cut.')) }

@@ -1,4 +1,4 @@
-import { raceAbort } from '../api/clock.js'
+import { AbortableWaits, raceAbort } from '../api/clock.js'
 import { EngineError } from '../api/engine.js'
 import { kernelError, kernelErrorDecl, SvcError } from '../api/errors.js'
 import { mediaOf } from './frames.js'
@@ -52,16 +52,16 @@ export async function runStream (
 ): Promise<void> {
   let iterator: AsyncIterator<unknown> | null = null
   let over = false
+  const waits = new AbortableWaits(call.signal)
   try {
     call.signal.throwIfAborted()
     iterator = openIterator(call.capability.handler(input, handlerView(call)))
     for (let first = true; ; first = false) {
-      await buffer.room(call.signal)
+      if (!buffer.hasRoom || call.signal.aborted) await buffer.room(call.signal)
       if (!first) call.arm()
-      const step = await raceAbort(iterator.next(), call.signal).catch((error: unknown) => {
-        over = !call.signal.aborted
-        throw error
-      })
+      over = true
+      const step = await waits.wait(iterator.next())
+      over = false
       call.disarm()
       if (step.done === true) { over = true; break }
       const { chunk, bytes } = checkChunk(step.value, call, options)
@@ -69,9 +69,11 @@ export async function runStream (
     }
     buffer.end(null)
   } catch (error) {
+    over &&= !call.signal.aborted
     buffer.fail(knownError(error, call, options))
   } finally {
     call.disarm()
+    waits.end()
     const closing = over || iterator === null ? Promise.resolve() : (async () => await iterator.return?.())()
     void abandon(closing, call, release, options)
   }

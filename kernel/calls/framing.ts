@@ -1,4 +1,3 @@
-import { kernelError } from '../api/errors.js'
 import { encodeEvent } from './frames.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamWriter } from '../api/plugin.js'
@@ -6,8 +5,8 @@ import type { Frame } from './frames.js'
 
 /** Where the frames of one call go. Frames are written one after the other. */
 export interface FrameSink {
-  /** Resolves when the reader took it; rejects when the reader is gone or too slow. */
-  write (frame: Frame): Promise<void>
+  /** Resolves when the reader took it, undefined at once; rejects when the reader is gone or too slow. */
+  write (frame: Frame): Promise<void> | undefined
   /** Ends after the terminal frame. */
   end (): Promise<void>
   /** The reader gets no clean end. */
@@ -16,41 +15,14 @@ export interface FrameSink {
 
 type Writer = Pick<StreamWriter, 'write' | 'end' | 'cut'>
 
-/** Pieces are small so that a slow reader shows progress before the limit on taking nothing strikes. */
-const PIECE_BYTES = 16 * 1024
-
-/**
- * The writer with a limit on how long the reader may take nothing: after `stallMs` without a piece
- * accepted the connection is cut and the write rejects with `slow_consumer`.
- */
-export function stallGuard (writer: Writer, clock: Clock, stallMs: number): Writer {
-  const piece = (bytes: Uint8Array): Promise<void> => new Promise((resolve, reject) => {
-    const stop = clock.after(stallMs, () => {
-      writer.cut()
-      reject(kernelError('slow_consumer', `The reader took nothing for ${stallMs / 1000} seconds.`))
-    })
-    writer.write(bytes).then(resolve, reject).finally(stop)
-  })
-  return {
-    async write (data) {
-      const bytes = typeof data === 'string' ? Buffer.from(data) : data
-      for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) {
-        await piece(bytes.subarray(at, at + PIECE_BYTES))
-      }
-    },
-    end: () => writer.end(),
-    cut () { writer.cut() }
-  }
-}
-
 /** Each frame as the bytes that `encode` makes of it; nothing is written for null. */
 export function encodedSink (
   writer: Writer, encode: (frame: Frame) => Uint8Array | string | null
 ): FrameSink {
   return {
-    async write (frame) {
+    write (frame) {
       const bytes = encode(frame)
-      if (bytes !== null) await writer.write(bytes)
+      return bytes === null ? undefined : writer.write(bytes)
     },
     end: () => writer.end(),
     cut () { writer.cut() }

@@ -1,7 +1,7 @@
 import { kernelError } from '../api/errors.js'
 import { Reply } from '../api/plugin.js'
 import { encodeFrame, FRAMES_TYPE } from './frames.js'
-import { chooseType, encodedSink, eventSink, rawSink, stallGuard } from './framing.js'
+import { chooseType, encodedSink, eventSink, rawSink } from './framing.js'
 import { originOf, wantsRetry, withCommandId } from './origin.js'
 import { clientStreams } from './registry.js'
 import { MEDIA_TYPES_HEADER } from './remote.js'
@@ -143,7 +143,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
 
 /** The response as a stream whose frames `sinkOn` writes. Raw media may wait longer for their reader. */
 function streamTarget (
-  { clock, limits, mediaPool }: RoutesHost, request: RouteRequest,
+  { limits, mediaPool }: RoutesHost, request: RouteRequest,
   { raw, ...head }: Pick<StreamTarget, 'raw'> & StreamHead & { stallMs: number },
   sinkOn: (writer: Pick<StreamWriter, 'write' | 'end' | 'cut'>) => FrameSink
 ): StreamTarget {
@@ -154,8 +154,7 @@ function streamTarget (
       ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: mediaPool }
       : { chunks: limits.streamChunks, bytes: limits.streamBytes },
     open (headers) {
-      const writer = request.open({ ...head, headers: { ...headers } })
-      return sinkOn(stallGuard(writer, clock, head.stallMs))
+      return sinkOn(request.open({ ...head, headers: { ...headers } }))
     }
   }
 }

@@ -1,4 +1,5 @@
 import { delay, systemClock } from '../api/clock.js'
+import type { Gpu } from '../machine/gpu.js'
 import type { Client } from './client.js'
 import { CliError } from './errors.js'
 import { plain } from './output.js'
@@ -22,6 +23,9 @@ export interface State {
   nodeHealth: Record<string, Health>
   nodeCapabilities: Record<string, string[]>
   nodeMemory?: Record<string, { ramTotal: Bytes, ramAvailable: Bytes } | null>
+  nodeSystem?: Record<string, {
+    pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
+  } | null>
   lastSeen?: Record<string, string>
   /** By install id: the nodes that run no models until an operator lets them again. */
   drainedNodes?: Record<string, { since: string }>
@@ -62,6 +66,7 @@ export interface NodeRow {
   /** Seconds since the last sign of life of a node that is not live; null when live or never seen. */
   lostForSeconds: number | null
   memoryTotalBytes: number | null, memoryAvailableBytes: number | null
+  accelerators: Gpu[]
   /** It runs no models until an operator lets it again. */
   drained: boolean
   health: Health, capabilities: string[]
@@ -107,6 +112,7 @@ function fromState (nodeId: string, state: State, members: MemberList | null): N
     lostForSeconds: live ? null : age,
     memoryTotalBytes: memory?.ramTotal.inBytes ?? null,
     memoryAvailableBytes: memory?.ramAvailable.inBytes ?? null,
+    accelerators: state.nodeSystem?.[nodeId]?.accelerators ?? [],
     drained: Object.hasOwn(state.drainedNodes ?? {}, identity.nodeInstallId ?? ''),
     health: state.nodeHealth[nodeId] ?? { level: 'ok', reasons: [] },
     capabilities: state.nodeCapabilities[nodeId] ?? []
@@ -134,6 +140,7 @@ function neverSeen (member: MemberRow): NodeRow {
     lostForSeconds: null,
     memoryTotalBytes: null,
     memoryAvailableBytes: null,
+    accelerators: [],
     drained: false,
     health: { level: 'ok', reasons: [] },
     capabilities: []

@@ -8,17 +8,23 @@ const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))
 
-/** Why a body is not parsed, as the end of a sentence; null if it may be. The text need not be valid JSON. */
-export function excessOf (body: Buffer): string | null {
-  let [parts, values] = [0, 0]
+/**
+ * Counts what a JSON text has, keys above all; `excess`: why it is not parsed, as the end of a sentence. The
+ * text need not be valid.
+ */
+export function countParts (body: Buffer): { keys: number, excess: string | null } {
+  let [keys, nodes, values] = [0, 0, 0]
   for (let at = 0; at < body.length; at++) {
     const char = body[at]
     if (char === QUOTE) at = endOfText(body, at)
-    else if (char === COLON || char === LIST || char === OBJECT) parts++
+    else if (char === COLON) keys++
+    else if (char === LIST || char === OBJECT) nodes++
     else if (char === COMMA) values++
   }
-  if (parts > MOST_PARTS) return `has more than ${MOST_PARTS} lists, objects and keys`
-  return values > MOST_VALUES ? `has more than ${MOST_VALUES} values` : null
+  const excess = keys + nodes > MOST_PARTS
+    ? `has more than ${MOST_PARTS} lists, objects and keys`
+    : values > MOST_VALUES ? `has more than ${MOST_VALUES} values` : null
+  return { keys, excess }
 }
 
 function endOfText (body: Buffer, from: number): number {

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError, withHeaders } from '../api/errors.js'
-import { excessOf, oneATurn } from './body-bounds.js'
+import { countParts, oneATurn } from './body-bounds.js'
 import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
@@ -38,14 +38,14 @@ export function readJsonOnly (app: FastifyInstance): void {
       return
     }
     collectBody(payload, limit, oneATurn((error, body) => {
-      const excess = body === undefined ? null : excessOf(body)
+      const { keys = 0, excess = null } = body === undefined ? {} : countParts(body)
       if (error !== null || body === undefined) done(error)
       else if (!isExpected(request, body)) done(otherBody())
       else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
       else if (excess !== null) done(invalid([{ path: '', message: excess }], 'body'))
       else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
       else {
-        const { value, fault } = readJson(body.toString())
+        const { value, fault } = readJson(body.toString(), keys)
         done(fault === null ? null : invalid([fault], 'body'), value)
       }
     }))
@@ -61,13 +61,13 @@ export function readJsonOnly (app: FastifyInstance): void {
 type ContentTypeParser =
   (request: FastifyRequest, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void
 
-/** Reads a JSON text; `fault` says why it is not taken. */
-function readJson (text: string): { value?: unknown, fault: Fault | null } {
+/** Reads a JSON text with so many keys; `fault` says why it is not taken. */
+function readJson (text: string, keys: number): { value?: unknown, fault: Fault | null } {
   // Some programs write a byte order mark, which RFC 8259 lets a reader ignore.
   const json = text.startsWith('\ufeff') ? text.slice(1) : text
   try {
     const value: unknown = JSON.parse(json)
-    return { value, fault: faultOf(json, value) }
+    return { value, fault: faultOf(json, keys, value) }
   } catch {
     return { fault: { path: '', message: 'is not valid JSON' } }
   }
@@ -157,11 +157,11 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
 interface Fault { path: string, message: string }
 
 /**
- * What is wrong with a valid JSON text and the value that JSON.parse made of it: a key that stands twice in
- * one object or that reaches the prototype of objects when it is copied, half of a surrogate pair, which no
- * UTF-8 can carry on, or too many levels. Null when nothing is.
+ * What is wrong with a valid JSON text with so many keys written in it and the value that JSON.parse made of
+ * it: a key that stands twice in one object or that reaches the prototype of objects when it is copied, half
+ * of a surrogate pair, which no UTF-8 can carry on, or too many levels. Null when nothing is.
  */
-function faultOf (text: string, value: unknown): Fault | null {
+function faultOf (text: string, written: number, value: unknown): Fault | null {
   const halves = /\\u[dD][89a-fA-F]/.test(text)
   let keys = 0
   const open: [path: string, value: unknown, level: number][] = [['', value, 0]]
@@ -192,7 +192,7 @@ function faultOf (text: string, value: unknown): Fault | null {
       if (bad) return { path, message: 'has a key with half of a surrogate pair' }
     }
   }
-  return keys === countKeys(text) ? null : { path: repeatedKey(text), message: 'stands twice in one object' }
+  return keys === written ? null : { path: repeatedKey(text), message: 'stands twice in one object' }
 }
 
 const below = (path: string, key: string): string => path === '' ? key : `${path}.${key}`
@@ -205,45 +205,19 @@ function prototypeKey (object: object): string | null {
   return reaches ? 'constructor.prototype' : null
 }
 
-/** Calls `visit` for every string of a valid JSON text, and for every brace outside of them. */
-function scan (text: string, visit: (what: '{' | '}' | 'key', at: number, end: number) => void): void {
-  const mark = /["{}]/g
-  for (let found = mark.exec(text); found !== null; found = mark.exec(text)) {
-    const at = found.index
-    if (found[0] !== '"') { visit(found[0] as '{' | '}', at, at); continue }
-    let end = text.indexOf('"', at + 1)
-    while (isEscaped(text, end)) end = text.indexOf('"', end + 1)
-    mark.lastIndex = end + 1
-    let after = end + 1
-    while (/\s/.test(text[after] ?? '')) after++
-    if (text[after] === ':') visit('key', at, end)
-  }
-}
-
-function isEscaped (text: string, at: number): boolean {
-  let slashes = 0
-  while (text[at - 1 - slashes] === '\\') slashes++
-  return slashes % 2 === 1
-}
-
-function countKeys (text: string): number {
-  let count = 0
-  scan(text, (what) => { if (what === 'key') count++ })
-  return count
-}
-
-/** The first key that stands twice in one object. */
+/** The first key that stands twice in one object of a valid JSON text. */
 function repeatedKey (text: string): string {
   const objects: Set<string>[] = []
-  let twice: string | undefined
-  scan(text, (what, at, end) => {
-    if (what === '{') objects.push(new Set())
-    else if (what === '}') objects.pop()
+  let last = ''
+  for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}:]/g)) {
+    if (token === '{') objects.push(new Set())
+    else if (token === '}') objects.pop()
+    else if (token !== ':') last = token
     else {
-      const key = JSON.parse(text.slice(at, end + 1)) as string
-      if (objects.at(-1)!.has(key)) twice ??= key
+      const key = JSON.parse(last) as string
+      if (objects.at(-1)!.has(key)) return key
       objects.at(-1)!.add(key)
     }
-  })
-  return twice ?? ''
+  }
+  return ''
 }

@@ -4,28 +4,24 @@ import type { FastifyReply } from 'fastify'
 import { kernelError } from '../api/errors.js'
 import { plainEvent } from './tls/port.js'
 import type { SvcError } from '../api/errors.js'
-import type { OpenWork } from './open-work.js'
 
 /** Calls `end` once the credential of a request has ended; returns what stops that. */
 export type Follow = (end: (why: SvcError) => void) => () => void
 
 /**
- * One abort signal from the socket: the client went away, the deadline passed, its credential ended, the
+ * The one abort signal of a request: the client went away, the deadline passed, its credential ended, the
  * plugin or the node stops. It is made when a handler first asks for it; most answer without.
  */
 export class Ending {
   readonly #reply: FastifyReply
-  readonly #work: OpenWork
-  readonly #onStop = (): void => { this.abort(this.#work.ending!) }
   readonly #follow: Follow | undefined
   #controller: AbortController | undefined
   #reason: SvcError | undefined
   #unfollow: (() => void) | undefined
 
   /** `follow`: calls back when the credential of the request ends, and returns what ends that. */
-  constructor (reply: FastifyReply, work: OpenWork, follow?: Follow) {
+  constructor (reply: FastifyReply, follow?: Follow) {
     this.#reply = reply
-    this.#work = work
     this.#follow = follow
   }
 
@@ -39,10 +35,7 @@ export class Ending {
     this.#controller?.abort(reason)
   }
 
-  done (): void {
-    if (this.#controller !== undefined) this.#work.signal.removeEventListener('abort', this.#onStop)
-    this.#unfollow?.()
-  }
+  done (): void { this.#unfollow?.() }
 
   #watch (): AbortController {
     const controller = new AbortController()
@@ -56,9 +49,6 @@ export class Ending {
     if (hasLeft(raw)) onLeft()
     else if (raw.destroyed) onClose()
     else raw.once('left', onLeft).once('close', onClose)
-    const { signal } = this.#work
-    if (signal.aborted) this.#onStop()
-    else signal.addEventListener('abort', this.#onStop, { once: true })
     this.#unfollow = this.#follow?.((why) => { this.abort(why) })
     if (this.#reason !== undefined) controller.abort(this.#reason)
     return controller

@@ -213,7 +213,7 @@ class Exchange implements RouteRequest, Unfinished {
     this.#route = route
     this.#options = options
     this.#follow = followOf(request, options.standing)
-    this.#ending = new Ending(reply, options.work, this.#follow)
+    this.#ending = new Ending(reply, this.#follow)
     this.#reply = reply
     this.#streams = streams
   }
@@ -255,7 +255,8 @@ class Exchange implements RouteRequest, Unfinished {
   serve (): Promise<void> | undefined {
     try {
       // One whose body was still on its way when the plugin stopped.
-      if (this.#options.work.signal.aborted) throw this.#options.work.ending!
+      const { ending } = this.#options.work
+      if (ending !== undefined) throw ending
       const result = this.#route.handler(this)
       if (isThenable(result) || this.#stream !== undefined) return this.#settle(Promise.resolve(result))
       sendResult(this.#route, this.#reply, result, this.#options)
@@ -266,8 +267,10 @@ class Exchange implements RouteRequest, Unfinished {
     return undefined
   }
 
+  abort (error: SvcError): void { this.#ending.abort(error) }
+
   abandon (error: SvcError): void {
-    this.#ending.abort(error)
+    this.abort(error)
     this.#reject?.(error)
   }
 
@@ -309,7 +312,7 @@ class Exchange implements RouteRequest, Unfinished {
     const body = errorBody(ending, this.requestId)
     const told = this.#route.decl.failure?.(body, this.#reply.request.headers) ?? body
     const cancel = this.#options.clock.after(TELL_MS, () => { stream.cut() })
-    void stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`).catch(() => {})
+    stream.write(`event: error\ndata: ${JSON.stringify(told)}\n\n`)?.catch(() => {})
     await stream.end()
     cancel()
   }

@@ -11,42 +11,60 @@ export type ServerEvent =
 export async function * serverEvents (
   bytes: AsyncIterable<Uint8Array>, longest = Infinity, also?: string
 ): AsyncGenerator<ServerEvent> {
-  let fields = new Map<string, string>()
-  let held = 0
-  const check = (unfinished: number): void => {
-    if (held + unfinished > longest) throw new Error(`an event of over ${longest} characters`)
-  }
-  for await (const line of linesOf(bytes, check)) {
-    held += line.length
-    if (line === '') {
-      const other = also === undefined || fields.has('data') ? undefined : fields.get(also)
-      const type = other === undefined ? fields.get('event') ?? 'message' : also!
-      const data = other ?? fields.get('data')
-      if (data !== undefined) yield { kind: 'event', type, data, id: fields.get('id') ?? null }
-      fields = new Map()
-      held = 0
-      continue
-    }
-    const [, field, value = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line)!
-    const before = fields.get(field!)
-    if (field === '') yield { kind: 'comment', text: value }
-    else fields.set(field!, field === 'data' && before !== undefined ? `${before}\n${value}` : value)
-  }
+  const parser = new EventParser(longest, also)
+  for await (const part of bytes) for (const event of parser.push(part)) yield event
 }
 
-/** Lines that were ended by CR, LF or both; `check` is told how long the unfinished one is. */
-async function * linesOf (
-  bytes: AsyncIterable<Uint8Array>, check: (unfinished: number) => void
-): AsyncGenerator<string> {
-  const decoder = new TextDecoder()
-  let rest = ''
-  for await (const part of bytes) {
-    rest += decoder.decode(part, { stream: true })
+/** The parser of `serverEvents`, for a stream that comes by other ways. */
+export class EventParser {
+  readonly #longest: number
+  readonly #also: string | undefined
+  readonly #decoder = new TextDecoder()
+  #fields = new Map<string, string>()
+  /** Characters of the event so far; of its unfinished line. */
+  #held = 0
+  #rest = ''
+
+  constructor (longest = Infinity, also?: string) {
+    this.#longest = longest
+    this.#also = also
+  }
+
+  /** What these bytes complete. Lines are ended by CR, LF or both. */
+  * push (bytes: Uint8Array): Generator<ServerEvent> {
+    const text = this.#rest + this.#decoder.decode(bytes, { stream: true })
     // The LF that belongs to a CR may be in the next part.
-    const held = rest.endsWith('\r') ? '\r' : ''
-    const lines = rest.slice(0, rest.length - held.length).split(/\r\n|\r|\n/)
-    rest = lines.pop()! + held
-    yield * lines
-    check(rest.length)
+    const held = text.endsWith('\r') ? '\r' : ''
+    const lines = text.slice(0, text.length - held.length).split(text.includes('\r') ? /\r\n|\r|\n/ : '\n')
+    this.#rest = lines.pop()! + held
+    for (const line of lines) {
+      this.#held += line.length
+      const event = line === '' ? this.#ended() : this.#field(line)
+      if (event !== undefined) yield event
+    }
+    if (this.#held + this.#rest.length > this.#longest) {
+      throw new Error(`an event of over ${this.#longest} characters`)
+    }
+  }
+
+  #field (line: string): ServerEvent | undefined {
+    const colon = line.indexOf(':')
+    const field = colon < 0 ? line : line.slice(0, colon)
+    const value = colon < 0 ? '' : line.slice(colon + (line[colon + 1] === ' ' ? 2 : 1))
+    if (field === '') return { kind: 'comment', text: value }
+    const before = this.#fields.get(field)
+    this.#fields.set(field, field === 'data' && before !== undefined ? `${before}\n${value}` : value)
+    return undefined
+  }
+
+  #ended (): ServerEvent | undefined {
+    const fields = this.#fields
+    const also = this.#also
+    this.#fields = new Map()
+    this.#held = 0
+    const other = also === undefined || fields.has('data') ? undefined : fields.get(also)
+    const data = other ?? fields.get('data')
+    const type = other === undefined ? fields.get('event') ?? 'message' : also!
+    return data === undefined ? undefined : { kind: 'event', type, data, id: fields.get('id') ?? null }
   }
 }

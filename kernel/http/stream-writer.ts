@@ -4,6 +4,16 @@ import { encodedHeaders } from './error-body.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamHead, StreamWriter } from '../api/plugin.js'
 
+/** Pieces are small so that a slow reader shows progress before the limit on taking nothing strikes. */
+const PIECE_BYTES = 16 * 1024
+
+async function inPieces (
+  data: Uint8Array | string, write: (piece: Uint8Array) => Promise<void> | undefined
+): Promise<void> {
+  const bytes = typeof data === 'string' ? Buffer.from(data) : data
+  for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) await write(bytes.subarray(at, at + PIECE_BYTES))
+}
+
 /**
  * Writes a streamed response with backpressure: a write resolves once the socket has room again.
  * Rejects with `slow_consumer` when the reader takes nothing for `stallMs`, `cancelled` when it is gone.
@@ -19,10 +29,10 @@ export function openStream (
   let ended = false
   const gone = (): boolean => raw.destroyed || raw.writableEnded
   return {
-    async write (bytes) {
-      if (ended || gone()) throw kernelError('cancelled', 'The reader is gone.')
-      if (bytes.length === 0 || raw.write(bytes)) return
-      await drained(raw, options)
+    write (bytes) {
+      if (ended || gone()) return Promise.reject(kernelError('cancelled', 'The reader is gone.'))
+      if (bytes.length > PIECE_BYTES) return inPieces(bytes, (piece) => this.write(piece))
+      return bytes.length === 0 || raw.write(bytes) ? undefined : drained(raw, options)
     },
     async end () {
       if (ended || gone()) return

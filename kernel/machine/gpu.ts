@@ -18,7 +18,12 @@ export interface Gpu {
 }
 
 /** The GPUs of a machine, and a sentence for each source that could not be asked. */
-export interface GpuReport { readonly gpus: readonly Gpu[], readonly problems: readonly string[] }
+export interface GpuReport {
+  readonly gpus: readonly Gpu[]
+  readonly problems: readonly string[]
+  /** Bytes on all GPUs by process; empty where the driver does not tell, or only of processes elsewhere. */
+  readonly vramByPid?: ReadonlyMap<number, number>
+}
 
 const MIB = 1024 * 1024
 
@@ -48,7 +53,11 @@ export async function readGpus (io: MachineIo): Promise<GpuReport> {
   const gpus = io.platform === 'linux'
     ? await readLinuxGpus(io, ask)
     : await ask('systeminformation', async () => gpusOf(await io.ask('graphics')))
-  return { gpus: gpus.sort((a, b) => MAKERS.indexOf(a.vendor) - MAKERS.indexOf(b.vendor)), problems }
+  // Only NVIDIA's tool tells it, and only where it told of its GPUs.
+  const asked = gpus.some(({ vendor, vramUsedBytes }) => vendor === 'nvidia' && vramUsedBytes !== null)
+  const vramByPid = parseProcesses(asked ? await io.nvidiaSmi(SMI_PROCESSES).catch(() => '') : '')
+  gpus.sort((a, b) => MAKERS.indexOf(a.vendor) - MAKERS.indexOf(b.vendor))
+  return { gpus, problems, vramByPid }
 }
 
 /**
@@ -62,7 +71,7 @@ async function readLinuxGpus (
   const [pci, driver, devices] = await Promise.all([readPciGpus(io), nvidiaNames(io), nvidiaDevices(io)])
   const present = driver.length > 0 || devices.length > 0
   const sources = [
-    present ? await ask('nvidia-smi', async () => parseSmi(await io.nvidiaSmi())) : [],
+    present ? await ask('nvidia-smi', async () => parseSmi(await io.nvidiaSmi(SMI_GPUS))) : [],
     driver.map((name) => named('nvidia', name)),
     pci.filter(({ vendor }) => vendor === 'nvidia'),
     devices.map(() => named('nvidia', 'NVIDIA GPU'))
@@ -82,13 +91,24 @@ async function nvidiaNames ({ list, read }: MachineIo): Promise<string[]> {
   return texts.map((text) => /^Model:\s*(.+)$/m.exec(text)?.[1]?.trim() ?? 'NVIDIA GPU')
 }
 
-/** What `nvidia-smi` is asked for; `parseSmi` reads the answer. */
-export const SMI_ARGS = [
+/** What `nvidia-smi` is asked for; `parseSmi` and `parseProcesses` read the answers. */
+const SMI_GPUS = [
   '--query-gpu=name,utilization.gpu,memory.total,memory.used,power.draw,temperature.gpu',
   '--format=csv,noheader,nounits'
 ] as const
 
-/** GPUs out of the answer to SMI_ARGS: per line a name, %, MiB, MiB, W, degrees Celsius. Pure. */
+const SMI_PROCESSES = ['--query-compute-apps=pid,used_memory', '--format=csv,noheader,nounits'] as const
+
+/** Bytes by process out of the answer to SMI_PROCESSES: a line for each GPU that it uses. Pure. */
+export function parseProcesses (output: string): Map<number, number> {
+  const all = new Map<number, number>()
+  for (const [, pid, mib] of output.matchAll(/^(\d+), (\d+)$/gm)) {
+    all.set(Number(pid), (all.get(Number(pid)) ?? 0) + Number(mib) * MIB)
+  }
+  return all
+}
+
+/** GPUs out of the answer to SMI_GPUS: per line a name, %, MiB, MiB, W, degrees Celsius. Pure. */
 export function parseSmi (output: string): Gpu[] {
   return output.split('\n').map((line) => /^(.+),([^,]+),([^,]+),([^,]+),([^,]+),([^,]+)$/.exec(line))
     .filter((match) => match !== null)

@@ -4,7 +4,6 @@ import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
 import { noInspector } from '../boot/inspector.js'
-import { SMI_ARGS } from './gpu.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Clock } from '../api/clock.js'
 
@@ -17,8 +16,8 @@ export interface MachineIo {
   list (folder: string): Promise<string[]>
   /** Calls a function of the package systeminformation, for what has no file: everything but Linux. */
   ask (call: string, ...args: unknown[]): Promise<unknown>
-  /** The answer of nvidia-smi to SMI_ARGS. */
-  nvidiaSmi (): Promise<string>
+  /** The answer of nvidia-smi to these arguments. */
+  nvidiaSmi (args: readonly string[]): Promise<string>
   /** Bytes of the volume a folder is on. */
   space (folder: string): Promise<{ total: number, available: number }>
   cpus (): os.CpuInfo[]
@@ -58,7 +57,7 @@ export function thisMachine (clock: Clock): MachineIo {
     read: async (path) => AT_HAND.test(path) ? readNow(path) : await readFile(path, 'utf8').catch(() => ''),
     list: (folder) => readdir(folder).catch(() => []),
     ask: systemInformation(clock),
-    nvidiaSmi: async () => (await promisify(execFile)('nvidia-smi', [...SMI_ARGS], {
+    nvidiaSmi: async (args) => (await promisify(execFile)('nvidia-smi', [...args], {
       timeout: TIMEOUT_MS, killSignal: 'SIGKILL', env: TOOLS
     })).stdout,
     async space (folder) {

@@ -5,7 +5,7 @@ import { readMemory } from './memory.js'
 import { ratesOf, readTraffic } from './network.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
-import type { Machine } from '../api/services.js'
+import type { GpuReading, Machine } from '../api/services.js'
 import type { GpuReport, LoadReading } from './gpu.js'
 import type { MachineIo } from './io.js'
 import type { InterfaceReading, Traffic } from './network.js'
@@ -41,6 +41,8 @@ export interface MachineOptions {
 export interface MachineReader extends Machine {
   /** The same reading again within a second. It never throws and never waits longer than a second. */
   vitals (): Promise<Vitals>
+  /** GPUs and sensors as they were last looked at; begins to look where that is due. */
+  load (): LoadReading
 }
 
 /** A reading is given again for this long, so that asking often costs nothing. */
@@ -77,8 +79,8 @@ export function createMachine (
   const cpu = part('cpu', processor(io))
   const network = part('network', interfaces(io, clock))
   const gpus = listGpus(io)
-  const gpusInTime = part('gpu', gpus, GPU_PART_MS)
-  const load = loadReader({ io, clock, env, gpus, report })
+  const { load, look, last: lastGpus } = loadReader({ io, clock, env, gpus, report })
+  const lookInTime = part('gpu', look, GPU_PART_MS)
   const read = async (): Promise<Vitals> => {
     const [ram, space, pcpuUsage, traffic] = await Promise.all([memory(), disk(), cpu(), network()])
     return {
@@ -106,9 +108,11 @@ export function createMachine (
       last = { at: clock.mono(), value: read().then((value) => known = value) }
       return last.value
     },
+    load,
     gpus,
+    lastGpus,
     freeRam: async () => (await memory())?.available ?? null,
-    freeVram: async () => usableGpus((await gpusInTime())?.gpus ?? [], env)
+    freeVram: async () => usableGpus((await lookInTime())?.gpus ?? [], env)
       .map(({ vramTotalBytes, vramUsedBytes }) =>
         vramTotalBytes === null || vramUsedBytes === null ? null : vramTotalBytes - vramUsedBytes)
   }
@@ -180,25 +184,36 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** What is known of GPUs and sensors; looked at in the background, so that nobody waits for it. */
-function loadReader ({ io, clock, env, gpus, report }: LoadParts): () => LoadReading {
+/** What is known of GPUs and sensors: `load` looks in the background, `look` at once. */
+function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
+  let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
   let dueAt = -Infinity
   let failures = 0
-  const look = async (startedAt: number): Promise<void> => {
+  const look = async (): Promise<GpuReport> => {
+    const startedAt = clock.mono()
     const heat = io.platform === 'linux' ? readProcessorHeat(io) : null
-    const { gpus: found, problems } = await gpus()
+    const found = await gpus()
+    const { problems, vramByPid = new Map<number, number>() } = found
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
-    known = summarize(found, await heat, env)
+    const celsius = await heat
+    // The newer of two looks counts, whichever ends first.
+    if (startedAt < last.atMs) return found
+    known = summarize(found.gpus, celsius, env)
+    last = { atMs: startedAt, gpus: known.accelerators, vramByPid }
     dueAt = startedAt + LOAD_MS * 2 ** Math.min(failures, LOAD_DOUBLINGS)
+    return found
   }
-  return () => {
-    const now = clock.mono()
-    if (now >= dueAt) {
-      dueAt = Infinity
-      void look(now)
+  return {
+    look,
+    last: () => last,
+    load () {
+      if (clock.mono() >= dueAt) {
+        dueAt = Infinity
+        void look()
+      }
+      return known
     }
-    return known
   }
 }

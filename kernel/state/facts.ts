@@ -162,7 +162,8 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: Vitals | undefined)
   }
   const base = {
     tasks: {},
-    nodeSystem: { [nodeId]: vitals?.system ?? null },
+    // GPUs may have been looked at since.
+    nodeSystem: { [nodeId]: vitals === undefined ? null : { ...vitals.system, ...options.machine.load() } },
     nodeResources: { [nodeId]: resources }
   }
   const views = new Map([...kernel.views].filter(([key]) => key in base))

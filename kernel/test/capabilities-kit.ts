@@ -108,14 +108,18 @@ export class FakeReader {
   wasCut = false
   /** While true, writes wait. */
   stuck = false
-  #waiting: { accept: () => void, refuse: () => void }[] = []
+  /** The server's limit on a reader that takes nothing. */
+  stall: { clock: ManualClock, ms: number } | undefined
+  #waiting: { accept: () => void, refuse: (error?: Error) => void }[] = []
 
   async write (bytes: Uint8Array | string): Promise<void> {
     if (this.wasCut) throw kernelError('cancelled', 'The reader is gone.')
     if (this.stuck) {
       await new Promise<void>((resolve, reject) => {
-        this.#waiting.push({ accept: resolve,
-          refuse: () => { reject(kernelError('cancelled', 'The reader is gone.')) } })
+        const gone = kernelError('cancelled', 'The reader is gone.')
+        const refuse = (error: Error = gone): void => { reject(error) }
+        const stop = this.stall?.clock.after(this.stall.ms, () => { refuse(kernelError('slow_consumer')) })
+        this.#waiting.push({ accept: () => { stop?.(); resolve() }, refuse })
       })
     }
     this.received.push(typeof bytes === 'string' ? Buffer.from(bytes) : Uint8Array.from(bytes))
@@ -167,7 +171,8 @@ export interface Request {
 
 /** Makes a request to one of the routes, as the HTTP layer would. */
 export function ask (
-  b: Pick<Bench, 'capabilities'>, route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
+  b: Pick<Bench, 'capabilities'> & Partial<Pick<Bench, 'clock'>>,
+  route: 'list' | 'call' | 'stream' | 'cancel', body: unknown,
   more: { accept?: string, caller?: Caller, query?: Record<string, string>, headers?: Record<string, string>,
     reader?: FakeReader, member?: string } = {}
 ): Request {
@@ -189,6 +194,7 @@ export function ask (
       reader.status = head.status ?? 200
       reader.contentType = head.contentType
       reader.headers = head.headers ?? {}
+      reader.stall = b.clock && { clock: b.clock, ms: head.stallMs ?? 30_000 }
       return reader
     }
   }

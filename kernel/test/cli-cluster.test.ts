@@ -4,6 +4,7 @@ import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import { freePorts } from '../../test/node/ports.js'
 import { definePlugin } from '../api/plugin.js'
 import { readSpan, showBytes, showSpan } from '../cli/text.js'
+import { parseSmi } from '../machine/gpu.js'
 import type { StatusPart } from '../cli/check.js'
 import type { Test } from 'tap'
 
@@ -117,6 +118,16 @@ t.test('nodes: who is master, live or lost, and for how long', async (t) => {
     { name: 'cellar', isMaster: true, live: true, health: { level: 'warn' } },
     { name: 'shed', nodeId: null, installId: 'shed-install', live: false, lostForSeconds: null }
   ])
+})
+
+t.test('nodes: GPUs, as nvidia-smi tells of them', async (t) => {
+  const accelerators = parseSmi('NVIDIA H200, 50, 143771, 131464, 78.77, 38\n' +
+    'NVIDIA GB10, [N/A], [N/A], [N/A], 4, 40\n')
+  const url = await node(t, { state: { nodeSystem: { n1: { accelerators }, n2: null } } })
+  const { out } = await cli(['nodes', '--url', url])
+  t.match(out, /^NAME .* MEMORY +GPUS +HEALTH\n/)
+  t.match(out, / NVIDIA H200: 128 GiB of 140 GiB, 50 %, 38 °C, 79 W; NVIDIA GB10: 40 °C, 4 W +ok/)
+  t.match(out, /\ncellar .* - +- +warn/)
 })
 
 t.test('nodes: without the right to list members the topology decides', async (t) => {

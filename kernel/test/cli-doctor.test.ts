@@ -9,7 +9,8 @@ import type { NodeRow, State } from '../cli/cluster-view.js'
 
 const row = (more: Partial<NodeRow> = {}): NodeRow => ({
   nodeId: 'n1', installId: 'i1', name: 'attic', url: null, version: '1.0.0', isMaster: true, isLocal: true,
-  live: true, lostForSeconds: null, memoryTotalBytes: null, memoryAvailableBytes: null, drained: false,
+  live: true, lostForSeconds: null, memoryTotalBytes: null, memoryAvailableBytes: null, accelerators: [],
+  drained: false,
   health: { level: 'ok', reasons: [] }, capabilities: [], ...more
 })
 

@@ -57,7 +57,8 @@ const vitals: Vitals = {
 
 /** A machine that shows always the same. */
 export const machine: MachineReader = {
-  vitals: async () => vitals,
+  vitals: async () => vitals, load: () => vitals.system,
+  lastGpus: () => ({ atMs: 0, gpus: [], vramByPid: new Map() }),
   freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] })
 }
 

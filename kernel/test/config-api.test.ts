@@ -37,8 +37,11 @@ const owners = [{
     }
   },
   settings: {
-    cache: { 'type': 'string', 'x-local': true, 'x-also': ['shelf.cache'] },
-    shelf: { type: 'object', properties: { size: { type: 'integer' } } }
+    cache: { 'type': 'string', 'x-local': true },
+    shelf: {
+      type: 'object',
+      properties: { size: { type: 'integer' }, cache: { 'type': 'string', 'x-local': true } }
+    }
   }
 }, { name: 'guest', bundled: false }]
 

@@ -214,7 +214,7 @@ t.test('GPUs out of the files of amdgpu', async (t) => {
       vendor: 'amd', name: 'AMD GPU', utilizationRatio: 0.25, vramTotalBytes: 8 * GIB, vramUsedBytes: GIB,
       powerWatts: 45, temperatureCelsius: 51
     }],
-    problems: []
+    problems: [], vramByPid: new Map()
   })
   t.match(await readGpus(withFiles(card)), { gpus: [{ utilizationRatio: null, powerWatts: null }] })
 })

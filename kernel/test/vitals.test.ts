@@ -120,13 +120,23 @@ t.test('free memory is read anew each time, and null where nothing tells in time
   const meminfo = (): string => `MemTotal: ${16 * 1024 ** 2} kB\nMemAvailable: ${available * 1024 ** 2} kB\n`
   const read = async (path: string): Promise<string> => path === '/proc/meminfo' ? meminfo() : ''
   const list = async (folder: string): Promise<string[]> => folder === '/dev' ? ['nvidia0'] : []
-  const nvidiaSmi = async (): Promise<string> => 'NVIDIA H200, 3, 1000, 400, 70, 30\nother, 0, 9, 0, 1, 1\n'
+  let used = 400
+  // As data/gpu of a real card: two answers of nvidia-smi 580.
+  const nvidiaSmi = async ([query]: readonly string[]): Promise<string> => query!.includes('compute-apps')
+    ? '5161, 1100\n5281, 130364\n5281, 4\n' : `NVIDIA H200, 3, 1000, ${used}, 70, 30\nother, 0, 9, 0, 1, 1\n`
   const open = (io: MachineIo): MachineReader => createMachine({ home: '/home', clock, log, io })
   const free = open(machine({ read, list, nvidiaSmi }))
   t.equal(await free.freeRam(), 8 * GIB)
   available = 3
   t.equal(await free.freeRam(), 3 * GIB)
+  t.strictSame(free.lastGpus().vramByPid, new Map())
   t.strictSame(await free.freeVram(), [600 * 1024 ** 2, 9 * 1024 ** 2], 'of each GPU')
+  t.match(free.lastGpus(),
+    { atMs: clock.mono(), vramByPid: new Map([[5161, 1100 * 1024 ** 2], [5281, 130_368 * 1024 ** 2]]) })
+  used = 900
+  t.match(free.load().accelerators, [{ vramUsedBytes: 400 * 1024 ** 2 }, {}])
+  await free.freeVram()
+  t.match(free.load().accelerators, [{ vramUsedBytes: 900 * 1024 ** 2 }, {}], 'the state shows what was read')
   t.strictSame(await open(machine()).freeVram(), [], 'no GPU')
   t.same(warned, [])
   const hangs = open(machine({ read: () => new Promise(() => {}) }))
@@ -191,7 +201,11 @@ const nvidia = async (folder: string): Promise<string[]> => folder === '/dev' ? 
 t.test('GPUs and sensors are looked at every 30 s, in the background', async (t) => {
   let asked = 0
   const made = rig({
-    list: nvidia, nvidiaSmi: async () => { asked++; return 'NVIDIA H200, 40, 143771, 1024, 350.5, 61\n' }
+    list: nvidia,
+    async nvidiaSmi ([query]) {
+      if (query!.startsWith('--query-gpu')) asked++
+      return 'NVIDIA H200, 40, 143771, 1024, 350.5, 61\n'
+    }
   })
   t.match(await made.vitals(), { system: { accelerator: null } }, 'nobody waits for it')
   const expected = {

@@ -120,7 +120,7 @@ async function * chatChunks (
   parts: ApiParts, body: ChatBody, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<never>> {
   const format = chatFormat({ n: 1, includeUsage: false })
-  for await (const chunks of formatted(parts, chatTask(body, parts), call, format)) {
+  for await (const chunks of formatted(parts, chatTask(body, parts), call, format, (values) => values)) {
     for (const chunk of chunks) yield { payload: chunk as never }
   }
 }

@@ -18,7 +18,7 @@ const reply = (...required: string[]) =>
 const served = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
   errors: [
-    'invalid_request', 'context_length_exceeded', 'tool_call_unreadable', 'no_instance',
+    'invalid_request', 'context_length_exceeded', 'tool_call_unreadable', 'invalid_result', 'no_instance',
     'payload_too_large', 'overloaded', 'instance_lost', 'provider_error', 'session_changed', 'timeout'
   ]
 } as const

@@ -1,6 +1,6 @@
 import {
-  ClusterService, EventTapService, InspectionService, LogRingService, SessionService, StateService,
-  GossipService, TrafficService
+  ClusterService, EventTapService, InspectionService, LogRingService, MachineService, SessionService,
+  StateService, GossipService, TrafficService
 } from '../../kernel/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { EventLogService } from '../event-log/service.js'
@@ -19,7 +19,8 @@ export const manifest = {
   after: ['runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
     inspection: InspectionService, session: SessionService, gossip: GossipService,
-    cluster: ClusterService, state: StateService, tap: EventTapService, traffic: TrafficService
+    cluster: ClusterService, machine: MachineService, state: StateService, tap: EventTapService,
+    traffic: TrafficService
   },
   consumesOptional: {
     runners: RunnersService, work: RunnerWorkService, models: ModelsService, eventLog: EventLogService,

@@ -87,13 +87,6 @@ export const manifest = {
       ],
       examples: ['svc events --since 10m', 'svc events -f --kind NodeTimedOut MasterElected'],
       load: () => import('./cli/events.js')
-    },
-    diff: {
-      heading: 'Watch it',
-      summary: 'say what differs between two moments: nodes, master, instances, runners, conflicts',
-      args: '<from> [to]',
-      examples: ['svc diff 10m', 'svc diff 2026-01-31T08:00Z 2026-01-31T09:00Z', 'svc diff 1200 1250 --json'],
-      load: () => import('./cli/diff.js')
     }
   }
 } as const satisfies Manifest

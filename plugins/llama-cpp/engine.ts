@@ -12,6 +12,7 @@ export const LLAMA_SERVER = {
     name: 'the llama.cpp in svc',
     module: new URL('./embedded/index.js', import.meta.url).href,
     backends: ['cpu'],
+    gpus: { 'darwin-arm64': 'metal' },
     packages: PACKAGES,
     without: { vision_weights: 'takes no images', assistant: 'has no drafters' }
   }

@@ -30,7 +30,7 @@ export const manifest = {
     [GGUF_ENGINE]: {
       summary: 'Models in GGUF files, on llama.cpp: its server where that is found, else the one in svc.',
       module: new URL('./server/index.js', import.meta.url).href,
-      backends: ['cuda', 'cpu'],
+      backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'],
       external: true,
       program: LLAMA_SERVER,
       slots: { cpu: 16, gpu: 64 },

@@ -1,10 +1,10 @@
 /** Heads of ONNX files, read without loading weights. Field numbers are those of onnx.proto (ONNX 1.16). */
 import { ProtoWalker, type Field, type FileReader } from './walker.js'
 
-/** Most inputs, outputs, operators, properties and external files. */
+/** Most inputs, outputs, operators and external files. */
 const ENTRIES = 4096
-/** Longest property that is kept, and longest name of a size. */
-const METADATA_BYTES = 65_536
+/** Longest value of a place that is kept, and longest name of a size. */
+const PLACE_BYTES = 65_536
 const DIM_BYTES = 256
 /** Files of an older version than this (IR) list their weights among their inputs. */
 const LISTED_IR = 4
@@ -24,13 +24,8 @@ export interface OnnxHeader {
   externalBytes: Map<string, number>
   /** Domain to version; the default domain is ''. */
   opsets: Map<string, number>
-  metadata: Record<string, string>
-  /** Bytes of all tensors, in the file and beside it. */
-  initializerBytes: number
-  /** The same by element type. */
+  /** Bytes of tensors, in the file and beside it, by element type. */
   bytesByType: Map<number, number>
-  /** Nodes of the main graph. */
-  nodeCount: number
   /** Operators anywhere, with their domain unless it is the default one. */
   opTypes: Set<string>
   /** Operators that the file itself defines, likewise. */
@@ -61,13 +56,11 @@ export async function readHeader (r: FileReader, pathProblem: PathCheck): Promis
 
 class OnnxScan {
   readonly header: OnnxHeader = {
-    inputs: [], outputs: [], externalFiles: [], externalBytes: new Map(), opsets: new Map(), metadata: {},
-    initializerBytes: 0, bytesByType: new Map(), nodeCount: 0, opTypes: new Set(), functions: new Set(),
-    irVersion: 0, weightBits: null
+    inputs: [], outputs: [], externalFiles: [], externalBytes: new Map(), opsets: new Map(),
+    bytesByType: new Map(), opTypes: new Set(), functions: new Set(), irVersion: 0, weightBits: null
   }
 
   readonly #walk: ProtoWalker
-  readonly #metadata = new Map<string, string>()
   /** Names of weights of a file that lists them among its inputs. */
   readonly #weights = new Set<string>()
   readonly #pathProblem: PathCheck
@@ -84,23 +77,18 @@ class OnnxScan {
         case 1: this.header.irVersion = field.value; break
         case 7: graphs++; return this.#graph(field, true)
         case 8: return this.#opset(field)
-        case 14: return this.#property(field)
         case 25: return this.#function(field)
       }
     })
     if (graphs !== 1) this.#walk.r.fail(`it holds ${graphs} graphs, not one`)
     if (this.header.outputs.length === 0) this.#walk.r.fail('its graph has no outputs')
-    this.header.metadata = Object.fromEntries(this.#metadata)
     this.header.inputs = this.header.inputs.filter(({ name }) => !this.#weights.has(name))
   }
 
   async #graph (graph: Field, main: boolean): Promise<void> {
     const { inputs, outputs } = this.header
     await this.#walk.message(graph, (field) => {
-      if (field.number === 1) {
-        if (main) this.header.nodeCount++
-        return this.#node(field)
-      }
+      if (field.number === 1) return this.#node(field)
       if (field.number === 5) return this.#tensor(field)
       if (field.number === 15) return this.#sparse(field)
       if (main && field.number === 11) return this.#port(field, inputs)
@@ -175,7 +163,6 @@ class OnnxScan {
       ? this.#external(at.place, at.values * (VALUE_BYTES[at.type] ?? 1))
       : at.stored
     const { bytesByType } = this.header
-    this.header.initializerBytes += bytes
     bytesByType.set(at.type, (bytesByType.get(at.type) ?? 0) + bytes)
   }
 
@@ -216,26 +203,15 @@ class OnnxScan {
     return length
   }
 
-  async #place (field: Field, into: Map<string, string>): Promise<void> {
-    const [key, value] = await this.#entry(field)
-    if (PLACE.has(key)) into.set(key, value)
-  }
-
-  async #entry (entry: Field): Promise<[string, string]> {
+  async #place (entry: Field, into: Map<string, string>): Promise<void> {
     let [key, value] = ['', '']
     await this.#walk.message(entry, async (field) => {
       if (field.number === 1) key = await this.#walk.text(field)
-      if (field.number === 2 && field.length <= METADATA_BYTES) {
-        value = await this.#walk.text(field, METADATA_BYTES)
+      if (field.number === 2 && field.length <= PLACE_BYTES) {
+        value = await this.#walk.text(field, PLACE_BYTES)
       }
     })
-    return [key, value]
-  }
-
-  async #property (property: Field): Promise<void> {
-    const [key, value] = await this.#entry(property)
-    this.#metadata.set(key, value)
-    if (this.#metadata.size > 1024) this.#walk.r.fail('it has more than 1024 properties')
+    if (PLACE.has(key)) into.set(key, value)
   }
 
   async #opset (opset: Field): Promise<void> {

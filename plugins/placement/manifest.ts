@@ -1,5 +1,5 @@
 import {
-  BundleService, ClusterService, durableEvent, SessionService, StateService
+  BundleService, ClusterService, durableEvent, MachineService, SessionService, StateService
 } from '../../kernel/index.js'
 import type { Context, EventDecl, Manifest } from '../../kernel/index.js'
 import { InstanceService } from '../runners/service.js'
@@ -75,7 +75,7 @@ export const manifest = {
   after: ['staging'],
   consumes: {
     bundle: BundleService, cluster: ClusterService, session: SessionService, state: StateService,
-    instances: InstanceService
+    instances: InstanceService, machine: MachineService
   },
   consumesOptional: { models: ModelsService },
   provides: { keeping: PlacementService },

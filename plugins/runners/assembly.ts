@@ -21,6 +21,8 @@ import type { Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
 import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
+import { kindOf } from './process/states.js'
+import type { StatusKind } from './process/states.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { Losses } from './routing/losses.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
@@ -84,6 +86,7 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
     async ended (runnerId) {
       drivers.release(runnerId)
       leases.release(runnerId)
+      void ctx.deps.machine.freeVram()
       await prune()
     }
   })
@@ -145,6 +148,10 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
   }
 }
 
+/** With these a model has come into memory, or has left it: GPUs are looked at anew. */
+const MOVES_MEMORY: ReadonlySet<StatusKind> =
+  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed'])
+
 /** The runners of this node. */
 function openFleet (
   ctx: RunnersContext, machine: MachineParts,
@@ -171,6 +178,7 @@ function openFleet (
     }),
     onMoved: (assignment, status) => {
       if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)
+      if (MOVES_MEMORY.has(kindOf(status))) void deps.machine.freeVram()
       emit('RunnerStatusUpdated', { ...assignment, status })
     },
     onFailed (assignment, failure) {

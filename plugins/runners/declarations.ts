@@ -20,8 +20,8 @@ export const config = {
       type: 'object',
       description:
         'Backend per engine, e.g. {onnx-tts: cuda}. A declared one is used even where the hardware is not ' +
-        'seen. Without one, an engine uses cuda where the GPU and its libraries are found, else the CPU.',
-      additionalProperties: { enum: ['cpu', 'cuda', 'webgpu'] },
+        'seen. Without one, an engine uses a GPU that it finds with its libraries, else the CPU.',
+      additionalProperties: { enum: ['cpu', 'cuda', 'rocm', 'vulkan', 'metal', 'webgpu'] },
       default: {}
     },
     threads: {
@@ -109,8 +109,9 @@ export const conflicts = {
     severity: 'error',
     meaning: 'A serving-capable GPU is visible but a configured engine would run CPU-only.',
     remediation:
-      "Set plugins.runners.backends.<engine> to cuda or webgpu in svc.yaml and install that backend's " +
-      'libraries, or hide the GPU from this node with CUDA_VISIBLE_DEVICES=-1; then restart.'
+      "Set plugins.runners.backends.<engine> to a GPU backend in svc.yaml and install that backend's " +
+      'libraries (for models in GGUF files `svc engine add llama.cpp` brings them), then restart. Only to ' +
+      'hide NVIDIA GPUs from every engine of this node: CUDA_VISIBLE_DEVICES=-1.'
   },
   gpu_detection_degraded: {
     severity: 'warn',

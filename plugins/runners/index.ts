@@ -75,7 +75,7 @@ export function createRunners (machine: MachineParts): Plugin {
         runners: assembly.runners,
         tasks: () => routing.tasks(),
         instanceFailures: () => failures.view(),
-        nodeSystem: memoryView(nodeId, () => fleet.reports()),
+        nodeSystem: memoryView(nodeId, fleet, () => ctx.deps.machine.lastGpus()),
         nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
       }
     }

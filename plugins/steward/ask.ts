@@ -121,7 +121,7 @@ async function answerStream (
 ): Promise<void> {
   let writer: StreamWriter | undefined
   try {
-    for await (const event of beating(events, clock, BEAT_MS)) {
+    for await (const event of beating(events, clock, BEAT_MS, null)) {
       writer ??= request.open(EVENTS)
       await writer.write(event === null ? ': keep-alive\n\n' : data(event))
     }

@@ -66,17 +66,12 @@ function fetchBundle (folder) {
   return join(folder, BUNDLE)
 }
 
-/** Builds what is not built yet; the path of the folder with the programs. @throws BuildError */
-export function buildLlama () {
-  const given = process.env.SVC_TEST_LLAMA
-  if (given !== undefined) return checked(resolve(given), 'SVC_TEST_LLAMA')
-  const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
-  const folder = join(cache, 'svc-test', `llama.cpp-${PIN.release}`)
+const cacheFolder = () => join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'svc-test',
+  `llama.cpp-${PIN.release}`)
+
+/** llama.cpp's source, fetched once; the path of its folder. @throws BuildError */
+export function llamaSource (folder = cacheFolder()) {
   const source = join(folder, 'src')
-  const bin = join(source, 'build', 'bin')
-  const done = join(folder, 'built')
-  if (existsSync(done)) return checked(bin, folder)
-  checkTools()
   mkdirSync(folder, { recursive: true })
   if (!existsSync(source)) {
     const part = `${source}.part`
@@ -84,6 +79,20 @@ export function buildLlama () {
     run('git', ['clone', '--quiet', fetchBundle(folder), part], folder, 'Is the disk full?')
     renameSync(part, source)
   }
+  return source
+}
+
+/** Builds what is not built yet; the path of the folder with the programs. @throws BuildError */
+export function buildLlama () {
+  const given = process.env.SVC_TEST_LLAMA
+  if (given !== undefined) return checked(resolve(given), 'SVC_TEST_LLAMA')
+  const folder = cacheFolder()
+  const source = join(folder, 'src')
+  const bin = join(source, 'build', 'bin')
+  const done = join(folder, 'built')
+  if (existsSync(done)) return checked(bin, folder)
+  checkTools()
+  llamaSource(folder)
   const again = `Read what it says above; what is half done is in ${folder}`
   run('cmake', ['-B', 'build', ...has('ninja') ? ['-G', 'Ninja'] : [], ...OPTIONS], source, again)
   const jobs = String(availableParallelism())

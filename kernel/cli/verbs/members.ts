@@ -3,6 +3,7 @@ import { joinNodes, readMembers } from '../cluster-view.js'
 import { CliError } from '../errors.js'
 import { offerRemoval, plain } from '../output.js'
 import { showBytes, showSpan } from '../text.js'
+import type { Gpu } from '../../machine/gpu.js'
 import type { Admitted } from '../output.js'
 import type { MemberList, MemberRow, NodeRow, State } from '../cluster-view.js'
 import type { Verb, VerbContext } from '../verb.js'
@@ -70,9 +71,13 @@ export const nodes: Verb = {
     const nodes = joinNodes(state, members)
     if (out.json) out.value({ nodes })
     else {
-      out.table(['NAME', 'NODE', 'URL', 'VERSION', 'MASTER', 'LIVE', 'MEMORY', 'HEALTH'], nodes.map((node) =>
+      const gpus = nodes.some(({ accelerators }) => accelerators.length > 0)
+      const common = ['NAME', 'NODE', 'URL', 'VERSION', 'MASTER', 'LIVE', 'MEMORY']
+      const titles = [...common, ...gpus ? ['GPUS'] : [], 'HEALTH']
+      out.table(titles, nodes.map((node) =>
         [node.name ?? '-', node.nodeId ?? '-', node.url ?? (node.isLocal ? client.url : '-'),
           node.version ?? '-', node.isMaster ? 'yes' : '-', liveness(node), memory(node),
+          ...gpus ? [node.accelerators.map(gpuText).join('; ') || '-'] : [],
           node.live ? node.health.level : '-']))
     }
   }
@@ -81,6 +86,18 @@ export const nodes: Verb = {
 function liveness ({ live, drained, lostForSeconds }: NodeRow): string {
   if (live) return drained ? 'drained' : 'live'
   return lostForSeconds === null ? 'lost' : `lost ${showSpan(lostForSeconds)}`
+}
+
+/** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`, as far as it tells. */
+function gpuText (gpu: Gpu): string {
+  const { name, vramUsedBytes: used, vramTotalBytes: total, utilizationRatio: busy } = gpu
+  const { temperatureCelsius: celsius, powerWatts: watts } = gpu
+  const facts = [
+    used === null || total === null ? [] : `${showBytes(used)} of ${showBytes(total)}`,
+    busy === null ? [] : `${Math.round(busy * 100)} %`,
+    celsius === null ? [] : `${Math.round(celsius)} °C`, watts === null ? [] : `${Math.round(watts)} W`
+  ].flat()
+  return plain([name, facts.join(', ')].filter((part) => part !== '').join(': '))
 }
 
 function memory ({ memoryAvailableBytes: free, memoryTotalBytes: total }: NodeRow): string {

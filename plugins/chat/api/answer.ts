@@ -1,10 +1,9 @@
 /** Runs a task and answers with it: as a stream, or whole. */
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import { beating } from '../../../kernel/index.js'
+import { beating, EngineError } from '../../../kernel/index.js'
 import { runTask } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
-import { Collector, piecesOf, Totals } from './pieces.js'
+import { Collector, pieceReader, Totals } from './pieces.js'
 import type {
   CapabilityCall, CapabilityChunk, Clock, EngineChunk, ErrorBody, Invocations, Logger, OwnApi, RouteRequest,
   ServedFrame
@@ -15,7 +14,7 @@ import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
 import type { Made } from './made.js'
-import type { EndPiece, Piece, QueuePiece, Reading, TextPiece, WarningPiece } from './pieces.js'
+import type { EndPiece, Piece, QueuePiece, Reading, TextPiece } from './pieces.js'
 import type { KeptResponse } from './responses-kept.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
@@ -139,25 +138,40 @@ export const keeping = (format: AnswerFormat, keep: (whole: object) => void): An
 export const namedEvent = (value: object): string =>
   `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
 
-/** The engine's chunks. Throws what `runTask` throws; refusals name the fields of the request. */
-export async function * runRequest (
-  runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall
-): AsyncGenerator<EngineChunk> {
+/** What `read` makes of the engine's chunks. Throws what `runTask` throws; refusals name request fields. */
+export async function * runRequest<T> (
+  runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
+  read: (chunk: EngineChunk) => T
+): AsyncGenerator<T> {
   try {
-    yield * runTask(runners, request, call)
+    for await (const chunk of runTask(runners, request, call)) yield read(chunk)
   } catch (error) {
     throw asRequestError(error)
   }
 }
 
-/** As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced. */
-export function runWhole (
-  { runners }: ApiParts, request: TaskRequest, call: CapabilityCall
-): AsyncGenerator<EngineChunk> {
-  return runRequest({
+/** Reasons of answers that another try may make valid. */
+const INVALID = ['invalid_result', 'tool_call_unreadable']
+
+/**
+ * As `runRequest`, but yields nothing before all is there: until then a lost instance may be replaced, and an
+ * answer that its schema does not allow is asked for once more.
+ */
+export async function * runWhole<T> (
+  runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
+  read: (chunk: EngineChunk) => T
+): AsyncGenerator<T> {
+  const run = ({ payload, ...task }: TaskRequest['task'], more: object): AsyncGenerator<T> => runRequest({
     route: async (query) => await runners.route(query),
-    open: (route, task, signal) => atOnce(runners.open(route, task, signal))
-  }, request, call)
+    open: (route, whole, signal) => atOnce(runners.open(route, whole, signal))
+  }, { ...request, task: { ...task, payload: { ...payload, ...more } } }, call, read)
+  try {
+    yield * run(request.task, {})
+  } catch (error) {
+    if (!(error instanceof EngineError) || !INVALID.includes(error.reason)) throw error
+    const { seed } = request.task.payload
+    yield * run(request.task, typeof seed === 'number' ? { seed: seed + 1 } : {})
+  }
 }
 
 async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<EngineChunk> {
@@ -167,21 +181,29 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
 }
 
 /**
- * The pieces of all answers; `run` has a task done. Several prompts are answered at once, as many as together
- * have no more answers than one may have; where one fails the others are ended.
+ * The pieces of all answers, those of one chunk together. Several prompts are answered at once, as many as
+ * together have no more answers than one may have; where one fails the others are ended.
  */
-async function * piecesIn (
+function piecesIn (
   parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: Asked, call: CapabilityCall,
-  run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>
-): AsyncGenerator<Piece> {
+  run: typeof runRequest<Piece[]> = runRequest
+): AsyncGenerator<Piece[]> {
   const { answers = 1, prompts = [] } = more ?? {}
+  const warnings = new Warnings(call)
+  const streams = (within: CapabilityCall) => [asked, ...prompts].map(({ task, reading }, prompt) =>
+    run(parts.runners, { ...asked, task }, within, pieceReader(reading, () => `call_${parts.newId()}`,
+      (texts) => { warnings.add(...texts) }, { prompt, first: prompt * answers })))
+  return prompts.length === 0
+    ? streams(call)[0]!
+    : together(streams, call, Math.max(1, Math.floor(parts.limits.max_answers / answers)))
+}
+
+async function * together<T> (
+  streams: (call: CapabilityCall) => AsyncGenerator<T>[], call: CapabilityCall, most: number
+): AsyncGenerator<T> {
   const over = new AbortController()
-  const within = { ...call, signal: AbortSignal.any([call.signal, over.signal]) }
-  const streams = [asked, ...prompts].map(({ task, reading }, prompt) =>
-    piecesOf(run({ ...asked, task }, within), reading, () => `call_${parts.newId()}`,
-      { prompt, first: prompt * answers }))
   try {
-    yield * merged(streams, Math.max(1, Math.floor(parts.limits.max_answers / answers)))
+    yield * merged(streams({ ...call, signal: AbortSignal.any([call.signal, over.signal]) }), most)
   } finally {
     over.abort()
   }
@@ -213,37 +235,34 @@ class Warnings {
   }
 }
 
-/** The pieces of an answer; its warnings go into the head, before the first piece. */
-async function * warned (
-  parts: ApiParts, asked: Asked, call: CapabilityCall,
-  run: (request: TaskRequest, call: CapabilityCall) => AsyncIterable<EngineChunk>
-): AsyncGenerator<Exclude<Piece, WarningPiece>> {
-  const warnings = new Warnings(call)
-  for await (const piece of piecesIn(parts, asked, call, run)) {
-    if (piece.kind === 'warning') warnings.add(...piece.texts)
-    else yield piece
-  }
-}
+/** Makes something of values; the last ones come with the totals, and none with a place in the queue. */
+type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
 
-/** The values of an answer in an API's format, those of one piece together. Counts into `totals`. */
-export async function * formatted (
+/** What `made` makes of the values of an answer in an API's format. */
+export async function * formatted<T> (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
-  totals = new Totals()
-): AsyncGenerator<object[]> {
+  made: Write<T>
+): AsyncGenerator<T> {
   const formatter = formatterOf(factsOf(parts, call, asked))
+  const totals = new Totals()
   let begun = false
-  for await (const piece of warned(parts, asked, call, (request, own) =>
-    runRequest(parts.runners, request, own))) {
-    totals.add(piece)
-    if (piece.kind === 'queue') {
-      yield []
-      continue
+  for await (const pieces of piecesIn(parts, asked, call)) {
+    const values: object[] = []
+    let queue: QueuePiece | undefined
+    for (const piece of pieces) {
+      totals.add(piece)
+      if (piece.kind === 'queue') {
+        queue = piece
+        continue
+      }
+      if (piece.kind !== 'start') values.push(...formatter.piece(piece))
+      else if (!begun) values.push(...formatter.begin(piece.promptTokens))
+      begun = true
     }
-    if (piece.kind !== 'start') yield formatter.piece(piece)
-    else if (!begun) yield formatter.begin(piece.promptTokens)
-    begun = true
+    // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
+    yield made(values, { queue })
   }
-  yield formatter.end(totals)
+  yield made(formatter.end(totals), { totals })
 }
 
 /** Answers a request for text in an API's format, as a stream or whole. */
@@ -255,13 +274,14 @@ export async function answer (
 }
 
 async function wholeAnswer (
-  parts: ApiParts, asked: Asked, call: CapabilityCall, { whole }: AnswerFormat
+  parts: ApiParts, asked: Asked, call: CapabilityCall, format: AnswerFormat
 ): Promise<object> {
   const collected = new Collector()
   const facts = factsOf(parts, call, asked)
-  const pieces = warned(parts, asked, call, (request, own) => runWhole(parts, request, own))
-  for await (const piece of pieces) collected.add(piece)
-  return whole(collected, facts)
+  for await (const pieces of piecesIn(parts, asked, call, runWhole)) {
+    for (const piece of pieces) collected.add(piece)
+  }
+  return format.whole(collected, facts)
 }
 
 /**
@@ -272,62 +292,23 @@ async function answerStream (
   parts: ApiParts, request: RouteRequest, asked: Asked, format: AnswerFormat
 ): Promise<void> {
   const { framing } = format
-  const chunks = async function * (call: CapabilityCall): AsyncGenerator<CapabilityChunk<string>> {
-    const written = joined(texts(parts, asked, call, format))
-    for await (const text of beating(written, parts.clock, BEAT_MS)) yield { payload: text ?? framing.beat }
+  const written: Write<CapabilityChunk<string>> = (values, { totals, queue }) => {
+    const text = queue === undefined ? values.map((value) => framing.value(value)).join('')
+      : queueText(framing, queue)
+    return { payload: totals === undefined ? text : text + framing.end(totals) }
   }
   await parts.invocations.serve(request, {
     as: CHAT,
     contentType: framing.contentType,
     frame: (frame) => frameText(framing, frame, request.requestId) || null,
-    handler: chunks
+    handler: (call) => beating(
+      formatted(parts, asked, call, format, written), parts.clock, BEAT_MS, { payload: framing.beat })
   })
-}
-
-/** What is written of the values of an answer. */
-async function * texts (
-  parts: ApiParts, asked: Asked, call: CapabilityCall, format: AnswerFormat
-): AsyncGenerator<string> {
-  const totals = new Totals()
-  let open = false
-  for await (const values of formatted(parts, asked, call, format, totals)) {
-    const text = totals.queue !== null ? queueText(format.framing, totals.queue)
-      : values.map((value) => format.framing.value(value)).join('')
-    // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
-    if (text !== '' || !open) yield text
-    open = true
-  }
-  yield format.framing.end(totals)
 }
 
 /** The place of a request that waits, as a comment where a stream can have one. */
 const queueText = ({ contentType }: Framing, { place, slots }: QueuePiece): string =>
   contentType === 'text/event-stream' ? `: queue ${JSON.stringify({ place, slots })}\n\n` : ''
-
-/** Characters that are joined; a slow reader holds the engine back beyond that. */
-const MOST_JOINED = 16_384
-
-/** Joins the texts that arrive in the same turn of the event loop: each one costs a frame and a write. */
-async function * joined (texts: AsyncGenerator<string>): AsyncGenerator<string> {
-  let next = texts.next()
-  try {
-    for (let one = await next; one.done !== true; one = await next) {
-      let text = one.value
-      const later = nextTurn(null)
-      for (next = texts.next(); text.length < MOST_JOINED; next = texts.next()) {
-        // A failure is thrown by the next round, after the text before it.
-        const more = await Promise.race([next, later]).catch(() => null)
-        if (more === null || more.done === true) break
-        text += more.value
-      }
-      // It may fail while the reader takes the text.
-      next.catch(() => {})
-      yield text
-    }
-  } finally {
-    texts.return(undefined).catch(() => {})
-  }
-}
 
 function frameText (framing: Framing, { kind, payload, error }: ServedFrame, requestId: string): string {
   switch (kind) {
@@ -352,19 +333,15 @@ export async function answerJson (
   { invocations, clock }: ApiParts, request: RouteRequest, make: (call: CapabilityCall) => Promise<object>,
   as = CHAT
 ): Promise<void> {
+  const once = async function * (call: CapabilityCall): AsyncGenerator<CapabilityChunk> {
+    yield { payload: {}, media: jsonMedia(await make(call)) }
+  }
   await invocations.serve(request, {
     as,
     contentType: 'application/json; charset=utf-8',
-    handler: (call) => jsonChunks(() => make(call), clock)
+    // Empty chunks while the value is made keep the call from its deadline.
+    handler: (call) => beating(once(call), clock, BEAT_MS, { payload: {} })
   })
-}
-
-/** Empty chunks while the value is made, which keep the call from its deadline; then the value. */
-async function * jsonChunks (make: () => Promise<object>, clock: Clock): AsyncGenerator<CapabilityChunk> {
-  const once = async function * (): AsyncGenerator<object> { yield await make() }
-  for await (const made of beating(once(), clock, BEAT_MS)) {
-    yield made === null ? { payload: {} } : { payload: {}, media: jsonMedia(made) }
-  }
 }
 
 const jsonMedia = (value: object): NonNullable<CapabilityChunk['media']> => ({

@@ -76,7 +76,7 @@ export async function vectorsOf (
 ): Promise<Vectors> {
   const vectors: Uint8Array[] = []
   let tokens = 0
-  for await (const { payload, media } of runWhole(parts, asked, call)) {
+  for await (const { payload, media } of runWhole(parts.runners, asked, call, (chunk) => chunk)) {
     if (payload['kind'] === 'done') tokens = (payload['usage'] as { prompt_tokens: number }).prompt_tokens
     else if (media !== undefined) vectors[Number(payload['index'])] = media
   }

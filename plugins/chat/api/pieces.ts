@@ -9,8 +9,6 @@ export type { Finish } from '../../runners/language/chunks.js'
 /** A piece of a tool call: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
-/** Parts of the request that the engine leaves out, in words for the client. Comes before the start. */
-export interface WarningPiece { kind: 'warning', texts: string[] }
 /**
  * The engine admitted the request: its prompt fits. Comes once for each prompt, before its choices. `prompt`
  * counts the prompts of a request from 0.
@@ -30,7 +28,7 @@ export interface EndPiece {
 /** The request waits for a slot of its runner. */
 export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
 /** One thing an answer consists of. */
-export type Piece = WarningPiece | QueuePiece | StartPiece | TextPiece | EndPiece
+export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
 export interface Reading {
@@ -41,34 +39,34 @@ export interface Reading {
 }
 
 /**
- * The pieces of the answers to a prompt, in the order in which the engine made them. `newId` makes ids for
- * tool calls that have none; `first` is the index of the first answer, `prompt` that of the prompt.
+ * Reads the chunks of the answers to a prompt, one after the other. `newId` makes ids for tool calls that
+ * have none; `first` is the index of the first answer, `prompt` that of the prompt. `warn` gets the parts of
+ * the request that the engine leaves out, in words for the client; they come before the start.
  */
-export async function * piecesOf (
-  chunks: AsyncIterable<EngineChunk>, reading: Reading, newId: () => string, { first = 0, prompt = 0 } = {}
-): AsyncGenerator<Piece> {
+export function pieceReader (
+  reading: Reading, newId: () => string, warn: (texts: string[]) => void, { first = 0, prompt = 0 } = {}
+): (chunk: EngineChunk) => Piece[] {
   const textOf = textReader(reading, newId)
   let started = false
-  for await (const { payload } of chunks) {
+  return ({ payload }) => {
     const { choices = [], usage, timings = {}, warnings, queue } = payload as Partial<AnswerChunk>
-    if (queue !== undefined) {
-      yield { kind: 'queue', ...queue }
-      continue
-    }
+    if (queue !== undefined) return [{ kind: 'queue', ...queue }]
     if (warnings !== undefined) {
-      yield { kind: 'warning', texts: warnings }
-      continue
+      warn(warnings)
+      return []
     }
-    if (!started) yield { kind: 'start', prompt, promptTokens: usage?.prompt_tokens ?? 0 }
+    const pieces: Piece[] = []
+    if (!started) pieces.push({ kind: 'start', prompt, promptTokens: usage?.prompt_tokens ?? 0 })
     started = true
     for (const choice of choices) {
       const text = textOf(choice)
       const index = first + choice.index
-      if (text !== null) yield { ...text, index }
+      if (text !== null) pieces.push({ ...text, index })
       const { finish_reason: finish, stop_text: stop = null } = choice
       if (finish == null) continue
-      yield { kind: 'end', prompt, index, finish, stop, usage: usage ?? { prompt_tokens: 0 }, timings }
+      pieces.push({ kind: 'end', prompt, index, finish, stop, usage: usage ?? { prompt_tokens: 0 }, timings })
     }
+    return pieces
   }
 }
 
@@ -125,7 +123,7 @@ export class Collector {
 
   add (piece: Piece): void {
     this.totals.add(piece)
-    if (piece.kind !== 'text' && piece.kind !== 'end') return
+    if (piece.kind === 'queue' || piece.kind === 'start') return
     const whole = this.#choices.get(piece.index) ?? emptyChoice(piece.index)
     this.#choices.set(piece.index, whole)
     if (piece.kind === 'end') {
@@ -151,14 +149,11 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-  /** Set while the request waits. */
-  queue: QueuePiece | null = null
   /** Tokens of each prompt, and the prompts of which a choice has ended. */
   readonly #prompts = new Map<number, number>()
   readonly #ended = new Set<number>()
 
   add (piece: Piece): void {
-    this.queue = piece.kind === 'queue' ? piece : null
     if (piece.kind === 'start') this.#count(piece.prompt, piece.promptTokens)
     if (piece.kind !== 'end') return
     const { prompt, usage, timings } = piece

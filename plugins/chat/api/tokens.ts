@@ -70,7 +70,8 @@ async function replyTo (
   const tasks = parts.runners.card(modelId)?.tasks ?? []
   const capability = TEXT_TASKS.find((known) => tasks.includes(known)) ?? 'chat'
   let reply: Record<string, unknown> = {}
-  for await (const { payload } of runRequest(parts.runners, { modelId, capability, task }, call)) {
+  const request = { modelId, capability, task }
+  for await (const payload of runRequest(parts.runners, request, call, ({ payload }) => payload)) {
     reply = payload
   }
   return reply

@@ -1,7 +1,6 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { masked, maskText } from './mask.js'
-import { packTar } from './tar.js'
 import type { TarFile } from './tar.js'
 
 /** Largest part of a bundle, and all parts together, bytes before they are packed. */
@@ -44,6 +43,8 @@ export async function makeBundle (options: BundleOptions): Promise<Bundle> {
     total += one.bytes.byteLength
     collected.push(one)
   }
+  // A node that never makes a bundle does not load the package.
+  const { packTar } = await import('./tar.js')
   const files = [{ name: 'README.txt', bytes: Buffer.from(readme(options, collected)) }, ...collected]
   const tar = packTar(files.map(({ name, bytes }) => ({ name: `${folder}/${name}`, bytes })), nowMs / 1000)
   return { name: `${folder}.tar.gz`, bytes: await promisify(gzip)(tar) }

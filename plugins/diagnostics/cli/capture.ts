@@ -1,11 +1,6 @@
-import { promisify } from 'node:util'
-import { gunzip } from 'node:zlib'
+import { Parser } from 'tar'
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { unpackTar } from '../capture/tar.js'
-
-/** A bundle that claims to be larger when unpacked is not listed, bytes. */
-const UNPACKED_BYTES = 64 * 1024 ** 2
 
 export default {
   async run (ctx, _args, options) {
@@ -32,9 +27,18 @@ function nameIn (disposition: string): string {
 interface Listed { name: string, bytes: number }
 
 async function listed (ctx: VerbContext, bytes: Buffer): Promise<Listed[]> {
+  const files: Listed[] = []
   try {
-    const tar = await promisify(gunzip)(bytes, { maxOutputLength: UNPACKED_BYTES })
-    return unpackTar(tar).map(({ name, bytes }) => ({ name, bytes: bytes.byteLength }))
+    await new Promise<void>((resolve, reject) => {
+      new Parser({
+        strict: true,
+        onReadEntry: (entry) => {
+          files.push({ name: entry.path, bytes: entry.size })
+          entry.resume()
+        }
+      }).on('end', resolve).on('error', reject).end(bytes)
+    })
+    return files
   } catch {
     throw ctx.fail(1, 'the node sent something that is no bundle; is it of the same version?')
   }

@@ -11,9 +11,9 @@ import { RunnersService } from '../../runners/service.js'
 import { makeBundle, PART_BYTES } from '../capture/bundle.js'
 import { limitsOf } from '../capture/facts.js'
 import { MASK, masked, maskText } from '../capture/mask.js'
-import { packTar, unpackTar } from '../capture/tar.js'
+import { packTar } from '../capture/tar.js'
 import diagnostics from '../index.js'
-import { answer, fakeCluster, runnerReport } from './kit.js'
+import { answer, fakeCluster, runnerReport, unpackTar } from './kit.js'
 import type { Inspection, LogLine } from '../../../kernel/index.js'
 import type { Test } from 'tap'
 import type { Rig } from '../../../kernel/testing/index.js'
@@ -62,11 +62,8 @@ t.test('a tar archive comes back as it went in', (t) => {
     ({ name: `folder/file${i}.txt`, bytes: Buffer.from(text) }))
   const tar = packTar(files, 1_767_225_600)
   t.equal(tar.length % 512, 0)
-  t.same(unpackTar(tar).map(({ name, bytes }) => ({ name, bytes: Buffer.from(bytes) })), files)
-  t.same(unpackTar(Buffer.alloc(1024)), [])
+  t.same(unpackTar(tar), files)
   t.throws(() => packTar([{ name: 'n'.repeat(101), bytes: Buffer.alloc(0) }], 0), RangeError)
-  t.throws(() => unpackTar(Buffer.from('x'.repeat(600))), { message: /byte 0 begins no file/ })
-  t.throws(() => unpackTar(tar.subarray(0, 1500)), RangeError, 'one that is cut off')
   t.end()
 })
 

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { Parser } from 'tar'
 import type { MemberRequest, MemberResponse, NodeView, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
 import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.js'
@@ -84,4 +85,18 @@ export function fakeCluster (others: Record<string, Answer>, gone: readonly stri
       return await others[installId.replace('install-', '')]!(request)
     }
   }
+}
+
+/** The files of a tar archive. */
+export function unpackTar (tar: Buffer): { name: string, bytes: Buffer }[] {
+  const files: { name: string, bytes: Buffer }[] = []
+  new Parser({
+    strict: true,
+    onReadEntry: (entry) => {
+      const parts: Buffer[] = []
+      entry.on('data', (part) => { parts.push(part as Buffer) })
+      entry.on('end', () => { files.push({ name: entry.path, bytes: Buffer.concat(parts) }) })
+    }
+  }).end(tar)
+  return files
 }

@@ -14,12 +14,16 @@ import { startMetrics } from '../metrics/index.js'
 import { histogramProblems, readExposition } from './exposition.js'
 import { counters, endedTask, eventLog, fakeCluster, runnerReport, runnerWork } from './kit.js'
 import { ShippingService } from '../../logs/service.js'
-import type { CallOutcome, Traffic } from '../../../kernel/index.js'
+import { parseSmi } from '../../../kernel/machine/gpu.js'
+import type { CallOutcome, Gpu, Traffic } from '../../../kernel/index.js'
 import type { Fake, Rig } from '../../../kernel/testing/index.js'
 import type { RunnerReport } from '../../runners/service.js'
 import type { Family } from './exposition.js'
 
 const root = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
+
+/** As nvidia-smi tells of one. */
+const [h200] = parseSmi('NVIDIA H200, 50, 143771, 1100, 78.77, 38\n') as [Gpu]
 
 /** A node on which everything there is to count goes on. */
 function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) {
@@ -93,7 +97,8 @@ t.test('the reader of the format refuses what the format does not allow', (t) =>
   t.end()
 })
 
-const UNIT = /_(seconds|bytes|total|info|length|index|mode|enabled|known|master|nodes|links|models)$/
+const UNIT =
+  /_(seconds|bytes|ratio|celsius|watts|total|info|length|index|mode|enabled|known|master|nodes|links|models)$/
 /** Figures without a unit: things that are counted. */
 const THINGS = new Set([
   'svc_calls_running', 'svc_calls_waiting', 'svc_open_streams', 'svc_open_commands', 'svc_runners',
@@ -233,7 +238,10 @@ t.test('calls are counted with how long they waited', async (t) => {
     inspection: { openStreams: () => 0, openCommands: () => 0, links: () => [] },
     session: { sessionId: 's', isMaster: false, masterNodeId: null, onChange: () => () => {} },
     cluster: fakeCluster({}), tap: { onDurable: () => () => {} }, gossip: { counters: () => told },
-    log: undefined, ship: undefined, eventLog: undefined, models: undefined, tracing: undefined
+    log: undefined, ship: undefined, eventLog: undefined, models: undefined, tracing: undefined,
+    machine: {
+      lastGpus: () => ({ atMs: 0, gpus: [h200, { ...h200, powerWatts: null }], vramByPid: new Map() })
+    }
   })
   t.teardown(metrics.stop)
   const outcome: CallOutcome = {
@@ -248,6 +256,11 @@ t.test('calls are counted with how long they waited', async (t) => {
   t.equal(valueOf(families, 'svc_call_duration_seconds_count'), 2)
   t.equal(valueOf(families, 'svc_call_queue_seconds_sum'), 0.5)
   t.same([valueOf(families, 'svc_calls_running'), valueOf(families, 'svc_calls_waiting')], [4, 2])
+  const ofGpu = (name: string, gpu: string): unknown =>
+    valueOf(families, `svc_gpu_${name}`, { gpu, name: 'NVIDIA H200' })
+  t.same(['memory_bytes', 'memory_used_bytes', 'utilization_ratio', 'temperature_celsius', 'power_watts']
+    .map((name) => ofGpu(name, '0')), [143_771 * 1024 ** 2, 1100 * 1024 ** 2, 0.5, 38, 78.77])
+  t.equal(families.get('svc_gpu_power_watts')?.samples.length, 1, 'what a GPU does not tell is left out')
   t.notOk(families.has('svc_event_log_mode'), 'what is not there has no figures')
   t.equal(families.get('svc_home_free_bytes')?.samples.length, 0, 'nor has a disk that cannot be asked')
 })

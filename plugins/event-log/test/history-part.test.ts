@@ -1,6 +1,5 @@
 import t from 'tap'
 import { decodeBody, encodeBody, noteOf } from '../history/body.js'
-import { differences } from '../cli/diff.js'
 import { advance, partOf } from '../history/part.js'
 import { instanceOn, stateWith } from './history-kit.js'
 import type { Entry } from '../log/entries.js'
@@ -124,49 +123,5 @@ t.test('readings, times and progress are nothing of note; the rest is', (t) => {
     { instances: { i: instanceOn('i', 'a') } }, { cluster: { term: 2 } },
     { nodeResources: { a: { backends: ['cuda'], capabilityConflicts: [] } } }]
   for (const more of other) t.not(note(more), note({}), JSON.stringify(more))
-  t.end()
-})
-
-t.test('what differs, in words', (t) => {
-  const side = (state: Record<string, unknown>) => ({ state, part: partOf(state) })
-  const before = stateWith(['nodeaaaaaaaa', 'nodebbbbbbbb'], {
-    instances: { i1: instanceOn('i1', 'nodeaaaaaaaa'), i2: instanceOn('i2', 'nodebbbbbbbb') },
-    runners: { 'i1-nodeaaaaaaaa': { RunnerReady: {} }, 'i2-nodebbbbbbbb': { RunnerLoading: {} } },
-    nodeHealth: { nodeaaaaaaaa: { reasons: [{ code: 'disk_low', severity: 'warn', message: 'm' }] } }
-  })
-  const after = stateWith(['nodebbbbbbbb', 'nodecccccccc'], {
-    sessionId: 's2', cluster: { term: 3 },
-    instances: { i2: instanceOn('i2', 'nodebbbbbbbb', 'nodecccccccc'), i3: instanceOn('i3', 'nodecccccccc') },
-    runners: {
-      'i2-nodebbbbbbbb': { RunnerFailed: { errorMessage: 'out of \u001b[31mmemory' } },
-      'i3-nodecccccccc': { RunnerIdle: {} }
-    },
-    nodeHealth: { nodecccccccc: { reasons: [{ code: 'disk_full', severity: 'error', message: 'full' }] } }
-  })
-  const found = differences(side(before), side(after))
-  t.strictSame(found.map(({ what, change, text }) => `${what} ${change}: ${text}`), [
-    'session changed: another session: term 1 is now 3',
-    'master changed: master: name-nodeaaaaaaaa (nodeaaaa) before, name-nodebbbbbbbb (nodebbbb) now',
-    'node removed: node name-nodeaaaaaaaa (nodeaaaa) left',
-    'node added: node name-nodecccccccc (nodecccc) joined',
-    'instance removed: instance i1 of acme/x removed (on name-nodeaaaaaaaa (nodeaaaa))',
-    'instance changed: instance i2 of acme/x changed ' +
-    '(on name-nodebbbbbbbb (nodebbbb), name-nodecccccccc (nodecccc))',
-    'instance added: instance i3 of acme/x added (on name-nodecccccccc (nodecccc))',
-    'runner removed: runner i1-nodea of acme/x on name-nodeaaaaaaaa (nodeaaaa): gone, was RunnerReady',
-    'runner changed: runner i2-nodeb of acme/x on name-nodebbbbbbbb (nodebbbb): RunnerLoading before, ' +
-    'RunnerFailed (out of  [31mmemory) now',
-    'runner added: runner i3-nodec of acme/x on name-nodecccccccc (nodecccc): added: RunnerIdle',
-    'conflict removed: warn disk_low on name-nodeaaaaaaaa (nodeaaaa) is over',
-    'conflict added: error disk_full on name-nodecccccccc (nodecccc) began: full'
-  ])
-  const one = (id: string): Parameters<typeof differences>[0] =>
-    side(stateWith([id], { nodeIdentities: { [id]: { nodeInstallId: 'i', friendlyName: 'x' } } }))
-  t.match(differences(one('old'), one('new')),
-    [{ what: 'master' }, { text: 'node x (new) joined, started anew' }, { text: 'node x (old) left' }])
-  t.strictSame(differences(side(before), side(before)), [])
-  t.strictSame(differences(side({}), side({})), [])
-  t.match(differences(side(before), side(stateWith([]))),
-    [{ what: 'master', after: null, text: /nodeaaaa\) before, none now/ }])
   t.end()
 })

@@ -103,27 +103,3 @@ t.test('svc state --at', async (t) => {
   t.match(await run('--at', '7', '--follow'), { status: 2, err: /the past does not change/ })
   t.match(await run('--at', '404'), { status: 3 })
 })
-
-t.test('svc diff', async (t) => {
-  const node = await standIn(t, { 'GET /state': (response, { url }) => {
-    if (url.includes('at=11')) sendJson(response, { ...answer, derived: derived(['a', 'c']) })
-    else if (url.includes('at=')) sendJson(response, answer)
-    else sendJson(response, stateWith(['a', 'c'], { topology: { nodes: ['a'] }, lastEventAppliedIdx: 11 }))
-  } })
-  const run = async (...words: string[]): ReturnType<typeof cli> =>
-    await cli(['diff', ...words, '--url', node.url], { plugins: [eventLog] })
-  const shown = await run('7')
-  t.equal(shown.out, 'node b left\nnode name-c (c) joined\n')
-  t.match(shown.err, /^7: runners and conflicts as recorded at 2026-01-01T00:00:00.000Z; .* at index 7\n$/)
-  t.same(node.asked.map(({ url }) => url), ['/state?at=7', '/state', '/state?at=11'])
-  t.match(JSON.parse((await run('7', 'now', '--json')).out), {
-    from: { at: '7', idx: 7, recorded: answer.snapshot }, to: { at: 'now', idx: null, recorded: null },
-    changes: [{ what: 'node', change: 'removed', id: 'b', text: 'node b left' },
-      { what: 'node', change: 'added', id: 'c' }]
-  })
-  t.match(await run('7', '9'), { status: 0, out: '', err: /nothing differs/ })
-  t.match(await run('soonish'), { status: 2, err: /soonish: expected a span/ })
-  t.match(await run('7', 'later'), { status: 2, err: /later: expected/ })
-  t.match(await run(), { status: 2 })
-  t.match((await run('--help')).out, /svc diff 10m/)
-})

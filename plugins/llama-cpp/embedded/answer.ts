@@ -1,8 +1,9 @@
 /** One answer: tokens on their way to OpenAI's deltas. */
 import { randomUUID } from 'node:crypto'
-import { EngineError, type SpanSink } from '../../../kernel/api/engine.js'
+import type { SpanSink } from '../../../kernel/api/engine.js'
+import type { AnswerChunk } from '../../runners/language/chunks.js'
 import { AnswerSpans } from '../../runners/language/spans.js'
-import type { OutputDelta, OutputReader } from '../text/parse/output.js'
+import { deltaOf, type OutputDelta, type OutputReader } from '../text/parse/output.js'
 import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'
 import type { Report, TokenSampler } from './sampler.js'
@@ -11,14 +12,14 @@ const KIB = 1024
 
 /** The chunks of a request, from the decoder, which never waits, to one reader. */
 export class Outbox {
-  private readonly pending: Record<string, unknown>[] = []
+  private readonly pending: AnswerChunk[] = []
   private open: number
   private error: unknown
   private wake = (): void => {}
 
   constructor (answers: number) { this.open = answers }
 
-  push (chunk: Record<string, unknown>): void {
+  push (chunk: AnswerChunk): void {
     this.pending.push(chunk)
     this.wake()
   }
@@ -36,7 +37,7 @@ export class Outbox {
     this.wake()
   }
 
-  async * read (): AsyncGenerator<Record<string, unknown>, void> {
+  async * read (): AsyncGenerator<AnswerChunk, void> {
     for (;;) {
       const next = this.pending.shift()
       if (next !== undefined) yield next
@@ -58,8 +59,6 @@ export interface AnswerParts {
   isEnd: (token: number) => boolean
   /** Null for a completion. */
   reader: OutputReader | null
-  /** It has to call a tool. */
-  mustCall: boolean
   /** Most calls. */
   calls: number
   outbox: Outbox
@@ -118,13 +117,9 @@ export class Answer implements Job {
   }
 
   private end (reason: 'stop' | 'length'): null {
-    const { index, sampler, stream, reader, mustCall, outbox } = this.parts
+    const { index, sampler, stream, reader, outbox } = this.parts
     this.send(stream.end().text, true)
     sampler.dispose()
-    if (mustCall && this.called === 0 && reason === 'stop') {
-      outbox.fail(new EngineError('tool_call_unreadable', 'the model had to call a tool and did not'))
-      return null
-    }
     const finish: Finish = reason === 'stop' && this.called > 0 ? 'tool_calls' : reason
     const last = reader === null ? { text: '' } : { delta: {} }
     outbox.push({
@@ -170,20 +165,9 @@ export class Answer implements Job {
     this.reports = []
   }
 
-  private deltaOf ({ content, reasoning, toolCalls }: OutputDelta): Record<string, unknown> {
-    const { calls } = this.parts
-    const wanted = toolCalls.filter(({ index }) => index < calls)
-    const made = wanted.map(({ index, id, name, arguments: given }) => ({
-      index,
-      ...id === undefined ? {} : { id, type: 'function' },
-      function: { ...name === undefined ? {} : { name }, ...given === undefined ? {} : { arguments: given } }
-    }))
-    for (const { index } of toolCalls) this.called = Math.max(this.called, index + 1)
-    return {
-      ...content === '' ? {} : { content },
-      ...reasoning === '' ? {} : { reasoning_content: reasoning },
-      ...made.length === 0 ? {} : { tool_calls: made }
-    }
+  private deltaOf (delta: OutputDelta): ReturnType<typeof deltaOf> {
+    for (const { index } of delta.toolCalls) this.called = Math.max(this.called, index + 1)
+    return deltaOf({ ...delta, toolCalls: delta.toolCalls.filter(({ index }) => index < this.parts.calls) })
   }
 }
 

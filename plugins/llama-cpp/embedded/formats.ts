@@ -1,5 +1,7 @@
 /** How models write calls, for grammars. A writing that is missing here is enforced as Hermes'. */
 import type { ToolFormatName } from '../text/tools/index.js'
+import type { ChatMessage } from '../../runners/language/chunks.js'
+import { fieldsOf, listOf, textOf } from '../../runners/language/json.js'
 
 /**
  * `call` has `{{name}}` and `{{arguments}}`; `begin` and `end` stand around all calls, `separator` between
@@ -35,4 +37,34 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
 export function enforcedFormat (name: ToolFormatName): { reader: ToolFormatName, format: ToolCallFormat } {
   const format = FORMATS[name]
   return format === undefined ? { reader: 'hermes', format: HERMES } : { reader: name, format }
+}
+
+const INSTRUCTIONS = (tools: readonly unknown[]): string => [
+  'You may call these functions to answer. Each is a JSON object with its name, description and parameters:',
+  ...tools.map((tool) => JSON.stringify(fieldsOf(tool)['function'] ?? tool)),
+  'To call one, write nothing but:',
+  HERMES.call.replace('{{name}}', 'NAME').replace('{{arguments}}', '{"PARAMETER": VALUE}')
+].join('\n')
+
+/** The conversation with tools, calls and their results as text, for templates that do not show them. */
+export function inHermes (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
+  const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
+    if (message.role === 'tool') {
+      return { role: 'user', content: `<tool_response>\n${textOf(message.content)}\n</tool_response>` }
+    }
+    const written = listOf(calls).map((call) => {
+      const { name, arguments: given } = fieldsOf(call['function'])
+      return HERMES.call.replace('{{name}}', () => textOf(name))
+        .replace('{{arguments}}', () => typeof given === 'string' ? given : JSON.stringify(given ?? {}))
+    })
+    const { content } = message
+    if (Array.isArray(content)) return message
+    const parts = [textOf(content), ...written].filter((text) => text !== '')
+    return { ...message, content: parts.join('\n') }
+  })
+  if (tools.length === 0) return told
+  const [first, ...rest] = told
+  return first?.role === 'system' && typeof first.content === 'string'
+    ? [{ ...first, content: `${first.content}\n\n${INSTRUCTIONS(tools)}` }, ...rest]
+    : [{ role: 'system', content: INSTRUCTIONS(tools) }, ...told]
 }

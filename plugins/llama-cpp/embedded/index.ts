@@ -12,7 +12,6 @@ import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/g
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
 } from './binding.js'
-import { PLAIN } from './constraint.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
@@ -23,6 +22,8 @@ import { Vocabulary } from './vocabulary.js'
 /** Options of a model that is spread over devices or nodes. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
+/** More layers than any model has. */
+const ALL_LAYERS = 999
 /** Characters of llama.cpp's errors in a message. */
 const MAX_REASON = 500
 
@@ -56,11 +57,11 @@ async function headerOf (path: string, modelId: string): Promise<GgufHeader> {
 }
 
 async function loadModel (
-  native: Binding, path: string, { card: { modelId } }: ModelSpec, env: EngineEnv
+  native: Binding, path: string, { card: { modelId }, backend }: ModelSpec, env: EngineEnv
 ): Promise<NativeModel> {
   return await withErrors(native, async (errors) => {
     const model = new native.AddonModel(path, {
-      addonExports: native, gpuLayers: 0,
+      addonExports: native, gpuLayers: backend === 'cpu' ? 0 : ALL_LAYERS,
       // Weights are often kept in another order than the file's: a mapped file would count twice.
       useMmap: false,
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
@@ -110,7 +111,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
     modelId: card.modelId, defaults: card.defaults, sizes, release, vocabulary, prompts, decoder,
-    sampling: { native, model, context, table: vocabulary.table }, compiler: PLAIN, now,
+    sampling: { native, model, context, table: vocabulary.table }, now,
     close: async () => {
       await decoder.close()
       await model.dispose()

@@ -5,8 +5,8 @@ import { reasonings, thoughtsAfter, type ReasoningName, type Thoughts } from '..
 import { ChatTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { fieldsOf, isObject, listOf, textOf, type Fields } from '../../runners/language/json.js'
-import { HERMES } from './formats.js'
+import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
+import { inHermes } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -111,32 +111,4 @@ function contentOf (content: unknown, path: string): string | null {
     }
     throw invalid(`${path} has a part of type ${JSON.stringify(type)}`, path)
   }).join('')
-}
-
-const INSTRUCTIONS = (tools: readonly unknown[]): string => [
-  'You may call these functions to answer. Each is a JSON object with its name, description and parameters:',
-  ...tools.map((tool) => JSON.stringify(fieldsOf(tool)['function'] ?? tool)),
-  'To call one, write nothing but:',
-  HERMES.call.replace('{{name}}', 'NAME').replace('{{arguments}}', '{"PARAMETER": VALUE}')
-].join('\n')
-
-/** The conversation with tools, calls and their results as text, for templates that do not show them. */
-function inHermes (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
-  const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
-    if (message.role === 'tool') {
-      return { role: 'user', content: `<tool_response>\n${textOf(message.content)}\n</tool_response>` }
-    }
-    const written = listOf(calls).map((call) => {
-      const { name, arguments: given } = fieldsOf(call['function'])
-      return HERMES.call.replace('{{name}}', () => textOf(name))
-        .replace('{{arguments}}', () => typeof given === 'string' ? given : JSON.stringify(given ?? {}))
-    })
-    const parts = [textOf(message.content), ...written].filter((text) => text !== '')
-    return { ...message, content: parts.join('\n') }
-  })
-  if (tools.length === 0) return told
-  const [first, ...rest] = told
-  return first?.role === 'system'
-    ? [{ ...first, content: `${textOf(first.content)}\n\n${INSTRUCTIONS(tools)}` }, ...rest]
-    : [{ role: 'system', content: INSTRUCTIONS(tools) }, ...told]
 }

@@ -7,8 +7,10 @@ import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
 import { markersOf, toolFormats } from '../text/tools/index.js'
+import { checked } from '../check.js'
+import { warmCompiler } from '../structure.js'
 import { Answer, newCallId, Outbox } from './answer.js'
-import { constraintOf, type Constraint, type GrammarCompiler } from './constraint.js'
+import { constraintOf, type Constraint } from './constraint.js'
 import type { Decoder } from './decoder.js'
 import type { Prompt, Prompts } from './prompt.js'
 import { invalid } from './refusals.js'
@@ -28,7 +30,6 @@ export interface SessionParts {
   prompts: Prompts
   decoder: Decoder
   sampling: SamplerParts
-  compiler: GrammarCompiler
   now: () => number
   close: () => Promise<void>
 }
@@ -44,6 +45,7 @@ export class TextSession implements EngineSession {
 
   async warmup (): Promise<void> {
     this.parts.prompts.warm()
+    warmCompiler()
     const payload = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
     const task = { kind: 'completion', payload }
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
@@ -67,13 +69,13 @@ export class TextSession implements EngineSession {
 
   private chat (payload: Fields): Asked {
     const prompt = this.parts.prompts.read(payload)
-    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: true, payload }
+    return { prompt, constraint: constraintOf(payload, prompt), isChat: true, payload }
   }
 
   private completion (payload: Fields): Asked {
     const ids = this.plain(payload['prompt'])
     const prompt: Prompt = { ids, tools: null, reasoning: null, thoughts: 'over' }
-    return { prompt, constraint: constraintOf(payload, prompt, this.parts.compiler), isChat: false, payload }
+    return { prompt, constraint: constraintOf(payload, prompt), isChat: false, payload }
   }
 
   private plain (prompt: unknown, path = 'prompt', special = true): number[] {
@@ -96,15 +98,15 @@ export class TextSession implements EngineSession {
     // The reader may leave without an abort.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
-    const { warnings } = asked.constraint
+    const { payload, constraint: { warnings } } = asked
     if (warnings.length > 0) outbox.push({ choices: [], warnings })
     const gone = AbortSignal.any([signal, left.signal])
     gone.addEventListener('abort', () => { outbox.fail(gone.reason) }, { once: true })
     for (const answer of this.answers(asked, parameters, outbox, gone, trace)) decoder.submit(answer)
     try {
-      for await (const payload of outbox.read()) {
+      for await (const chunk of checked(outbox.read(), payload)) {
         if (signal.aborted) return
-        yield { payload }
+        yield { payload: { ...chunk } }
       }
     } catch (error) {
       if (!signal.aborted) throw error
@@ -131,7 +133,6 @@ export class TextSession implements EngineSession {
       stream: textStream(vocabulary.table, stop, { continues: !isChat, markers: this.markers(asked) }),
       isEnd: (token) => vocabulary.isEnd(token),
       reader: isChat ? this.reader(asked) : null,
-      mustCall: constraint.mustCall,
       calls: payload['parallel_tool_calls'] === false ? 1 : Infinity
     }))
   }

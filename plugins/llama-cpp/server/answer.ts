@@ -90,8 +90,9 @@ export class ChatReader extends AnswerReader {
   private timings: Fields = {}
 
   read (event: Fields): AnswerChunk[] {
-    this.usage = { ...this.usage, ...fieldsOf(event['usage']) }
-    this.timings = { ...this.timings, ...fieldsOf(event['timings']) }
+    const { usage, timings } = event
+    if (usage != null) this.usage = { ...this.usage, ...fieldsOf(usage) }
+    if (timings != null) this.timings = { ...this.timings, ...fieldsOf(timings) }
     const choice = listOf(event['choices'])[0] ?? {}
     const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
     const finish = textOf(choice['finish_reason'])

@@ -138,12 +138,16 @@ function layerShares (shares: number[]): string[] {
   return ['--tensor-split', shares.join(','), '--n-gpu-layers', String(handedOut)]
 }
 
+/** A GPU as llama.cpp calls it, whatever the case: CUDA0, ROCM0, MTL0. */
+export const deviceName = (backend: string, gpu: number): string =>
+  `${backend === 'metal' ? 'MTL' : backend.toUpperCase()}${gpu}`
+
 /** Ranks have equal parts, which their devices share. A server would list its own GPUs first. */
 function tensorShares (ranks: readonly (readonly number[])[], backend: string): string[] {
   const own = ranks.at(-1)!
   const shares = ranks.flatMap((rank) => rank.map((share) => Number((share / sum(rank)).toFixed(6))))
   const devices = shares.map((_, i) => i < shares.length - own.length ? `RPC${i}`
-    : `${backend.toUpperCase()}${i - shares.length + own.length}`)
+    : deviceName(backend, i - shares.length + own.length))
   return ['--device', devices.join(','), '--tensor-split', shares.join(','), '--n-gpu-layers', ALL_LAYERS]
 }
 

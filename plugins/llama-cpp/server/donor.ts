@@ -9,7 +9,7 @@ import {
 } from '../../../kernel/api/engine.js'
 import { findDonor } from './binary.js'
 import { textOf } from '../../runners/language/json.js'
-import { devicesOf, splitOf, type Share } from './command-line.js'
+import { deviceName, devicesOf, splitOf, type Share } from './command-line.js'
 import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 
 const POLL_MS = 50

@@ -1,7 +1,7 @@
 /** The connection to a llama.cpp server on this machine. The only place that speaks HTTP here. */
 import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
-import { serverEvents } from '../../../kernel/api/engine.js'
+import { EventParser } from '../../../kernel/api/engine.js'
 import { BrokenAnswer, serverError } from './errors.js'
 import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
 
@@ -61,11 +61,13 @@ export class Client {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.whole(answer)
     try {
-      // Leaving the loop closes the connection, and with it the server frees the slot. Older servers tell of
-      // errors in a field of that name.
-      const bytes = answer as AsyncIterable<Uint8Array>
-      for await (const event of serverEvents(bytes, MAX_EVENT_CHARS, 'error')) {
-        if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
+      // Older servers tell of errors in a field of that name.
+      const parser = new EventParser(MAX_EVENT_CHARS, 'error')
+      // Leaving the loop closes the connection, and with it the server frees the slot.
+      for await (const bytes of answer as AsyncIterable<Uint8Array>) {
+        for (const event of parser.push(bytes)) {
+          if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
+        }
       }
     } catch (error) {
       throw broken(error)

@@ -58,8 +58,6 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const told = rpcOf(options)
       const own = told?.tensor === true && spec.backend === 'cpu' ? await ownRank(spec, env, parts) : null
       const rpc = told === null || own === null ? told : withOwn(told, own)
-      // A build for a GPU that placement does not know of; alone only, since shares are of known devices.
-      const backend = options['gpu'] === true && rpc === null ? 'gpu' : spec.backend
       const model = join(directory, modelFile(card))
       const embeds = card.tasks.includes('embeddings')
       const sizes = sizesOf(spec, embeds)
@@ -75,7 +73,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         drafter: drafter === undefined ? undefined : await drafterAt(drafter),
         own,
         split: splitOf(options),
-        binary, model, modelId, modelBytes, threads, backend, sizes, embeds, rpc, env, ...parts
+        binary, model, modelId, modelBytes, threads, backend: spec.backend, sizes, embeds, rpc, env, ...parts
       })
       const session = new LlamaSession({ server, spec, sizes, embeds })
       try {

@@ -7,6 +7,10 @@ import { invalid } from '../../runners/language/refusals.js'
 import {
   fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
 } from '../../runners/language/json.js'
+import { behind } from '../embedded/constraint.js'
+import { HERMES, inHermes } from '../embedded/formats.js'
+import { answerGrammar, answerSchema, callGrammar, notEnforced, requiresCall } from '../structure.js'
+import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
 
 /** Facts about the model and its server. */
 export interface Facts {
@@ -16,6 +20,9 @@ export interface Facts {
   callIds?: 'any' | 'short'
   /** False for a model whose template has no place for tools. */
   tools?: boolean
+  reasoning?: ReasoningName | null
+  /** Where the answer begins; `over` for none that reasons. */
+  thoughts?: Thoughts
 }
 
 /** The bodies for a route, one for each answer. */
@@ -25,6 +32,8 @@ export interface Bodies {
   tops: number
   /** Parts of the request that the server does not get. */
   warnings: string[]
+  /** The answer is calls as our grammar has them, which the server does not read. */
+  calls: boolean
 }
 
 type Body = Record<string, unknown>
@@ -36,7 +45,7 @@ const SEEDS = 2 ** 32 - 1
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
-  'top_logprobs', 'seed', 'repeat_last_n',
+  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema',
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 
@@ -131,38 +140,54 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
+/** llama-server makes no calls while it keeps to a format. */
+const isOffered = ({ tools, tool_choice: choice = 'auto', ...given }: Fields): boolean =>
+  listOf(tools).length > 0 && choice !== 'none' &&
+  (choice !== 'auto' || (given['response_format'] == null && given['grammar'] == null))
+
+/** Whether the server has to make the grammar: its reader wants the channels of the model. */
+const isNative = ({ reasoning = null }: Facts): boolean =>
+  reasoning !== null && reasonings[reasoning].channels === true
+
+/** Whether the grammar of an answer depends on the end of its prompt. */
+export const dependsOnPrompt = (payload: Fields, { reasoning = null }: Facts): boolean =>
+  reasoning !== null && (requiresCall(payload) || answerSchema(payload) !== null)
+
 /**
  * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
  * @throws EngineError invalid_request for a required call that cannot be made
  */
 function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
-  const { tool_choice: choice = 'auto', response_format: format, grammar } = payload
+  const { tool_choice: choice = 'auto', chat_template_kwargs: variables } = payload
   const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
   const tools = listOf(payload['tools'])
-  if (tools.length === 0 || choice === 'none') return {}
-  if (choice === 'auto') {
-    const why = facts.tools === false
-      ? 'the chat template of this model has no place for them'
-      : format == null && grammar == null ? '' : 'llama-server calls none while it keeps to a format'
-    if (why === '') return { tools, tool_choice: 'auto', ...parallel }
-    warnings.push(`tools: not offered to the model, as ${why}`)
+  if (!isOffered(payload)) {
+    if (tools.length > 0 && choice === 'auto') {
+      warnings.push('tools: not offered to the model, as llama-server calls none while it keeps to a format')
+    }
     return {}
   }
-  if (facts.tools === false) {
-    throw invalid('tool_choice requires a call, and the chat template of this model has no place for ' +
-      'tools; leave it out, or use another model', 'tool_choice')
-  }
+  if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
+  const compiled = callGrammar(payload, HERMES)
+  warnings.push(...notEnforced([compiled]))
+  const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
   // The server takes a word only: one chosen function is the only tool, and required.
-  const wanted = choice === 'required' ? null : nameOf(choice)
-  const chosen = wanted === null ? tools : tools.filter((tool) => nameOf(tool) === wanted)
-  if (chosen.length > 0) return { tools: chosen, tool_choice: 'required', ...parallel }
-  throw invalid(`tool_choice names ${String(wanted)}, which is none of the tools`, 'tool_choice')
+  if (isNative(facts)) return { tools: chosen, tool_choice: 'required', ...parallel }
+  // It takes no grammar beside tools, and with many templates enforces no call: only the template gets them.
+  return { grammar: behind(compiled.grammar, facts),
+    ...facts.tools === false ? {} : { chat_template_kwargs: { ...fieldsOf(variables), tools: chosen } } }
 }
 
 /** The format of an answer; a required call takes the place of one. */
-function formatBody ({ response_format: format, tools, tool_choice: choice = 'auto' }: Fields): Body {
-  const isCall = tools != null && choice !== 'auto' && choice !== 'none'
-  return format == null || isCall ? {} : { response_format: format }
+function formatBody (payload: Fields, facts: Facts, warnings: string[]): Body {
+  const { response_format: format, grammar } = payload
+  if (requiresCall(payload)) return {}
+  if (grammar != null) return present({ response_format: format })
+  const compiled = answerGrammar(payload)
+  if (compiled === null) return {}
+  warnings.push(...notEnforced([compiled]))
+  return isNative(facts) && format != null ? { response_format: format }
+    : { grammar: behind(compiled.grammar, facts) }
 }
 
 /** The most tokens of an answer: one token of the context at least is the prompt's. */
@@ -174,7 +199,9 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
 }
 
 /** The bodies for a route, with what both routes have in common beside `own`. */
-function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] = []): Bodies {
+function bodiesOf (
+  payload: Fields, facts: Facts, own: Body, warnings: string[], calls = false
+): Bodies {
   const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
   const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
   const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)
@@ -186,7 +213,7 @@ function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] 
     ...samplingOf(payload, facts),
     ...own
   }
-  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings }
+  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings, calls }
 }
 
 const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
@@ -196,15 +223,18 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
   const warnings: string[] = []
-  const { tools: _, ...asked } = payload
+  const { tools, ...asked } = payload
+  const isTold = facts.tools === false && isOffered(payload)
+  const calls = isTold || (requiresCall(payload) && !isNative(facts))
+  const messages = isTold ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
   return bodiesOf(payload, facts, {
-    ...templateBody(asked, facts.callIds),
+    ...templateBody({ ...asked, messages }, facts.callIds),
+    ...formatBody(payload, facts, warnings),
     ...toolsBody(payload, facts, warnings),
-    ...formatBody(payload),
     max_tokens: mostTokens(payload, facts),
     stream_options: { include_usage: true },
     ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
-  }, warnings)
+  }, warnings, calls)
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
@@ -217,11 +247,13 @@ export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
 
 /** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
 export function completionBodies (payload: Fields, facts: Facts): Bodies {
+  const warnings: string[] = []
   return bodiesOf(payload, facts, {
     prompt: promptOf(payload['prompt']),
+    ...formatBody(payload, { ...facts, reasoning: null }, warnings),
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
-  })
+  }, warnings)
 }
 
 /** A request for embeddings. */

@@ -4,6 +4,10 @@ import {
 } from '../../../kernel/api/engine.js'
 import { vectorChunk } from '../../runners/language/vectors.js'
 import { unknownTask } from '../../runners/language/refusals.js'
+import { checked } from '../check.js'
+import { warmCompiler } from '../structure.js'
+import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
+import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
@@ -11,7 +15,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, embedRequest, promptOf, readsTools, templateBody, type Bodies,
+  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody, type Bodies,
   type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -36,6 +40,7 @@ export interface SessionParts {
 /** Answers that are asked of the server, and how their events are read. */
 interface Asked extends Bodies {
   path: string
+  payload: Fields
   Reader: new (index: number, tops: number) => AnswerReader
 }
 
@@ -61,6 +66,7 @@ export class LlamaSession implements EngineSession {
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
+    this.facts.reasoning = reasoningOf(textOf(this.props['chat_template']), [])
   }
 
   async warmup (): Promise<void> {
@@ -68,6 +74,7 @@ export class LlamaSession implements EngineSession {
     const task = this.parts.embeds
       ? { kind: 'embed', payload: { input: 'warm' } }
       : { kind: 'completion', payload: text }
+    if (!this.parts.embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
@@ -98,54 +105,66 @@ export class LlamaSession implements EngineSession {
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
       throw unknownTask(kind, 'embed, tokenize and detokenize')
     }
-    if (kind === 'chat') {
-      const asked = { path: '/v1/chat/completions', ...chatBodies(payload, facts), Reader: ChatReader }
-      return this.write(asked, signal, trace)
-    }
+    if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
-      const asked = { path: '/completion', ...completionBodies(payload, facts), Reader: CompletionReader }
-      return this.write(asked, signal, trace)
+      const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
+      return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
+  }
+
+  private async * chat (
+    payload: Fields, signal: AbortSignal, trace: SpanSink | undefined
+  ): AsyncGenerator<EngineChunk> {
+    const { facts, facts: { reasoning = null } } = this
+    const thoughts = reasoning !== null && dependsOnPrompt(payload, facts)
+      ? thoughtsAfter(await this.rendered(payload, signal), reasonings[reasoning]) : 'over'
+    const bodies = chatBodies(payload, { ...facts, thoughts })
+    const Reader = bodies.calls ? CallReader : ChatReader
+    yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
   }
 
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
-    const { bodies, warnings } = asked
+    const { bodies, warnings, payload } = asked
     let begun = false
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-    for await (const chunk of merged(bodies.map((_, index) =>
-      traced(this.answer(asked, index, signal), index, trace)))) {
+    const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
+    for await (const chunk of checked(all, payload)) {
       // Each answer has the same prompt, and the server reports its progress several times.
       if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
       begun = true
     }
   }
 
+  /**
+   * The chunks of an answer. Where a prompt and the one before it in the same slot are the same up to the end
+   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
+   * remembers (`forget`) it answers.
+   */
   private async * answer (
-    { path, bodies, tops, Reader }: Asked, index: number, signal: AbortSignal
+    asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
   ): AsyncGenerator<AnswerChunk> {
+    const { path, bodies, tops, Reader } = asked
     const own = new Reader(index, tops)
-    for await (const event of this.events(path, bodies[index] as Fields, signal)) yield * own.read(event)
+    const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
+    try {
+      for await (const event of this.client.events({ path, body: { ...bodies[index], ...forget }, signal })) {
+        for (const chunk of own.read(event)) {
+          spans?.saw(chunk)
+          yield chunk
+        }
+      }
+    } catch (error) {
+      if ('cache_prompt' in forget || !BETWEEN_IMAGES.test((error as Error).message)) throw error
+      yield * this.answer(asked, index, signal, trace, { cache_prompt: false })
+      return
+    }
     const rest = own.end(await this.parts.server.peakBytes())
     if (rest === null) throw new BrokenAnswer('llama-server ended an answer before its end')
+    spans?.saw(rest)
     yield rest
-  }
-
-  /**
-   * The events of an answer. Where a prompt and the one before it in the same slot are the same up to the end
-   * of one of two neighbouring images, llama.cpp (0.5.0) fails before the first event; without what it
-   * remembers it answers.
-   */
-  private async * events (path: string, body: Fields, signal: AbortSignal): AsyncGenerator<Fields> {
-    try {
-      yield * this.client.events({ path, body, signal })
-      return
-    } catch (error) {
-      if (!BETWEEN_IMAGES.test((error as Error).message)) throw error
-    }
-    yield * this.client.events({ path, body: { ...body, cache_prompt: false }, signal })
   }
 
   private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
@@ -213,15 +232,4 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   })
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not make ${texts} embeddings`)
   return vectors.map((numbers) => Float32Array.from(numbers))
-}
-
-/** The same chunks, noted as they come. */
-async function * traced (
-  chunks: AsyncIterable<AnswerChunk>, index: number, trace: SpanSink | undefined
-): AsyncGenerator<AnswerChunk> {
-  const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
-  for await (const chunk of chunks) {
-    spans?.saw(chunk)
-    yield chunk
-  }
 }

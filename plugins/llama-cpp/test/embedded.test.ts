@@ -102,7 +102,7 @@ t.test('log probabilities are the model\'s own', async (t) => {
 })
 
 t.test('JSON, and calls of tools', async (t) => {
-  const { ask } = await loadTiny(t, { file: tinyModel({ template: TOOLS }) })
+  const { ask, refusal } = await loadTiny(t, { file: tinyModel({ template: TOOLS }) })
   const json = await ask({ response_format: { type: 'json_object' }, seed: 1, logit_bias: ENDING })
   t.equal(json.finish, 'stop')
   t.type(JSON.parse(json.text), 'object')
@@ -123,12 +123,20 @@ t.test('JSON, and calls of tools', async (t) => {
   t.type(JSON.parse(either.text || either.calls[0]!.arguments), 'object')
   const warnings = ({ chunks }: Whole): unknown => chunks.flatMap((chunk) => chunk['warnings'] ?? [])
   t.same(warnings(json), [], 'a JSON object is enforced')
-  t.same(warnings(called), ['not enforced: the parameters of tools'])
-  const schema = { type: 'object', required: ['a'] }
-  const held = { type: 'json_schema', json_schema: { name: 'x', strict: true, schema } }
-  const loose = await ask({ response_format: held, seed: 1, logit_bias: ENDING })
-  t.same(warnings(loose), ['not enforced: the schema of response_format'])
-  t.type(JSON.parse(loose.text), 'object')
+  t.same(warnings(called), [], 'and the parameters of tools')
+  const held = (strict: boolean): object => ({
+    type: 'json_schema',
+    json_schema: { name: 'x', strict, schema: {
+      type: 'object', required: ['a'], propertyNames: { maxLength: 9 }, additionalProperties: { enum: [7] }
+    } }
+  })
+  const loose = await ask({ response_format: held(false), seed: 1, logit_bias: ENDING })
+  t.same(warnings(loose), ['not enforced: response_format.json_schema.schema/propertyNames'])
+  t.same(JSON.parse(loose.text), { a: 7 })
+  const strict = refusal('chat', { messages: HELLO, response_format: held(true) })
+  t.match(await strict, { reason: 'invalid_request', message: /propertyNames/ })
+  const odd = { type: 'json_schema', json_schema: { schema: { enum: [[1, 1]], uniqueItems: true } } }
+  await t.rejects(ask({ response_format: odd }), { reason: 'invalid_result', message: /uniqueItems/ })
 })
 
 t.test('a template without tools is told of them in the system message', async (t) => {

@@ -18,6 +18,8 @@ export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
+  /** Other answers of `/props`. */
+  props?: object
   /** False: built without RPC. */
   rpc?: boolean
   /** Takes no note of the loss of a donor until it asks it. */

@@ -220,6 +220,43 @@ t.test('a stream that comes byte by byte reads the same', async (t) => {
   t.equal((await ask(session, 'completion', { prompt: 'unicode' })).text, 'ä€\u{1F600}\n\ndata: x')
 })
 
+t.test('a template without tools: they are told, and calls are read', async (t) => {
+  const { session, bodies } = await rig(t, { props: { chat_template_caps: { supports_tools: false } } })
+  const tool = { type: 'function', function: { name: 'add', parameters: { required: ['a'] } } }
+  for (const choice of ['auto', 'required']) {
+    const answer = await ask(session, 'chat', talk('tagged', { tools: [tool], tool_choice: choice }))
+    const { calls } = structured(answer)
+    t.match(calls, [{ id: /^call_/, name: 'add', input: '{"a": "x"}' }])
+    t.match([answer.text, answer.done], ['', { finish_reason: 'tool_calls' }])
+    const { grammar, messages } = bodies('/v1/chat/completions').at(-1)!
+    t.match(messages, [{ role: 'system', content: /"name":"add"/ }, { content: 'please tagged' }])
+    t.equal(typeof grammar, choice === 'auto' ? 'undefined' : 'string')
+  }
+  const said = await ask(session, 'chat', talk('go', { tools: [tool] }))
+  t.match([said.text, said.done], ['a b c', { finish_reason: 'stop' }], 'an offer')
+  const must = ask(session, 'chat', talk('go', { tools: [tool], tool_choice: 'required' }))
+  await t.rejects(must, { message: /had to call a tool/ })
+  const other = { type: 'function', function: { name: 'add', parameters: { required: ['b'] } } }
+  const wrong = ask(session, 'chat', talk('tagged', { tools: [other] }))
+  await t.rejects(wrong, { message: /must have required property 'b'/ })
+})
+
+t.test('an answer of a schema is checked', async (t) => {
+  const { session } = await rig(t)
+  const schema = { type: 'array', uniqueItems: true, minItems: 2 }
+  const format = (strict: boolean) =>
+    ({ response_format: { type: 'json_schema', json_schema: { schema, strict } } })
+  await t.rejects(ask(session, 'chat', talk('go', format(true))), { message: /uniqueItems cannot be/ })
+  const pieces: object[] = []
+  const run = async (): Promise<void> => {
+    const task = { kind: 'chat', payload: talk('go', format(false)) }
+    for await (const { payload } of session.run(task, never)) pieces.push(payload)
+  }
+  await t.rejects(run(), { message: /the answer: is not JSON/ })
+  const unenforced = 'not enforced: response_format.json_schema.schema/uniqueItems'
+  t.match(pieces[0], { choices: [], warnings: [unenforced] })
+})
+
 t.test('an embedding model', async (t) => {
   const { session, bodies, journal } = await rig(t, {}, { tasks: ['embeddings'] })
   const args = journal()[0]?.['start'] as string[]

@@ -121,7 +121,8 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
   t.same(body({}, { defaults }), { ...always, temperature: 0.6, repeat_last_n: 9 }, 'the card has defaults')
   t.match(body({ temperature: 1 }, { defaults }), { temperature: 1 })
   const response_format = { type: 'json_schema', json_schema: { schema: { type: 'string' } } }
-  t.same(body({ response_format }), { ...always, response_format })
+  t.match(body({ response_format }), { ...always, grammar: /^root ::= / })
+  t.match(body({ response_format }, { reasoning: 'harmony' }), { response_format })
   t.match(body({ chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false }),
     { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
   t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
@@ -140,17 +141,25 @@ t.test('tools are an offer, unless a call is required', (t) => {
     made(payload, more).bodies[0] ?? {}
   t.match(body({}), { tools, tool_choice: 'auto' })
   t.match(body({ tool_choice: 'auto', parallel_tool_calls: false }), { tools, parallel_tool_calls: false })
-  t.match(body({ tool_choice: 'required' }), { tools, tool_choice: 'required' })
-  const one = body({ tool_choice: { type: 'function', function: { name: 'b' } } })
+  const channels = { reasoning: 'harmony' }
+  t.match(body({ tool_choice: 'required' }, channels), { tools, tool_choice: 'required' })
+  const named = { type: 'function', function: { name: 'b' } }
+  const one = body({ tool_choice: named }, channels)
   t.same([one['tools'], one['tool_choice']], [tools.slice(1), 'required'], 'the chosen one is the only one')
+  const own = body({ tool_choice: named, chat_template_kwargs: { a: 1 } })
+  t.match(own, { grammar: /"<tool_call>/, chat_template_kwargs: { a: 1, tools: tools.slice(1) } })
+  t.notOk('tools' in own, 'the server takes no grammar beside tools')
+  for (const [thoughts, start] of [['over', /^root ::= r\d/], ['may', /^root ::= \(space "<think>"/], ['inside', /^root ::= thought/]]) {
+    t.match(body({ tool_choice: named }, { reasoning: 'think', thoughts })['grammar'], start)
+  }
   t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),
-    { message: /names c, which is none of/ })
+    { message: /names a function that is not among/ })
   const response_format = { type: 'json_object' }
   t.notOk('response_format' in body({ tool_choice: 'required', response_format }))
   const rows: [object, object, RegExp][] = [
-    [{}, { tools: false }, /tools: not offered .* no place for them/],
-    [{ tool_choice: 'auto', parallel_tool_calls: true }, { tools: false }, /no place/],
-    [{ response_format }, {}, /keeps to a format/], [{ grammar: 'root ::= "a"' }, {}, /keeps to a format/]
+    [{ response_format }, {}, /keeps to a format/],
+    [{ response_format }, { tools: false }, /keeps to a format/],
+    [{ grammar: 'root ::= "a"' }, {}, /keeps to a format/]
   ]
   for (const [payload, more, warning] of rows) {
     const { bodies: [sent], warnings } = made(payload, more)
@@ -158,9 +167,12 @@ t.test('tools are an offer, unless a call is required', (t) => {
     t.match(warnings, [warning])
   }
   t.same(made({ tool_choice: 'none' }, { tools: false }).warnings, [])
-  for (const choice of ['required', { type: 'function', function: { name: 'b' } }]) {
-    t.match(thrown(() => body({ tool_choice: choice }, { tools: false })),
-      { reason: 'invalid_request', details: { issues: [{ path: 'tool_choice' }] } })
+  for (const choice of ['auto', 'required', { type: 'function', function: { name: 'b' } }]) {
+    const { bodies: [sent = {}], calls } = made({ tool_choice: choice }, { tools: false })
+    t.ok(calls, 'the answer is searched for calls')
+    if (choice !== 'auto') t.match(sent['grammar'], /"<tool_call>/)
+    t.match(sent['messages'], [{ role: 'system', content: /You may call these functions/ }, { role: 'user' }])
+    t.notOk('tools' in sent)
   }
   t.ok(readsTools({}))
   t.ok(readsTools({ chat_template: '{% if tools %}' }))
@@ -191,7 +203,7 @@ t.test('bodies of completions and embeddings', (t) => {
   const body = (payload: object): Record<string, unknown> =>
     completionBodies({ prompt: 'p', ...payload }, facts).bodies[0] ?? {}
   t.match(body({ json_schema: { type: 'object' }, typical_p: 0.5 }),
-    { json_schema: { type: 'object' }, typical_p: 0.5 })
+    { grammar: /^root ::= /, typical_p: 0.5 })
   t.match(body({ logprobs: true, top_logprobs: 3, max_tokens: 4 }), { n_probs: 3, n_predict: 4 })
   t.equal(completionBodies({ prompt: [1, 2], n: 3 }, facts).bodies.length, 3)
   for (const payload of [

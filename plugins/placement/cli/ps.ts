@@ -30,8 +30,9 @@ export interface PsRow {
   waiting: number
   /** Weights on all nodes, bytes. */
   memoryBytes: number
-  /** What its runners have in memory, and what was counted for them, bytes; null where nothing tells. */
+  /** What its runners have in RAM and on GPUs, and what was counted, bytes; null if not known. */
   residentBytes: number | null
+  vramBytes: number | null
   estimatedBytes: number | null
   nodes: { nodeId: string, name: string, runnerId: string, state: string }[]
 }
@@ -54,6 +55,8 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['NODES', ({ nodes }) => nodes.map(({ name }) => name).join(',') || '-'],
     ['STATE', (row) => plain(stateOf(state, row))],
     ['MEM', ({ residentBytes }) => residentBytes === null ? '-' : showBytes(residentBytes)],
+    ['VRAM', ({ vramBytes }) => vramBytes === null ? '-' : showBytes(vramBytes),
+      rows.some(({ vramBytes }) => vramBytes !== null)],
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
@@ -83,7 +86,8 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, contextLength: null, slots: null, running: 0, waiting: 0, memoryBytes: 0, residentBytes: null,
+    drainUntil: null, contextLength: null, slots: null, running: 0, waiting: 0, memoryBytes: 0,
+    residentBytes: null, vramBytes: null,
     estimatedBytes: null, nodes: []
   }
 }
@@ -112,6 +116,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)
     }, 0),
     residentBytes: memoryOf(state, ranks, 'residentBytes'),
+    vramBytes: memoryOf(state, ranks, 'vramBytes'),
     estimatedBytes: memoryOf(state, ranks, 'estimatedBytes'),
     nodes: ranks.map(({ nodeId, runnerId }) => ({
       nodeId, name: nameOf(state, nodeId), runnerId,

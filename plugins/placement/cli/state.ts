@@ -5,7 +5,12 @@ import type { InstanceStates, RankProgress } from '../progress/progress.js'
 export { nameOf } from '../../../kernel/cli/index.js'
 
 /** Bytes of one runner; null where nothing tells. */
-export interface RunnerMemory { residentBytes: number | null, estimatedBytes: number | null }
+export interface RunnerMemory {
+  residentBytes: number | null
+  /** On GPUs; a node of an earlier release does not tell it. */
+  vramBytes?: number | null
+  estimatedBytes: number | null
+}
 
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates, NamedNodes {

@@ -1,7 +1,7 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Need } from '../../../kernel/index.js'
 import type { Usable } from '../planner/memory.js'
-import type { PlanRank, Suggestion } from '../planner/types.js'
+import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
 import { count } from './state.js'
 
 /** A row of GET /instance/previews. */
@@ -13,8 +13,16 @@ export interface PreviewRow {
 }
 
 /** The sums of one node: of a placement that fits, or with every term of one that does not. */
-type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'cacheBytes'> & { name?: string } &
+type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | 'cacheBytes'> &
+  { nodeId?: string, name?: string } &
   Partial<Need & Usable>
+
+/** Of a node whose GPUs and CPU share its part, a line for each of the two memories. */
+const partsOf = (node: NodeSums, name: string): string[] => node.memories === undefined
+  ? [sumLine(node, name)]
+  : node.memories.map((part: MemoryPart) => sumLine(
+      { backend: node.backend, startLayer: 0, endLayer: 0, ...part },
+      `${name}, ${part.layers} layers on the ${part.memory === 'vram' ? 'GPU' : 'CPU'}`))
 
 /** One line per node: what it needs and what it can use, with every term that is told. */
 function sumLine (node: NodeSums, name: string): string {
@@ -54,6 +62,7 @@ export function waysOf (modelId: string, details: Record<string, unknown> | null
 function commandOf (modelId: string, change: Suggestion): string | null {
   switch (change.kind) {
     case 'stop': return `svc stop ${change.instanceId}`
+    case 'context_length': return `svc place ${modelId} --ctx ${change.contextLength}`
     case 'min_nodes': return `svc place ${modelId} --min-nodes ${change.minNodes}`
     case 'sharding': return `svc place ${modelId} --sharding ${change.sharding.toLowerCase()}`
     case 'instance_meta': return `svc place ${modelId} --meta ${change.instanceMeta}`
@@ -71,7 +80,7 @@ export function linesOf (
   return [
     // What a client gave as an instance is refused with other terms.
     ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
-      .map((node) => sumLine(node, node.name ?? nameOf(node.nodeId))),
+      .flatMap((node) => partsOf(node, node.name ?? nameOf(node.nodeId!))),
     ...ways.length === 0 ? [] : [`${count(ways.length, 'way')} to make it fit:`],
     ...ways.map(({ text, command }) => plain(`  ${text}${command === null ? '' : `: ${command}`}`))
   ]

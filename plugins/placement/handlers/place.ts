@@ -59,6 +59,7 @@ export async function create (
   const modelId = modelOf(given)
   const card = await planning.card(modelId)
   checkForm(given, card)
+  await planning.readGpus()
   const facts = planning.facts.now()
   if (facts.instances[idOf(given)] !== undefined) {
     throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an instance that there is')

@@ -32,6 +32,7 @@ export async function previews (
   planning: Planning, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
+  await planning.readGpus()
   const facts = planning.facts.now()
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)

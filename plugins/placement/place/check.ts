@@ -1,4 +1,4 @@
-import { kernelError, needOf, SvcError } from '../../../kernel/index.js'
+import { kernelError, needOf, runsOn, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { deviceOf, gib, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
@@ -124,7 +124,7 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const traits = view.engines[card.engine]!
   const told = { ...node, memory: node.memory! }
   const backends = traits.backends.filter((name) =>
-    card.backends.includes(name) && node.backends?.[card.engine]?.includes(name) === true)
+    runsOn(card, name) && node.backends?.[card.engine]?.includes(name) === true)
   for (const { gpu, part } of devicePartsOf(shard)) {
     const { contextTokenLimit, slots } = bodyOf(instance)
     const need = needOf(card, traits, contextTokenLimit, part, 1, slots)

@@ -33,8 +33,11 @@ export function memoryFit (
   return {
     neededBytes: needOf(card, traits).neededBytes,
     nodes: result.ok
-      ? result.plan.ranks.map(({ nodeId, neededBytes, usableBytes }) =>
-          ({ name: planning.nameOf(nodeId), neededBytes, usableBytes }))
+      ? result.plan.ranks.flatMap(({ nodeId, neededBytes, usableBytes, memories }) =>
+          (memories ?? [{ memory: null, neededBytes, usableBytes }]).map(({ memory, ...sums }) => ({
+            name: planning.nameOf(nodeId) + (memory === null ? '' : memory === 'vram' ? ' (GPU)' : ' (CPU)'),
+            neededBytes: sums.neededBytes, usableBytes: sums.usableBytes
+          })))
       : [],
     problem: result.ok ? null : result.message,
     engineMissing: !now.ok && now.reason === 'engine_missing' ? traits.builds ?? engine : null

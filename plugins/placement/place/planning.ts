@@ -131,6 +131,7 @@ export class Planning {
   async plan (ask: Ask, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
+    await this.readGpus()
     for (;;) {
       try {
         const now = facts.now()
@@ -143,6 +144,9 @@ export class Planning {
       await delay(clock, LOOK_MS, signal)
     }
   }
+
+  /** Has this node look at its GPUs: other programs may have taken or left memory. */
+  async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
 
   /** Throws `no_source` for a model of which there is only a card. A store that is away may have it. */
   checkSource (modelId: string): void {

@@ -1,4 +1,4 @@
-import { needOf } from '../../../kernel/index.js'
+import { needOf, runsOn } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { runnerKind } from '../progress/progress.js'
@@ -46,14 +46,18 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
     ranksOf(instance).filter(counts).flatMap((rank) => claimOf(instance, rank, engines, there))
   const instances = Object.values(facts.instances)
   const kind = ({ runnerId }: Rank): string => runnerKind(facts, runnerId)
+  const unread = unreadRunners(reports)
   return {
     nodes,
     edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to, rttMs, bytesPerSecond }) =>
       ({ from: view.nodeId, to, rttMs, bytesPerSecond })))
       .filter(({ to }) => there.has(to)),
     engines,
-    reservations: instances.flatMap((one) =>
-      claimsOf(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank)))),
+    reservations: instances.flatMap((one) => [
+      ...claimsOf(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank))),
+      ...claimsOf(one, (rank) => LOADED.has(kind(rank)) && unread.has(rank.runnerId))
+        .filter(({ backend }) => backend !== 'cpu')
+    ]),
     releasing: parts.releasing.flatMap(({ instance, nodeIds }) =>
       claimsOf(instance, ({ nodeId }) => nodeIds.includes(nodeId))),
     instances: instances.map((one): InstanceMemory => {
@@ -82,6 +86,9 @@ function factsOf (
   }
 }
 
+/** With less memory than this a GPU is part of a processor, and uses the RAM. */
+const OWN_VRAM_BYTES = 2 ** 30
+
 /**
  * The GPUs of which a backend can be: all of the first one's maker. One that does not tell what is in use is
  * one without room; where that is so of all, the RAM is counted.
@@ -89,7 +96,7 @@ function factsOf (
 function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
   const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
     .map(({ vramTotalBytes: total, vramUsedBytes: used }) =>
-      total === null || used === null ? null : { total, used })
+      total === null || used === null || total < OWN_VRAM_BYTES ? null : { total, used })
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
@@ -108,7 +115,16 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** A runner in one of these has its model in memory: the readings show it. */
+/** Runners that the last reading of their node's GPUs does not show yet. */
+function unreadRunners (reports: readonly NodeReport[]): Set<string> {
+  return new Set(reports.flatMap(({ system }) => {
+    const { runnerMemory = {} } = (system ?? {}) as
+      { runnerMemory?: Record<string, { vramCounted?: boolean }> }
+    return Object.entries(runnerMemory).flatMap(([id, { vramCounted }]) => vramCounted === false ? [id] : [])
+  }))
+}
+
+/** A runner in one of these has its model in memory: the readings show it, those of GPUs after a while. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])
@@ -124,7 +140,7 @@ function claimOf (
   if (node === undefined) return []
   const card = cardOf(shard)
   const { engine, contextTokenLimit, slots } = bodyOf(instance)
-  const backend = node.backends?.[engine]?.find((name) => card.backends.includes(name)) ?? 'cpu'
+  const backend = node.backends?.[engine]?.find((name) => runsOn(card, name)) ?? 'cpu'
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },

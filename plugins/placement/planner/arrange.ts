@@ -3,7 +3,7 @@ import { compareText, jobNeed, joins, layersOn, layersThatFit } from './candidat
 import type { BackendOption, CandidateNode, DeviceOption, Job, Neighbours } from './candidates.js'
 import { findGroup } from './search.js'
 import type { Budget } from './search.js'
-import type { Edge } from './types.js'
+import type { Edge, MemoryPart } from './types.js'
 
 /** A node of an arrangement: what it runs on and what it must hold. */
 export interface ArrangedNode {
@@ -18,6 +18,22 @@ export interface ArrangedNode {
 
 /** A device's part of a rank: layers of a pipeline, or proportions of a tensor rank. */
 export interface Held extends DeviceOption { layers: number, need: Need }
+
+/** What GPUs and RAM hold, each together; empty where it is only one of the two. */
+export function memoriesOf (held: readonly Held[]): MemoryPart[] {
+  const parts = (['vram', 'ram'] as const).flatMap((memory) => {
+    const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
+    const sum = (of: (one: Held) => number): number => used.reduce((all, one) => all + of(one), 0)
+    return used.length === 0 ? [] : [{
+      memory,
+      layers: sum(({ layers }) => layers),
+      shareBytes: sum(({ need }) => need.shareBytes),
+      neededBytes: sum(({ need }) => need.neededBytes),
+      usableBytes: sum(({ usable }) => usable.usableBytes)
+    }]
+  })
+  return parts.length === 2 ? parts : []
+}
 
 /** The nodes that may be chosen from, and what the search for a ring among them may still cost. */
 export interface Pool {

@@ -1,4 +1,4 @@
-import { needOf } from '../../../kernel/index.js'
+import { needOf, runsOn } from '../../../kernel/index.js'
 import type { Need, Part } from '../../../kernel/index.js'
 import { beyond } from '../../runners/service.js'
 import { deviceOf, together, usableOf } from './memory.js'
@@ -126,7 +126,7 @@ function optionsOf (
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
   const claims = pending ? { reservations: [], releasing: [] } : view
-  return [...new Set(told)].filter((backend) => card.backends.includes(backend)).flatMap((backend) => {
+  return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
     // Backends the engine does not list come after all it does.
     const order = at < 0 ? traits.backends.length : at

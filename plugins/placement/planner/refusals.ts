@@ -1,3 +1,4 @@
+import { memoriesOf } from './arrange.js'
 import type { ArrangedNode } from './arrange.js'
 import { beyond } from '../../runners/service.js'
 import { compareText, onLibrary } from './candidates.js'
@@ -209,9 +210,16 @@ export function shortOf ({ held }: ArrangedNode): number {
     sum + Math.max(0, need.neededBytes - usable.usableBytes + 1), 0)
 }
 
-/** `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`. */
+/**
+ * `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`; of GPUs and
+ * CPU together each memory apart.
+ */
 function arithmetic (member: ArrangedNode): string {
-  const { candidate: { node }, need, option: { usable } } = member
+  const { candidate: { node }, need, option: { usable }, held } = member
+  const memories = memoriesOf(held).map(({ memory, layers, neededBytes, usableBytes }) =>
+    `${count(layers, 'layer')} on the ${memory === 'vram' ? 'GPU' : 'CPU'} need ${gib(neededBytes)}, ` +
+    `there is ${gib(usableBytes)}`)
+  if (memories.length > 0) return `${node.name}: ${memories.join(', and ')}`
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]
   const close = needs === has ? `, ${count(shortOf(member), 'byte')} too few` : ''
   return `${node.name}: needs ${needs} (weights ${gib(need.shareBytes)} x ${need.overhead.toFixed(2)} + ` +
@@ -220,8 +228,12 @@ function arithmetic (member: ArrangedNode): string {
 
 /** Every term of the comparison, in bytes. */
 function termsOf (member: ArrangedNode): Record<string, unknown> {
-  const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need } = member
-  return { ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member) }
+  const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need, held } = member
+  const memories = memoriesOf(held)
+  return {
+    ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member),
+    ...memories.length === 0 ? {} : { memories }
+  }
 }
 
 function idOf ({ nodeId, name }: NodeFacts): { nodeId: string, name: string } {

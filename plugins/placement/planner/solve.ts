@@ -1,7 +1,7 @@
 import { contextOf } from '../../../kernel/index.js'
-import { arrange, arrangeAnyway } from './arrange.js'
+import { arrange, arrangeAnyway, memoriesOf } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
-import { joins, neighboursIn, survey } from './candidates.js'
+import { joins, layersOn, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
@@ -15,6 +15,9 @@ import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } 
 
 /** Steps that the searches for rings of one request may take; only large, thin networks come near it. */
 const SEARCH_STEPS = 100_000
+/** Smaller contexts that are tried, down to so many tokens. */
+const CONTEXTS_TRIED = 8
+const LEAST_CONTEXT = 1024
 
 /**
  * Chooses the nodes and parts for a model, or gives the first reason why there is no choice. Pure: the same
@@ -145,6 +148,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
       startLayer,
       endLayer,
       ...gpuLayersOf(job, candidate, held),
+      ...memoriesOf(held).length === 0 ? {} : { memories: memoriesOf(held) },
       shareBytes: need.shareBytes,
       cacheBytes: need.cacheBytes,
       neededBytes: need.neededBytes,
@@ -165,15 +169,43 @@ function gpuLayersOf (
   return said ? { gpuLayers: onGpus.map(({ layers }) => layers) } : {}
 }
 
-function whyOf ({ request, slots }: Job, members: readonly ArrangedNode[], stagedBytes: number): string {
+function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number): string {
+  const { request } = job
   const size = members.length
   const nodes = size === 1 ? '1 node' : `${size} nodes`
   const count = size > least(request) ? 'the fewest that hold it' : 'as few as allowed'
   const backends = [...new Set(members.map(({ option }) => option.backend))].join(' and ')
   const forced = request.force ? '; memory was not checked' : ''
+  return [
+    `${nodes}, ${count}, on ${backends}`, ...slotsOf(job, members),
+    ...members.flatMap((member) => onCpu(job, member, size)),
+    `${gib(stagedBytes)} of the model already there${forced}.`
+  ].join('; ')
+}
+
+/** How many answers it writes at once, and the memory for that. */
+function slotsOf ({ request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]): string[] {
   const cache = members.reduce((sum, { need }) => sum + need.cacheBytes, 0)
-  const answers = slots === undefined ? '' : `; ${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
-    `${contextOf(request.card, request.contextLength)} tokens with ${gib(cache)} of KV cache`
-  return `${nodes}, ${count}, on ${backends}${answers}; ${gib(stagedBytes)} of the model already there` +
-    `${forced}.`
+  return slots === undefined ? [] : [`${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
+    `${contextOf(card, contextLength)} tokens with ${gib(cache)} of KV cache`]
+}
+
+/** Said of a node whose CPU has layers although its GPUs could run the model. */
+function onCpu (job: Job, { candidate, held }: ArrangedNode, size: number): string[] {
+  const gpus = candidate.options.find(({ usable }) => usable.memory === 'vram')?.devices
+  const count = (list: readonly Held[]): number => list.reduce((sum, { layers }) => sum + layers, 0)
+  const [all, onGpu] = [count(held), count(held.filter(({ usable }) => usable.memory === 'vram'))]
+  if (gpus === undefined || onGpu === all) return []
+  const where = size === 1 ? '' : ` of ${candidate.node.name}`
+  const fits = size === 1 ? smallerContexts(job.request).find((contextLength) =>
+    layersOn({ ...job, request: { ...job.request, contextLength } }, gpus, job.layers) >= all) : undefined
+  const rather = fits === undefined ? '' : ` (all with a context of ${fits})`
+  return [`${onGpu} of ${all} layers on the GPU${where}${rather}, the others on the CPU: slower`]
+}
+
+/** Half the context that is asked for, and so on. */
+export function smallerContexts ({ card, contextLength }: PlanRequest): number[] {
+  const now = contextOf(card, contextLength)
+  return Array.from({ length: CONTEXTS_TRIED }, (_, i) => Math.floor(now / 2 ** (i + 1)))
+    .filter((tokens) => tokens >= LEAST_CONTEXT)
 }

@@ -4,7 +4,7 @@ import type { BackendOption, CandidateNode, Job } from './candidates.js'
 import { bytesToFree } from './memory.js'
 import { least, shortOf } from './refusals.js'
 import type { Shortage, Unplanned } from './refusals.js'
-import { canPlan } from './solve.js'
+import { canPlan, smallerContexts } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
 /** Of each kind of change, how many are tried at most. */
@@ -19,6 +19,7 @@ export function withChange (
   switch (change.kind) {
     case 'sharding': return { request: { ...request, sharding: change.sharding }, view }
     case 'instance_meta': return { request: { ...request, instanceMeta: change.instanceMeta }, view }
+    case 'context_length': return { request: { ...request, contextLength: change.contextLength }, view }
     case 'min_nodes': return { request: { ...request, minNodes: change.minNodes }, view }
     case 'include': return { request: including(request, view, change.nodeIds), view }
     case 'undrain': return { request, view: { ...view, nodes: view.nodes.map((node) =>
@@ -44,6 +45,7 @@ export function suggest (
 ): Suggestion[] {
   if (reason === 'info_pending') return []
   const kinds: [Suggestion[], number][] = [
+    [shortage === undefined ? [] : smallerContext(request), 1],
     [otherShape(request, view), 1],
     [fewerNodes(request, view), 1],
     [fewerExclusions(request, view), 1],
@@ -59,6 +61,9 @@ export function suggest (
     return works
   })
 }
+
+const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
+  ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
 
 /** Where nodes are linked in another way by this engine, that way; then the other sharding. */
 function otherShape (

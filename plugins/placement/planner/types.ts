@@ -109,6 +109,8 @@ export interface PlanRank {
   endLayer: number
   /** Layers on each GPU of the node where several devices share the part; the rest are on its CPU. */
   gpuLayers?: readonly number[]
+  /** Where GPUs and the CPU share the part: what each of the two memories holds. The sums are of both. */
+  memories?: readonly MemoryPart[]
   /** Bytes of weights, and of the KV cache. */
   shareBytes: number
   cacheBytes: number
@@ -117,6 +119,15 @@ export interface PlanRank {
   usableBytes: number
   /** Below zero only when forced. */
   freeAfterBytes: number
+}
+
+/** The part of a rank in the memory of its GPUs, or in the RAM. */
+export interface MemoryPart {
+  memory: 'vram' | 'ram'
+  layers: number
+  shareBytes: number
+  neededBytes: number
+  usableBytes: number
 }
 
 export interface Plan {
@@ -147,6 +158,7 @@ export type RefusalReason = typeof REFUSALS[number]
 export type Change =
   | { kind: 'sharding', sharding: Sharding }
   | { kind: 'instance_meta', instanceMeta: InstanceMeta }
+  | { kind: 'context_length', contextLength: number }
   | { kind: 'min_nodes', minNodes: number }
   | { kind: 'free', nodeId: string, backend: string, bytes: number }
   | { kind: 'stop', instanceId: string }

@@ -1,4 +1,6 @@
-import { BundleService, ClusterService, SessionService, StateService } from '../../../kernel/index.js'
+import {
+  BundleService, ClusterService, MachineService, SessionService, StateService
+} from '../../../kernel/index.js'
 import type { EngineDecl, ModelCard, NodeReport, NodeView } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import type { ManualClock, Rig, TestContext } from '../../../kernel/testing/index.js'
@@ -22,6 +24,8 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
+  /** How often GPUs were looked at. */
+  looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
 }
 
@@ -249,6 +253,12 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
           fn()
         }
         return () => {}
+      }
+    }),
+    fake(MachineService, {
+      async freeVram () {
+        made.state.looks = (made.state.looks ?? 0) + 1
+        return []
       }
     }),
     fake(StateService, {

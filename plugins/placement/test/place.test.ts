@@ -248,7 +248,25 @@ t.test('nodes that are lost, and GPUs', async (t) => {
   const vendor = 'nvidia'
   const vramTotalBytes = 24 * GIB
   rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: GIB }] }
-  t.match((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).body['message'], /on cuda/)
+  const ask = async (): ReturnType<typeof rig.ask> =>
+    await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })
+  const looks = rig.state.looks!
+  const { body: { message, instance_id: id } } = await ask()
+  t.match(message, /on cuda/)
+  t.equal(rig.state.looks, looks + 1, 'GPUs are read when they are planned for')
+  runnersAre(rig.state, id as string, { RunnerReady: {} })
+  const [runnerId] = Object.keys(rig.state.runners)
+  const reading = (vramCounted: boolean, vramUsedBytes: number): void => {
+    rig.state.nodeSystem['id-n1'] = {
+      accelerators: [{ vendor, vramTotalBytes, vramUsedBytes }],
+      runnerMemory: { [runnerId!]: { vramCounted } }
+    } as never
+  }
+  reading(false, GIB)
+  t.match((await ask()).body.error, { details: { nodes: [{ memory: 'vram', reservedBytes: 11.25 * GIB }] } },
+    'the memory of a loaded model is spoken for until a reading shows it')
+  reading(true, 2 * GIB)
+  t.equal((await ask()).status, 200)
   rig.state.nodeSystem['id-n1'] = { accelerators: [{ vendor, vramTotalBytes, vramUsedBytes: null }] }
   t.equal((await rig.ask('POST', '/place_instance', { model_id: 'acme/gpu' })).status, 400)
 })

@@ -76,6 +76,38 @@ t.test('each device has its own fixed part', async (t) => {
   t.strictSame(told(planned([node('a', 1, gpus(5.9, 5.9))], { traits })), ['insufficient_memory'])
 })
 
+t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', async (t) => {
+  // Values of 64 heads: 1 GiB of cache with 8192 tokens, whole contexts of which one is kept.
+  const shaped = card({ supportsTensor: true, heads: 8, kvHeads: 8, headSize: 205, contextLength: 8192 })
+  const why = (result: PlanResult): string => result.ok ? result.plan.why : result.message
+  const half = planned([node('a', 8, gpus(3.1))])
+  t.match(half, { plan: { ranks: [{ memories: [
+    { memory: 'vram', layers: 6, neededBytes: 3 * GIB }, { memory: 'ram', layers: 14, neededBytes: 7 * GIB }
+  ] }] } })
+  t.match(why(half), /on cuda; 6 of 20 layers on the GPU, the others on the CPU: slower; /)
+  const spilt = planned([node('a', 8, gpus(10.9))], { card: shaped })
+  t.match(why(spilt),
+    /; 19 of 20 layers on the GPU \(all with a context of 4096\), the others on the CPU: slower; /)
+  t.match(why(planned([node('a', 16, gpus(0.1))])),
+    /on cpu; 0 of 20 layers on the GPU, the others on the CPU/)
+  for (const whole of [planned([node('a', 8, gpus(11))]), planned([node('a', 16)])]) {
+    t.notMatch(why(whole), /layers/)
+    t.notMatch(whole, { plan: { ranks: [{ memories: [] }] } })
+  }
+  const short = planned([node('a', 3, gpus(5.1))])
+  t.match(why(short), 'a: 10 layers on the GPU need 5.00 GiB, there is 5.10 GiB, and ' +
+    '10 layers on the CPU need 5.00 GiB, there is 3.00 GiB')
+  t.match(short, { details: { nodes: [{ memories: [{ memory: 'vram' }, { memory: 'ram' }] }] } })
+})
+
+t.test('a smaller context is offered first', async (t) => {
+  const shaped = card({ supportsTensor: true, heads: 8, kvHeads: 8, headSize: 820, contextLength: 32_768 })
+  const result = planned([node('a', 13.5, gpus(0.1))], { card: shaped, contextLength: 32_768 })
+  t.match(result, { reason: 'insufficient_memory', details: { suggestions: [
+    { kind: 'context_length', contextLength: 4096, text: 'set context_length to 4096' }
+  ] } })
+})
+
 t.test('what is short is that of its devices', async (t) => {
   const result = planned([node('a', 0.1, gpus(3.1, 2.1))])
   t.match(result,

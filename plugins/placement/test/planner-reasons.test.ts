@@ -210,7 +210,10 @@ const rows: Row[] = [{
   view: view([node('a', 50), node('b', 7)]),
   reason: 'insufficient_memory',
   message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB x 1\.30 \+ cache 0\.31 GiB \+ 0\.25 /,
-  suggestions: ['set sharding to Pipeline', 'set min_nodes to 1', 'free 0.07 GiB of memory on b']
+  suggestions: [
+    'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
+    'free 0.07 GiB of memory on b'
+  ]
 }]
 
 for (const row of rows) {

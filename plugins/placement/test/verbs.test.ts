@@ -195,6 +195,10 @@ t.test('svc ps', async (t) => {
     { state: 'starting', nodes: [{ state: 'RunnerLoading' }, { state: 'RunnerLoading' }] },
     { state: 'failed', error: 'gone' }
   ] })
+  const told = state.nodeSystem['id-n1'] as { runnerMemory?: Record<string, RunnerMemory> }
+  told.runnerMemory![runnerA] = { ...memory(2 * GIB, 3 * GIB), vramBytes: GIB }
+  t.match((await node.run(['ps'])).out,
+    /MEM +VRAM +COUNTED.*\n.* 2\.0 GiB +1\.0 GiB +3\.0 GiB.*\n.* - +- +1\.0 GiB/)
   runnersAre(state, A, { RunnerIdle: { waitsFor: {
     reason: 'store_unreachable', message: 'n2 is lost', tries: 2,
     since: '2026-01-01T00:00:00.000Z', nextTryAt: '2026-01-01T00:00:04.000Z'

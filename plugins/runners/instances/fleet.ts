@@ -3,7 +3,7 @@ import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
 import { LaunchError, reasonOf } from '../process/errors.js'
 import type { FailureCode } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
-import { kindOf, serves } from '../process/states.js'
+import { isLoaded, kindOf, serves } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 import type { Assignment } from './shapes.js'
@@ -37,6 +37,8 @@ export interface Member {
   rounds: number
   /** Since when its runner serves without a break, monotonic ms. */
   readyAt: number | null
+  /** Since when its model is in memory, monotonic ms. */
+  loadedAt: number | null
 }
 
 export interface RunnerFailure {
@@ -77,8 +79,9 @@ export class Fleet {
   start (assignment: Assignment): void {
     if (this.#members.has(assignment.runnerId)) return
     const lends = this.#parts.lends(assignment)
-    const member: Member =
-      { assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0, readyAt: null }
+    const member: Member = {
+      assignment, supervisor: null, card: null, lends, gaveUp: false, rounds: 0, readyAt: null, loadedAt: null
+    }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
     void this.#launch(member)
@@ -211,6 +214,7 @@ export class Fleet {
     const { assignment } = member
     if (this.#members.get(assignment.runnerId) !== member) return
     const now = this.#parts.clock.mono()
+    member.loadedAt = isLoaded(kindOf(status)) ? member.loadedAt ?? now : null
     if (serves(kindOf(status))) member.readyAt ??= now
     else {
       if (now - (member.readyAt ?? now) >= DEFAULT_LIMITS.readyClearMs) member.rounds = 0

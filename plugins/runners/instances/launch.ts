@@ -1,7 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheOf, needOf } from '../../../kernel/index.js'
+import { cacheOf, needOf, runsOn } from '../../../kernel/index.js'
 import type {
   Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
 } from '../../../kernel/index.js'
@@ -10,7 +10,7 @@ import type { RunnerConfig } from '../declarations.js'
 import type { Drivers } from '../donors/driver.js'
 import { opensPorts, roleOf, shareOf } from '../donors/role.js'
 import type { Role } from '../donors/role.js'
-import { chooseBackend, declaredBackend, offersOf, programMissing, runtimesFor } from '../machine/backends.js'
+import { chooseBackend, declaredBackend, offersOf, programMissing } from '../machine/backends.js'
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
@@ -79,7 +79,7 @@ export function backendOf (
 ): BackendChoice | null {
   const engine = bundle.engine(card.engine)
   if (engine === undefined) return null
-  const { name, decl: { backends, backendsWhy, program } } = engine
+  const { name, decl: { backends, backendsWhy, external, program } } = engine
   const found = detection.programs()[name]
   if (found === null && program !== undefined) {
     return programMissing(name, program, detection.without(name))
@@ -87,13 +87,13 @@ export function backendOf (
   const library = isLibrary(found) ? found.library : undefined
   const lacks = library === undefined ? null : beyond(library, card)
   if (lacks !== null) return programMissing(name, program!, lacks)
-  const devices = detection.devices(name)
+  const devices = library?.backends ?? detection.devices(name)
   return chooseBackend({
     engine: name,
-    offers: (library?.backends ?? offersOf(backends, devices)).filter((one) => card.backends.includes(one)),
+    offers: offersOf(backends, devices).filter((one) => runsOn(card, one)),
     why: backendsWhy,
     declared: declaredBackend(config.backends, engine.name),
-    runtimes: runtimesFor(engine.decl, detection.runtimes, devices)
+    runtimes: detection.runtimes, external, devices
   })
 }
 
@@ -143,7 +143,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const shard = shardIn(parts, assignment)
   const devices = shard === null ? 1 : devicePartsOf(shard).length
   const options = {
-    ...optionsOf(config, engine.name), ...programs(parts, { engine, role, choice }),
+    ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role)
   }
   return {
@@ -228,18 +228,12 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
  */
 function programs (
   { detection }: LaunchParts,
-  { engine: { name, decl }, role, choice }:
-  { engine: RegisteredEngine, role: Role | null, choice: BackendChoice }
+  { engine: { name, decl }, role }: { engine: RegisteredEngine, role: Role | null }
 ): Record<string, unknown> {
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  // An operator's word for a backend counts more than what the build was made for.
-  const declared = choice.backend !== null && choice.declared
-  const build = program != null && 'build' in program ? program.build.backend : ''
-  const gpu = !declared && ['metal', 'vulkan'].includes(build)
-  const built = program != null && 'build' in program
-    ? { serverBinary: program.path, ...gpu ? { gpu } : {} } : {}
+  const built = program != null && 'build' in program ? { serverBinary: program.path } : {}
   if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.

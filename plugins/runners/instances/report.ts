@@ -6,6 +6,14 @@ export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
   waitingInstances?: Record<string, { modelId: string }>
+  nodeResources?: Record<string, EngineFacts | null>
+}
+
+interface EngineFacts {
+  engineBackends?: Record<string, readonly string[]>
+  /** What each drives, in words; null for an engine without its program. */
+  engines?: Record<string, { words?: string } | null>
+  engineNotes?: Record<string, string>
 }
 
 /** What `svc status` shows: instances, and models that cannot be asked. */
@@ -24,7 +32,7 @@ export const status: StatusPart = {
 
 /** What `svc doctor` checks: nodes short of memory, and models that are placed and do not answer. */
 export const doctor: Checker = {
-  run: async ({ state }) => [...checkPressure(state), ...checkModels(state)]
+  run: async ({ state }) => [...checkEngines(state), ...checkPressure(state), ...checkModels(state)]
 }
 
 interface Assigned {
@@ -109,6 +117,21 @@ function checkRank (modelId: string, node: string, kind: string): Check {
 
 const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
   plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
+
+/** What each engine of a node can use, and why it leaves a GPU alone. */
+export function checkEngines (state: ModelState): Check[] {
+  return Object.entries(state.nodeResources ?? {}).flatMap(([nodeId, resources]) => {
+    const { engineBackends = {}, engines = {}, engineNotes = {} } = resources ?? {}
+    const told = Object.entries(engineBackends).map(([engine, backends]) => {
+      const driver = engines[engine]
+      const on = driver === null ? 'its program is missing' : backends.join(', ')
+      return `${engine}: ${on}${driver?.words === undefined ? '' : ` (${driver.words})`}`
+    })
+    const node = nameIn(state, nodeId)
+    return told.length === 0 ? [] : [ok(`engines on ${node}`,
+      plain([...told, ...Object.values(engineNotes)].join('; ')), { code: 'engines', about: [node] })]
+  })
+}
 
 /** Less memory than this share of the machine's is little. */
 const MEMORY_LITTLE = 0.05

@@ -3,14 +3,11 @@
  * follow in their order; each is read one item ahead. When the reader stops, or one stream fails, all that
  * are open are closed.
  */
-export async function * merged<T> (
-  streams: readonly AsyncGenerator<T>[], most = Infinity
-): AsyncGenerator<T> {
-  const [only] = streams
-  if (streams.length === 1 && only !== undefined) {
-    yield * only
-    return
-  }
+export function merged<T> (streams: readonly AsyncGenerator<T>[], most = Infinity): AsyncGenerator<T> {
+  return streams.length === 1 ? streams[0]! : interleaved(streams, most)
+}
+
+async function * interleaved<T> (streams: readonly AsyncGenerator<T>[], most: number): AsyncGenerator<T> {
   const next = async (stream: AsyncGenerator<T>) => ({ stream, result: await stream.next() })
   const later = [...streams]
   const open = new Map(later.splice(0, most).map((stream) => [stream, next(stream)]))

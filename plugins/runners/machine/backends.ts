@@ -10,7 +10,7 @@ export type BackendChoice =
   { backend: null, problem: string, remedy: string, code?: 'engine_missing' }
 
 /** What the choice depends on: the engine's offer, the configuration and what was found here. */
-interface BackendQuery {
+interface BackendQuery extends Drives {
   engine: string
   /** Backends the engine offers, best first. */
   offers: readonly string[]
@@ -21,11 +21,12 @@ interface BackendQuery {
 }
 
 /**
- * Picks the backend of an engine. A declared one wins, seen or not. Without a declaration cuda is used
- * where a GPU and its libraries are found; webgpu never by itself, because only a trial shows whether the
- * machine's driver works; else the CPU.
+ * Picks the backend of an engine. A declared one wins, seen or not. Without a declaration it is the best that
+ * is found; webgpu never by itself, because only a trial shows whether the machine's driver works; else the
+ * CPU.
  */
-export function chooseBackend ({ engine, offers, why, declared, runtimes }: BackendQuery): BackendChoice {
+export function chooseBackend (query: BackendQuery): BackendChoice {
+  const { engine, offers, why, declared, runtimes } = query
   const key = `plugins.runners.backends.${engine}`
   if (declared !== undefined) {
     if (offers.includes(declared)) return { backend: declared, declared: true }
@@ -36,8 +37,7 @@ export function chooseBackend ({ engine, offers, why, declared, runtimes }: Back
       remedy: `Set ${key} to one of ${offers.join(', ')} in svc.yaml and restart.`
     }
   }
-  const found = offers.find((name) =>
-    name === 'cpu' || (name === 'cuda' && runtimes.cuda && runtimes.nvidiaDevice))
+  const found = offers.find((name) => isFound(name, query, runtimes))
   if (found !== undefined) return { backend: found, declared: false }
   return {
     backend: null,
@@ -59,17 +59,21 @@ export function programMissing (
   }
 }
 
-/**
- * The runtimes as an engine sees them: an external program brings its own GPU libraries, and may list its
- * `devices`.
- */
-export function runtimesFor (
-  engine: { external?: boolean | undefined }, runtimes: Runtimes, devices?: readonly string[] | null
-): Runtimes {
-  if (engine.external !== true) return runtimes
-  return devices == null || !listsBackend(devices, 'cuda')
-    ? { ...runtimes, cuda: true }
-    : { ...runtimes, cuda: true, nvidiaDevice: true }
+/** What an engine drives. */
+interface Drives {
+  /** A program outside of this process, which brings its own GPU libraries. */
+  external?: boolean | undefined
+  /** The GPUs that it lists, or the backends that its library has; null where it tells neither. */
+  devices?: readonly string[] | null | undefined
+}
+
+/** Whether a backend can be used here as far as files and the list of devices tell. */
+export function isFound (
+  backend: string, { external, devices }: Drives, { cuda, nvidiaDevice }: Runtimes
+): boolean {
+  if (backend === 'cpu') return true
+  if (external === true && devices != null) return listsBackend(devices, backend)
+  return backend === 'cuda' && nvidiaDevice && (cuda || external === true)
 }
 
 /** The backends of an engine that a program with these devices has; all where it does not list any. */

@@ -1,5 +1,5 @@
 import type { Gpu } from '../../../kernel/index.js'
-import { chooseBackend, declaredBackend, offersOf, runtimesFor } from './backends.js'
+import { chooseBackend, declaredBackend, offersOf } from './backends.js'
 import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
 import type { Runtimes } from './runtimes.js'
@@ -20,6 +20,8 @@ export interface EngineOffer {
   external?: boolean | undefined
   /** That program is on this node. */
   present?: boolean
+  /** What `svc engine add` brings it as. */
+  builds?: string | undefined
   /** The GPUs that it lists; null where it lists none or was not asked. */
   devices?: readonly string[] | null
 }
@@ -61,28 +63,39 @@ function invalidBinaries ({ binaries }: Observation): string[] {
  * Only engines that somebody set up: those with a declared backend, and programs that are here. The others
  * run on the CPU as they came.
  */
-function servingDisabled ({ gpus, runtimes: found, declared, engines }: Observation): string[] {
-  return engines.flatMap((engine) => {
-    const wanted = declaredBackend(declared, engine.name)
+function servingDisabled (seen: Observation): string[] {
+  return seen.engines.flatMap((engine) => {
+    const wanted = declaredBackend(seen.declared, engine.name)
     if (wanted === undefined && (engine.external !== true || engine.present === false)) return []
-    const runtimes = runtimesFor(engine, found, engine.devices)
-    const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))
-    const offers = offersOf(engine.backends, engine.devices)
-    const why = engine.devices != null && offers.every((one) => one === 'cpu')
-      ? 'its program lists no GPU (`svc engine ls`)'
-      : cpuOnly(engine, wanted, runtimes)
-    if (gpu === undefined || why === null) return []
-    return [`${gpu.name} is visible, but engine ${engine.name} runs on the CPU only: ${why}`]
+    const why = leavesGpu(engine, seen)
+    return why === null ? [] : [why]
   })
+}
+
+/** Why an engine does not use a GPU that is here; null where it does, or could not. */
+export function leavesGpu (
+  engine: EngineOffer, { gpus, runtimes, declared }: Pick<Observation, 'gpus' | 'runtimes' | 'declared'>
+): string | null {
+  const gpu = gpus.find((one) => usable(one, runtimes).some((name) => engine.backends.includes(name)))
+  if (gpu === undefined) return null
+  const { name, present, builds, backends, devices } = engine
+  const why = present === false
+    ? `its program is not here${builds === undefined ? '' : `; \`svc engine add ${builds}\` brings it`}`
+    : devices != null && offersOf(backends, devices).every((one) => one === 'cpu')
+      ? 'its program lists no GPU (`svc engine ls`)'
+      : cpuOnly(engine, declaredBackend(declared, name), runtimes)
+  return why === null ? null : `${gpu.name} is visible, but engine ${name} runs on the CPU only: ${why}`
 }
 
 /** Why an engine runs on the CPU only; null when it does not. */
 function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: Runtimes): string | null {
-  const { backend } = chooseBackend({ engine: engine.name, offers: engine.backends, declared, runtimes })
-  if (backend === 'cuda' && !runtimes.cuda) return 'cuda is declared, but its libraries are not installed'
+  const { name, backends: offers, external, devices } = engine
+  const { backend } = chooseBackend({ engine: name, offers, declared, runtimes, external, devices })
+  const cuda = external === true || runtimes.cuda
+  if (backend === 'cuda' && !cuda) return 'cuda is declared, but its libraries are not installed'
   if (backend !== 'cpu') return null
   if (declared === 'cpu') return 'cpu is declared'
-  return runtimes.cuda
+  return cuda
     ? 'no GPU backend is declared'
     : 'no GPU backend is declared and the cuda libraries are not installed'
 }
@@ -90,9 +103,9 @@ function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: R
 /** Backends a GPU could serve with; none when it is too small to be worth it. */
 function usable (gpu: Gpu, runtimes: Runtimes): string[] {
   const webgpu = runtimes.webgpu ? ['webgpu'] : []
-  if (gpu.vendor === 'nvidia') return ['cuda', ...webgpu]
-  if (gpu.vendor === 'apple') return webgpu
-  return (gpu.vramTotalBytes ?? 0) >= SERVING_VRAM_BYTES ? webgpu : []
+  if (gpu.vendor === 'nvidia') return ['cuda', 'vulkan', ...webgpu]
+  if (gpu.vendor === 'apple') return ['metal', ...webgpu]
+  return (gpu.vramTotalBytes ?? 0) >= SERVING_VRAM_BYTES ? ['rocm', 'vulkan', ...webgpu] : []
 }
 
 function degraded ({ gpus, problems }: Observation): string[] {
@@ -103,14 +116,18 @@ function degraded ({ gpus, problems }: Observation): string[] {
   return [`the memory of ${names} is unknown${causes}`]
 }
 
+/** Whose GPUs a backend needs; those of any maker where it is not here. */
+const MAKER: Readonly<Record<string, [vendor: Gpu['vendor'], name: string]>> =
+  { cuda: ['nvidia', 'NVIDIA '], rocm: ['amd', 'AMD '], metal: ['apple', 'Apple '] }
+
 /** Backends that are declared without the GPU they need. */
 function unseenHardware ({ gpus, declared }: Observation): string[] {
   return Object.keys(declared).flatMap((engine) => {
     const key = `plugins.runners.backends.${engine}`
     const backend = declaredBackend(declared, engine)
-    if (backend === 'cuda' && !gpus.some(({ vendor }) => vendor === 'nvidia')) {
-      return [`${key} is cuda, but no NVIDIA GPU is visible`]
-    }
-    return backend === 'webgpu' && gpus.length === 0 ? [`${key} is webgpu, but no GPU is visible`] : []
+    if (backend === undefined || backend === 'cpu') return []
+    const [maker, name] = MAKER[backend] ?? []
+    const seen = gpus.some(({ vendor }) => maker === undefined || vendor === maker)
+    return seen ? [] : [`${key} is ${backend}, but no ${name ?? ''}GPU is visible`]
   })
 }

@@ -1,8 +1,8 @@
 import { basename } from 'node:path'
 import type { Caller, Context, Logger, Machine, ProgramDecl } from '../../../kernel/index.js'
-import { binaryProblem, declaredBackend, offersOf, overrideVariable, runtimesFor } from './backends.js'
+import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } from './backends.js'
 import type { BinaryOverride } from './backends.js'
-import { findConflict } from './conflicts.js'
+import { findConflict, leavesGpu } from './conflicts.js'
 import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
 import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
 import type { Build, Library, Program } from './programs.js'
@@ -46,6 +46,8 @@ export interface Detection {
   readonly runtimes: Runtimes
   /** By engine, the backends it can use here: what is found and, honoured unseen, what is declared. */
   backends (): Record<string, string[]>
+  /** By engine, why it does not use a GPU that is here. */
+  notes (): Record<string, string>
   /** The GPUs that the program of an engine lists; null where it was not asked yet or lists none. */
   devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
@@ -80,11 +82,18 @@ export function startDetection (parts: DetectionParts): Detection {
   const lists = deviceLists(files.env, parts.uid)
   const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], looked)
   let looked = false
+  const offers = (): EngineOffer[] => engines.map(({ program, ...engine }) => ({
+    ...engine, devices: devices(engine.name),
+    ...program === undefined ? {}
+      : { present: isProgram(programs()[engine.name]), builds: program.builds }
+  }))
   const lookAtFiles = async (): Promise<void> => {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
     // Half a second that only machines with a GPU need before the first model.
-    if (seen.runtimes.nvidiaDevice) await Promise.all(Object.values(programs()).map(lists.ask))
+    const gpu = seen.runtimes.nvidiaDevice || files.platform === 'darwin' ||
+      (await files.list('/dev/dri')).some((name) => name.startsWith('render'))
+    if (gpu) await Promise.all(Object.values(programs()).map(lists.ask))
   }
   const probed = lookAtFiles().catch((error: unknown) => {
     log.warn({ error: reasonOf(error) }, 'could not look for GPU backends; using the CPU')
@@ -97,8 +106,7 @@ export function startDetection (parts: DetectionParts): Detection {
     seen.problems = problems
     await Promise.all(Object.values(programs()).map(lists.ask))
     looked = true
-    seen.engines = engines.map((engine) =>
-      ({ ...engine, present: isProgram(programs()[engine.name]), devices: devices(engine.name) }))
+    seen.engines = offers()
     publish('gpu_serving_disabled', 'gpu_detection_degraded', 'backend_override_conflict')
   }
   const cancel = clock.after(GPU_DELAY_MS, () => {
@@ -115,6 +123,12 @@ export function startDetection (parts: DetectionParts): Detection {
     programs,
     without: (engine) => whyNone(libraries.get(engine)),
     devices,
+    notes: () => Object.fromEntries(offers().flatMap((engine) => {
+      const library = programs()[engine.name]
+      const gpu = isLibrary(library) && library.library.backends.length > 1
+      const why = gpu ? null : leavesGpu(engine, seen)
+      return why === null ? [] : [[engine.name, why]]
+    })),
     backends: () => Object.fromEntries(engines.map((engine) => {
       const { name } = engine
       return [name, usableBackends(engine, programs()[name], devices(name), seen)]
@@ -208,10 +222,9 @@ function usableBackends (
 function offered (
   engine: EngineOffer, devices: readonly string[] | null, { runtimes, gpus }: Observation
 ): string[] {
-  const { cuda, nvidiaDevice, webgpu } = runtimesFor(engine, runtimes, devices)
-  const there: Readonly<Record<string, boolean>> =
-    { cpu: true, cuda: cuda && nvidiaDevice, webgpu: webgpu && gpus.length > 0 }
-  return offersOf(engine.backends, devices).filter((name) => there[name])
+  const { external } = engine
+  return offersOf(engine.backends, devices).filter((name) => name === 'webgpu'
+    ? runtimes.webgpu && gpus.length > 0 : isFound(name, { external, devices }, runtimes))
 }
 
 /** Engines that say which program they drive; what a variable names counts, usable or not. */
@@ -245,7 +258,8 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
  * whether it may share a model.
  */
 export function nodeResources (
-  nodeId: string, { backends, programs }: Pick<Detection, 'backends' | 'programs'>, rpcForEveryUser: boolean
+  nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,
+  rpcForEveryUser: boolean
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, Record<string, unknown>>
@@ -253,7 +267,9 @@ export function nodeResources (
     const engineBackends = backends()
     const all = [...new Set(['cpu', ...Object.values(engineBackends).flat()])]
     return {
-      ...nodes, [nodeId]: { ...nodes[nodeId], backends: all, engineBackends, engines, rpcForEveryUser }
+      ...nodes, [nodeId]: {
+        ...nodes[nodeId], backends: all, engineBackends, engines, engineNotes: notes(), rpcForEveryUser
+      }
     }
   }
 }

@@ -1,12 +1,12 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
 import type { Caller, Machine, MemoryTraits, ModelCard, Need, Part } from '../../../kernel/index.js'
-import type { LaunchOptions } from '../instances/fleet.js'
+import type { Fleet, LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
+import { familyBytes } from '../process/proc.js'
 import { devicePartsOf, partOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
-import type { RunnerReport } from '../service.js'
 
 const MIB = 1024 * 1024
 /** Default memory cap of a runner: see `memoryLimitBytes`. */
@@ -78,14 +78,24 @@ export function createFit (
   }
 }
 
-/** What the kernel shows under nodeSystem, with the memory of this node's runners. */
+/**
+ * What the kernel shows under nodeSystem, with the memory of this node's runners. `vramCounted`: the memory
+ * in use on its GPUs, as it was last read, has that of the runner in it.
+ */
 export function memoryView (
-  nodeId: string, reports: () => readonly RunnerReport[]
+  nodeId: string, fleet: Pick<Fleet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
-    const runners = Object.fromEntries(reports().map(({ runnerId, rssBytes, estimatedBytes }) =>
-      [runnerId, { residentBytes: rssBytes, estimatedBytes }]))
+    const { atMs, vramByPid } = lastGpus()
+    const runners = Object.fromEntries(fleet.reports().map(({ runnerId, pid, rssBytes, estimatedBytes }) => [
+      runnerId, {
+        residentBytes: rssBytes, estimatedBytes,
+        vramBytes: pid === null || vramByPid.size === 0 ? null
+          : familyBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
+        vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs
+      }
+    ]))
     return { ...nodes, [nodeId]: { ...nodes[nodeId], runnerMemory: runners } }
   }
 }

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
+import { runsOn } from '../../../kernel/index.js'
 import type { LibraryDecl, ModelCard, ProgramDecl } from '../../../kernel/index.js'
 import type { RuntimeFiles } from './runtimes.js'
 
@@ -74,7 +75,9 @@ export function findLibrary (
   const host = `${platform}-${arch}`
   const name = library.packages[host]
   if (name === undefined) return `${library.name} is not built for ${host}`
-  return hasPackage(name) ? { from: 'library', library }
+  const gpu = library.gpus?.[host]
+  const backends = gpu === undefined ? library.backends : [gpu, ...library.backends]
+  return hasPackage(name) ? { from: 'library', library: { ...library, backends } }
     : `the package ${name} is not installed: it needs glibc, and an install without --omit=optional`
 }
 
@@ -82,7 +85,7 @@ export function findLibrary (
 export function beyond (
   { name, backends, without }: LibraryDecl, card: Pick<ModelCard, 'backends' | 'files'>
 ): string | null {
-  if (!backends.some((one) => card.backends.includes(one))) {
+  if (!backends.some((one) => runsOn(card, one))) {
     return `${name} runs on ${backends.join(', ')}, the model on ${card.backends.join(', ') || 'nothing'}`
   }
   const role = Object.keys(without).find((one) => card.files.some((file) => file.role === one))
@@ -120,12 +123,12 @@ export async function outputOf (
 export function readDevices (text: string): string[] | null {
   const [, list] = text.split(/^Available devices:$/m)
   return list === undefined ? null
-    : [...list.matchAll(/^ {2}([A-Za-z]+\d+: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
+    : [...list.matchAll(/^ {2}([A-Za-z]+\d*: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
 }
 
-/** Whether a backend is among devices, which are named by theirs: CUDA0, Vulkan1. */
+/** Whether a backend is among devices, which are named by theirs: CUDA0, ROCm0, Vulkan1, MTL0 for Metal. */
 export const listsBackend = (devices: readonly string[], backend: string): boolean =>
-  devices.some((device) => device.toLowerCase().startsWith(backend))
+  devices.some((device) => device.toLowerCase().replace(/^mtl/, 'metal').startsWith(backend))
 
 /** Whether a file is there that this user may run. */
 export function runnable (path: string): boolean {

@@ -5,15 +5,11 @@ import type { NodeLink } from './link.js'
 
 const LABEL_CHARS = 64
 
-/**
- * Tells the node and the watchdog thread what the runner's main thread is doing: work that the engine
- * announces, and steps, the synchronous part of any other call into the engine.
- */
+/** Tells the node and the watchdog thread of work that the engine announces. */
 export class Activity {
   readonly #link: NodeLink
   readonly #state: Int32Array
   readonly #announcer: Announcer
-  #step: Handle | null = null
 
   constructor (link: NodeLink, state: Int32Array) {
     this.#link = link
@@ -30,7 +26,6 @@ export class Activity {
     if (!(units > 0 && Number.isFinite(units))) {
       throw new RangeError(`work units must be a number above 0, got ${units}`)
     }
-    this.#endStep()
     const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
     Atomics.add(this.#state, SLOT.announced, 1)
     try {
@@ -40,27 +35,7 @@ export class Activity {
     } finally {
       Atomics.sub(this.#state, SLOT.announced, 1)
       this.#announcer.end(handle)
-      this.#beginStep()
     }
-  }
-
-  /** Calls into the engine; announced until the event loop turns again. */
-  step<T> (call: () => T): T {
-    this.#beginStep()
-    return call()
-  }
-
-  #beginStep (): void {
-    if (this.#step !== null) return
-    const handle = this.#announcer.begin('step', 1)
-    this.#step = handle
-    setImmediate(() => { if (this.#step === handle) this.#endStep() })
-  }
-
-  #endStep (): void {
-    if (this.#step === null) return
-    this.#announcer.end(this.#step)
-    this.#step = null
   }
 }
 

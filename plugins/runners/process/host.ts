@@ -62,7 +62,7 @@ async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void>
     session = await loadEngine(spec, engineModule)
     await warmUp(session)
     server = new TaskServer(session, {
-      link, limits, log, step: (call) => activity.step(call), now: () => performance.now()
+      link, limits, log, now: () => performance.now()
     })
   } catch (error) {
     await fail(error)
@@ -175,7 +175,8 @@ async function stop (): Promise<void> {
   } catch (error) {
     process.stderr.write(`the engine threw while closing: ${reasonOf(error)}\n`)
   }
-  process.exit(0)
+  // Frames of this turn leave at its end.
+  setImmediate(() => { process.exit(0) })
 }
 
 function endGroup (): void {

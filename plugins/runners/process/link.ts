@@ -108,6 +108,8 @@ const FRAMES_FD = 3
 export class NodeLink {
   readonly #socket = new Socket({ fd: FRAMES_FD, readable: true, writable: true })
   #parser = new FrameParser(0xffff_ffff)
+  /** Frames wait for the end of this turn of the event loop. */
+  #gathers = false
 
   /** `onClose` is called when the node has closed its end or broken the protocol. */
   constructor (onFrame: (frame: Frame) => void, onClose: () => void) {
@@ -120,20 +122,22 @@ export class NodeLink {
     this.#socket.on('close', onClose)
   }
 
-  /** Sends one frame; returns its size on the wire. The kernel takes it at once unless it is behind. */
-  send (kind: number, task: number, header: object, media?: Uint8Array): number {
-    return this.sendEncoded(encodeFrame(kind, task, header, media))
+  send (kind: number, task: number, header: object, media?: Uint8Array): void {
+    this.sendEncoded(encodeFrame(kind, task, header, media))
   }
 
-  sendEncoded (pieces: Uint8Array[]): number {
-    let bytes = 0
+  /** Sends one frame at once; what follows a frame that `gathers` in this turn leaves together at its end. */
+  sendEncoded (pieces: Uint8Array[], gathers = false): void {
     this.#socket.cork()
-    for (const piece of pieces) {
-      bytes += piece.byteLength
-      this.#socket.write(piece)
-    }
+    for (const piece of pieces) this.#socket.write(piece)
     this.#socket.uncork()
-    return bytes
+    if (!gathers || this.#gathers) return
+    this.#gathers = true
+    this.#socket.cork()
+    setImmediate(() => {
+      this.#gathers = false
+      this.#socket.uncork()
+    })
   }
 
   /** True while something sent has not yet left this process. */

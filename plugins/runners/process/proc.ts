@@ -53,11 +53,13 @@ export function residentBytes (pid: number): number | null {
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
 }
 
-/** Resident memory of a process and of all that it has started, in bytes; null when it is gone. */
-export function familyBytes (pid: number): number | null {
-  const own = residentBytes(pid)
+/** Memory of a process and of its descendants, resident by default, in bytes; null when it is gone. */
+export function familyBytes (
+  pid: number, bytesOf: (pid: number) => number | null = residentBytes
+): number | null {
+  const own = bytesOf(pid)
   if (own === null) return null
-  return childrenOf(pid).reduce((sum, child) => sum + (familyBytes(child) ?? 0), own)
+  return childrenOf(pid).reduce((sum, child) => sum + (familyBytes(child, bytesOf) ?? 0), own)
 }
 
 function childrenOf (pid: number): number[] {

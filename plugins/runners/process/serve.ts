@@ -12,8 +12,6 @@ const MAX_DETAILS_BYTES = 65_536
 interface ServeEnv {
   link: NodeLink
   limits: HostLimits
-  /** Announces the synchronous part of a call into the engine. */
-  step<T> (call: () => T): T
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
   /** Monotonic milliseconds. */
   now (): number
@@ -88,11 +86,13 @@ export class TaskServer {
   async #stream (number: number, task: EngineTask, running: Running): Promise<void> {
     const { abort: { signal }, trace } = running
     const made = trace?.series('chunk', 'engine')
-    const iterator = this.#env.step(() => this.#session.run(task, signal)[Symbol.asyncIterator]())
+    const iterator = this.#session.run(task, signal)[Symbol.asyncIterator]()
     let index = 0
-    while (await this.#credit(running)) {
+    for (;;) {
+      if (!running.window.open) await this.#credit(running)
+      if (signal.aborted) break
       const startMs = trace?.now() ?? 0
-      const result = await this.#env.step(() => iterator.next())
+      const result = await iterator.next()
       made?.add(startMs, trace!.now())
       if (result.done === true) return
       if (signal.aborted) break
@@ -106,17 +106,14 @@ export class TaskServer {
     await iterator.return?.()
   }
 
-  /** Resolves to true when a chunk may be sent, false when the task was cancelled. */
-  async #credit (running: Running): Promise<boolean> {
+  /** Resolves when a chunk may be sent, or the task was cancelled. */
+  async #credit (running: Running): Promise<void> {
     const { window, trace, abort } = running
-    if (!window.open && !abort.signal.aborted) {
-      const startMs = trace?.now() ?? 0
-      while (!window.open && !abort.signal.aborted) {
-        await new Promise<void>((resolve) => { running.wake = resolve })
-      }
-      trace?.series('wait for reader', 'backpressure').add(startMs, trace.now())
+    const startMs = trace?.now() ?? 0
+    while (!window.open && !abort.signal.aborted) {
+      await new Promise<void>((resolve) => { running.wake = resolve })
     }
-    return !running.abort.signal.aborted
+    trace?.series('wait for reader', 'backpressure').add(startMs, trace.now())
   }
 
   #send (number: number, index: number, chunk: EngineChunk): number {
@@ -128,12 +125,14 @@ export class TaskServer {
     }
     const pieces = encodeFrame(FROM_RUNNER.chunk, number,
       { index, payload: chunk.payload, timing: chunk.timing }, chunk.media)
-    const bytes = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
+    const bytes = pieces[0]!.byteLength + (pieces[1]?.byteLength ?? 0)
     if (bytes > this.#env.limits.maxFrameBytes) {
       throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
         `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
-    return this.#env.link.sendEncoded(pieces)
+    // A single task waits for nothing: its engine may block this thread next.
+    this.#env.link.sendEncoded(pieces, this.#running.size > 1)
+    return bytes
   }
 
   /** An EngineError goes out as it is; its class may come from another copy of the kernel. */

@@ -39,6 +39,10 @@ const ADVANCE: readonly StatusKind[] = [
 export const advanceOf = (status: RunnerStatus | null): number =>
   ADVANCE.indexOf(status === null ? 'RunnerIdle' : kindOf(status))
 
+/** True once the model is in memory, until its process ends. */
+export const isLoaded = (kind: StatusKind): boolean =>
+  kind === 'RunnerLoaded' || kind === 'RunnerWarmingUp' || kind === 'RunnerShuttingDown' || serves(kind)
+
 /** True when tasks are accepted in this status. */
 export function serves (kind: StatusKind): boolean {
   return kind === 'RunnerReady' || kind === 'RunnerRunning'

@@ -1,3 +1,4 @@
+import { runsOn } from '../../../kernel/index.js'
 import type { Bundle, Cluster, ModelCard, NodeView, Section, StateReader } from '../../../kernel/index.js'
 import type { ModelCopy, Models } from '../../staging/service.js'
 import { isDraining, placedCard } from '../instances/document.js'
@@ -270,7 +271,7 @@ export class Availability {
     const known = card === null ? [] : this.#parts.bundle.engine(card.engine)?.decl.backends ?? []
     const engine = card?.engine ?? ''
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
-      known.some((name) => card!.backends.includes(name) &&
+      known.some((name) => runsOn(card!, name) &&
         (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }

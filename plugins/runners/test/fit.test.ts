@@ -4,6 +4,7 @@ import type { Caller, Machine } from '../../../kernel/index.js'
 import { createFit, memoryView, partIn, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
 import { stateCard } from '../instances/shapes.js'
+import type { Member } from '../instances/fleet.js'
 import type { RunnerReport } from '../service.js'
 import { card } from './samples.js'
 
@@ -87,10 +88,18 @@ t.test('each device has room for its own layers', async (t) => {
 })
 
 t.test('a node tells the memory of its runners, and what was counted for them', async (t) => {
-  const view = memoryView('n1', () => [{ runnerId: 'r1', rssBytes: 5, estimatedBytes: 6 } as RunnerReport])
+  const report = { runnerId: 'r1', pid: process.pid, rssBytes: 5, estimatedBytes: 6 } as RunnerReport
+  let last: ReturnType<Machine['lastGpus']> = { atMs: 9, gpus: [], vramByPid: new Map() }
+  const fleet = { reports: () => [report], get: () => ({ loadedAt: 10 } as Member) }
+  const view = memoryView('n1', fleet, () => last)
   const caller = { id: 'x' } as Caller
-  const runnerMemory = { r1: { residentBytes: 5, estimatedBytes: 6 } }
+  const runnerMemory = {
+    r1: { residentBytes: 5, estimatedBytes: 6, vramBytes: null as number | null, vramCounted: false }
+  }
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
     { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })
   t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'before the first reading')
+  last = { atMs: 10, gpus: [], vramByPid: new Map([[process.pid, 7], [1, 8]]) }
+  Object.assign(runnerMemory.r1, { vramBytes: 7, vramCounted: true })
+  t.strictSame(view(caller, { n1: null }), { n1: { runnerMemory } }, 'GPUs were read since it was loaded')
 })

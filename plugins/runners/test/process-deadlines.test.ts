@@ -42,12 +42,12 @@ t.test('a load without progress is ended', async (t) => {
   t.match(await failed(), /loading 1 bytes made no progress for 0.3 s/)
 })
 
-t.test('T-R06: by the real limits a blocked runner is overdue after 10 s', async (t) => {
+t.test('T-R06: by the real limits a blocked runner ends after 12 s', async (t) => {
   const { ready, open } = bench(t)
   await ready()
   const heard = await hear(open({ mode: 'block' }))
   t.equal(heard.end, 'instance_lost')
-  t.match(heard.error?.message, /running for \d\d(\.\d)? s, allowed are 10 s/)
+  t.match(heard.error?.message, /ended by SIGKILL while serving/)
 })
 
 t.test('work that is announced in small pieces is not overdue', async (t) => {

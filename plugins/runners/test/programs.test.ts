@@ -7,12 +7,13 @@ import { backendOf } from '../instances/launch.js'
 import type { LaunchParts } from '../instances/launch.js'
 import { nodeResources, startDetection } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
-import { buildsFolder, buildsOf, buildText, findProgram } from '../machine/programs.js'
+import { buildsFolder, buildsOf, buildText, findLibrary, findProgram } from '../machine/programs.js'
 import { card } from './samples.js'
 import type { ModelCard, ProgramDecl } from '../../../kernel/index.js'
 
 const PROGRAM: ProgramDecl = { name: 'llama-server', builds: 'llama.cpp' }
 const ENGINE = 'llama-server'
+const BACKENDS = ['cuda', 'rocm', 'vulkan', 'metal', 'cpu']
 
 interface TestCase { teardown (fn: () => unknown): void }
 
@@ -41,7 +42,7 @@ async function look (
 ): Promise<Detection> {
   const detection = startDetection({
     home, uid: process.getuid!(), declared, options: {}, clock, raise () {}, clear () {},
-    engines: [{ name: ENGINE, backends: ['cuda', 'cpu'], external: true, program }],
+    engines: [{ name: ENGINE, backends: BACKENDS, external: true, program }],
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} } as never,
     gpus: async () => ({ gpus: [], problems: [] }),
     overrides: async () => Object.entries(env).flatMap(([variable, path]) =>
@@ -63,7 +64,7 @@ function choice (
   detection: Detection, backends: Record<string, string> = {}, program = PROGRAM,
   over: Partial<ModelCard> = {}
 ) {
-  const decl = { summary: '', module: '', backends: ['cuda', 'cpu'], external: true, program }
+  const decl = { summary: '', module: '', backends: BACKENDS, external: true, program }
   const bundle = { engine: () => ({ name: ENGINE, owner: 'x', decl }) } as unknown as LaunchParts['bundle']
   const config = { backends } as LaunchParts['config']
   const model = { ...card('acme/x'), engine: ENGINE, backends: ['cuda', 'cpu'], ...over }
@@ -119,6 +120,10 @@ t.test('a library stands in for a program that is not found', async (t) => {
   t.strictSame(shown(here), { [ENGINE]: { from: 'library', words: 'the lib (cpu)' } })
   t.strictSame(here.backends(), { [ENGINE]: ['cpu'] }, 'whatever GPU is there')
   t.match(choice(here, {}, program), { backend: 'cpu' })
+  const files = { platform: 'darwin', arch: 'arm64', hasPackage: () => true }
+  const packages = { 'darwin-arm64': 'lib-mac' }
+  const mac = { ...program.otherwise!, gpus: { 'darwin-arm64': 'metal' }, packages }
+  t.match(findLibrary(files, mac), { library: { backends: ['metal', 'cpu'] } })
   const cases: [Partial<ModelCard>, string][] = [
     [{ backends: ['cuda'] }, 'the lib runs on cpu, the model on cuda'],
     [{ files: [{ path: 'm.gguf', role: 'vision_weights', bytes: 1 }] }, 'the lib takes no images']
@@ -147,12 +152,13 @@ t.test('a library stands in for a program that is not found', async (t) => {
   }
 })
 
-t.test('a build without CUDA is not asked for it', async (t) => {
+t.test('a build runs on what it was made for', async (t) => {
   const home = homeOf(t)
   addBuild(home, 'vulkan')
   const clock = manualClock()
   const detection = await look(home, {}, true, clock)
-  t.match(choice(detection), { backend: 'cpu', declared: false })
+  t.match(choice(detection), { backend: 'vulkan', declared: false })
+  t.match(choice(detection, {}, PROGRAM, { backends: ['cpu'] }), { backend: 'cpu' })
   addBuild(home, 'cuda', '2026-09-01T00:00:00.000Z')
   await clock.advance(100)
   t.match(choice(detection), { backend: 'cuda' })
@@ -181,6 +187,13 @@ t.test('each engine has backends of its own: a program says which GPUs it can us
   t.strictSame(await backends(list + h200, true), ['cpu', 'cuda'])
   t.strictSame(await backends(list + h200, false), ['cpu', 'cuda'], 'without a device file, as in WSL')
   t.strictSame(await backends(list, true), ['cpu'], 'a build for the CPU beside a GPU')
+  const others = ['rocm ROCm0: AMD Radeon PRO W7900 (46064 MiB, 45940 MiB free)',
+    'vulkan Vulkan0: AMD Radeon 780M (RADV) (16 MiB, 9 MiB free)',
+    'metal MTL0: Apple M2 (10922 MiB, 10922 MiB free)',
+    'metal Metal: Apple M2 (10922 MiB, 10922 MiB free)']
+  for (const [, backend, device] of others.map((line) => /^(\w+) (.*)$/.exec(line)!)) {
+    t.strictSame(await backends(`${list}  ${device!}\\n`, true), ['cpu', backend], device!)
+  }
   t.strictSame(await backends('unknown option', true), ['cpu', 'cuda'], 'an old program: as the driver says')
 })
 

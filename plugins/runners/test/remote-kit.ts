@@ -158,7 +158,8 @@ const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 /** The asking node's own runners: none, or a ready one. */
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): Fleet {
   const member: Member =
-    { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0, readyAt: null }
+    { assignment: OWN, supervisor: null, card: null, lends: false, gaveUp: false, rounds: 0, readyAt: null,
+      loadedAt: null }
   for (let n = 0; n < (own?.load ?? 0); n++) {
     const { instanceId, modelId, runnerId } = OWN
     const about = { commandId: 'x', instanceId, modelId, capability: 'tts', createdAt: 'T' }

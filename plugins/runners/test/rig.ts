@@ -169,7 +169,8 @@ export interface RigOptions {
 
 /** A machine of which nothing is known but that it has no GPU. */
 export const noGpus: Machine = {
-  freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] })
+  freeRam: async () => null, freeVram: async () => [], gpus: async () => ({ gpus: [], problems: [] }),
+  lastGpus: () => ({ atMs: 0, gpus: [], vramByPid: new Map() })
 }
 
 /** The plugin alone on the real kernel, with in-memory runners and a made-up machine. */

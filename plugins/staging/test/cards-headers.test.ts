@@ -54,18 +54,16 @@ t.test('an ONNX header', async (t) => {
       external({ location: 'model.onnx.data', offset: '64', length: '32' }),
       external({ location: './other.bin' })
     ],
-    metadata: { comment: 'test', __proto__x: 'y' }
+    metadata: { comment: 'test' }
   }))
   t.match(header, {
     inputs: { length: 6 },
     outputs: [{ name: 'logits', elemType: 1, dims: ['batch', 'sequence', 100] }],
     externalFiles: ['model.onnx.data', 'other.bin'],
-    metadata: { comment: 'test' },
-    nodeCount: 2,
-    weightBits: 4,
-    initializerBytes: 48 + 7 + 32 + 32 + 12
+    weightBits: 4
   })
   t.same(header.inputs[2], { name: 'past_key_values.0.key', elemType: 1, dims: ['batch', 2, 'past', 16] })
+  t.same([...header.bytesByType], [[1, 48 + 12 + 32 + 32], [3, 7]])
   t.same([...header.externalBytes], [['model.onnx.data', 96], ['other.bin', 32]])
   t.same([...header.opTypes], ['com.microsoft.MatMulNBits', 'Constant', 'If'])
   t.same([...header.opsets], [['', 17]])
@@ -87,7 +85,7 @@ t.test('raw weights are skipped: a graph of 5 GB is read at once', async (t) => 
   writeFileSync(big, rest, { flag: 'a' })
   const before = process.memoryUsage().rss
   const header = await readOnnxHeader(big)
-  t.equal(header.initializerBytes, giga)
+  t.equal(header.bytesByType.get(1), giga)
   t.equal(header.inputs.length, 6)
   t.ok(process.memoryUsage().rss - before < 256 * 2 ** 20, 'in little memory')
   truncateSync(big, head.length + giga - 1)
@@ -294,7 +292,7 @@ t.test('the files that ship', async (t) => {
   const folder = join(repository, 'plugins/capabilities-tts/voice')
   const voices = readdirSync(folder).filter((name) => name.endsWith('.onnx'))
   t.ok(voices.length > 0)
-  for (const name of voices) t.ok((await readOnnxHeader(join(folder, name))).nodeCount > 0, name)
+  for (const name of voices) t.ok((await readOnnxHeader(join(folder, name))).opTypes.size > 0, name)
 })
 
 const data = sharedData()
@@ -311,8 +309,8 @@ t.test('real files', { skip: data === undefined && 'no folder of shared models' 
   t.match(vocoder, {
     inputs: [{ name: 'mel', elemType: 1, dims: ['batch', 80, 'frames'] }], outputs: [{ name: 'audio' }]
   })
-  t.ok(vocoder.opTypes.has('ConvTranspose') && vocoder.initializerBytes > 3_600_000)
+  t.ok(vocoder.opTypes.has('ConvTranspose') && vocoder.bytesByType.get(1)! > 3_600_000)
   for (const name of ['tinytts-parts/text_encoder.onnx', 'ort-genai-tiny-random-lfm2-fp32/decoder.onnx']) {
-    t.ok((await readOnnxHeader(at(name))).nodeCount > 0, name)
+    t.ok((await readOnnxHeader(at(name))).opTypes.size > 0, name)
   }
 })

@@ -9,7 +9,6 @@ import { removals } from './removed.js'
 /** The parts of GET /state about one node and what runs there. */
 interface State extends ClusterState {
   nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
-  nodeSystem?: Record<string, { pcpuUsage: number | null, gpuUsage: number | null } | null>
   instances?: Record<string, Record<string, {
     shardAssignments?: { modelId: string, nodeToRunner: Record<string, string> }
   }>>

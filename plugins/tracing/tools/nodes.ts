@@ -26,11 +26,6 @@ export interface Cluster {
   }[]
 }
 
-/** The parts of GET /state about machines and links. */
-interface State extends ClusterState {
-  nodeSystem?: Record<string, { pcpuUsage: number | null } | null>
-}
-
 /** What slows requests down at the nodes: queues, late event loops, busy processors, slow links. Pure. */
 export function nodesOf (state: ClusterState | null, cluster: Cluster | null, model?: string): Finding {
   const nodes = cluster?.nodes ?? []
@@ -73,10 +68,10 @@ function loop (node: Node): Fact[] {
   })]
 }
 
-const nameIn = ({ nodeIdentities }: State, nodeId: string): string =>
+const nameIn = ({ nodeIdentities }: ClusterState, nodeId: string): string =>
   quoted(nodeIdentities[nodeId]?.friendlyName ?? nodeId, 80)
 
-function busy (state: State): Fact[] {
+function busy (state: ClusterState): Fact[] {
   return Object.entries(state.nodeSystem ?? {}).flatMap(([nodeId, system]) => {
     const usage = system?.pcpuUsage ?? 0
     const name = nameIn(state, nodeId)
@@ -88,7 +83,7 @@ function busy (state: State): Fact[] {
   })
 }
 
-function slowLinks (state: State): Fact[] {
+function slowLinks (state: ClusterState): Fact[] {
   return Object.entries(state.topology?.connections ?? {}).flatMap(([from, sinks]) =>
     Object.entries(sinks).flatMap(([to, ways]) => {
       const rtt = Math.min(...ways.map(({ rttMs }) => rttMs ?? Infinity))

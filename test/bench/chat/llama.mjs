@@ -41,9 +41,9 @@ export async function until (asked, readyMs = READY_MS) {
 }
 
 /** Streamed completions: when each of their tokens came. */
-export async function completed ({ agent, url, headers = {} }, { streams }) {
+export async function completed ({ agent, url, headers = {} }, { streams, model = MODEL }) {
   return { streams: await Promise.all(streams.map(async ({ seed, tokens }) => {
-    const body = JSON.stringify({ model: MODEL, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
+    const body = JSON.stringify({ model, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
       temperature: 0, stream: true })
     const startedAt = performance.now()
     const times = []
@@ -71,8 +71,8 @@ export async function completed ({ agent, url, headers = {} }, { streams }) {
 }
 
 /** Puts the model into the folder of a store. */
-export function putInStore (store, file) {
-  const folder = join(store, MODEL.replace('/', '--'))
+export function putInStore (store, file, model = MODEL) {
+  const folder = join(store, model.replace('/', '--'))
   mkdirSync(folder)
   linkSync(file, join(folder, 'model.gguf'))
 }
@@ -100,14 +100,14 @@ async function startServing (binary, file) {
   }
 }
 
-/** The words of the server's command line under a runner. */
-function commandUnder (pid) {
+/** The words of the server's command line under a runner, and its process. */
+export function serverUnder (pid) {
   const read = (path) => readFileSync(`/proc/${path}`, 'utf8')
   const children = read(`${pid}/task/${pid}/children`).trim().split(' ').filter((one) => one !== '')
   for (const child of children) {
     const words = read(`${child}/cmdline`).split('\0').filter((one) => one !== '')
-    if (words.some((word) => word.endsWith('llama-server'))) return words
-    const below = commandUnder(child)
+    if (words.some((word) => word.endsWith('llama-server'))) return { words, pid: Number(child) }
+    const below = serverUnder(child)
     if (below !== null) return below
   }
   return null
@@ -121,9 +121,10 @@ const freePort = () => new Promise((resolve) => {
 })
 
 /** The same server with the same options, without a node. */
-async function startBare (binary, file, runner) {
-  const words = commandUnder(runner)
-  if (words === null) throw new Error('the node runs no llama-server')
+export async function startBare (binary, file, runner) {
+  const server = serverUnder(runner)
+  if (server === null) throw new Error('the node runs no llama-server')
+  const { words } = server
   const own = new Set(['--host', '--port', '--api-key-file', '--model'])
   const args = words.slice(words.findIndex((word) => word.endsWith('llama-server')) + 1)
     .filter((word, i, all) => !own.has(word) && !own.has(all[i - 1]))

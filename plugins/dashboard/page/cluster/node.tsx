@@ -106,11 +106,13 @@ function Facts ({ node, now }: { node: ClusterNode, now: number }) {
 }
 
 function AcceleratorMeter ({ one }: { one: Accelerator }) {
-  const { name, vramTotalBytes: total, vramUsedBytes: used, utilizationRatio, temperatureCelsius } = one
+  const { name, vramTotalBytes: total, vramUsedBytes: used } = one
+  const { utilizationRatio, temperatureCelsius, powerWatts } = one
   const words = [
     total === null ? null : `${used === null ? 'an unknown part' : bytes(used)} of ${bytes(total)}`,
     utilizationRatio === null ? null : `busy ${percent(utilizationRatio)}`,
-    temperatureCelsius === null ? null : `${Math.round(temperatureCelsius)} °C`
+    temperatureCelsius === null ? null : `${Math.round(temperatureCelsius)} °C`,
+    powerWatts === null ? null : `${Math.round(powerWatts)} W`
   ]
   const text = words.filter((word) => word !== null).join(' · ')
   return <Meter label={name} used={used ?? 0} total={total ?? 0} text={text} />

@@ -34,7 +34,8 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
     if (suggestion.kind === 'include') {
       const back = new Set(nodes.value.filter(({ id }) => suggestion.nodeIds.includes(id)).map(refOf))
       setExcluded(excluded.filter((ref) => !back.has(ref)))
-    } else if (suggestion.kind === 'undrain' || suggestion.kind === 'stop') {
+    } else if (suggestion.kind === 'context_length') setContext(String(suggestion.contextLength))
+    else if (suggestion.kind === 'undrain' || suggestion.kind === 'stop') {
       await changeCluster(suggestion)
       again()
     } else setChosen(keyAfter(from, suggestion))

@@ -1,17 +1,22 @@
 // The ways to place a model: what fits with its sums, and why the others do not.
 
+const SHARED = ['shareBytes', 'neededBytes', 'usableBytes'] as const
+
 /** The sums of one node, of a way that fits or, with every term, of one that does not. */
 export interface NodeSum {
   nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
   shareBytes: number, neededBytes: number, usableBytes: number
   overhead?: number, cacheBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
+  /** Where its GPUs and its CPU share the part. */
+  memories?: ({ memory: 'vram' | 'ram', layers: number } & Pick<NodeSum, typeof SHARED[number]>)[]
 }
 
 /** A change after which the same request fits; each was tried by the node. */
 export type Suggestion = { text: string } & (
   | { kind: 'sharding', sharding: string }
   | { kind: 'instance_meta', instanceMeta: string }
+  | { kind: 'context_length', contextLength: number }
   | { kind: 'min_nodes', minNodes: number }
   | { kind: 'include', nodeIds: string[] }
   | { kind: 'undrain', nodeIds: string[] }
@@ -70,6 +75,16 @@ function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, deta
   if (count === 1) return 'On one node'
   const how = sharding === 'Tensor' ? 'each with a part of every layer' : 'each with some of the layers'
   return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
+}
+
+/** The rows that show a node: where GPUs and CPU share its part, one for each of the two memories. */
+export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
+  const { nodeId, name, backend, startLayer, endLayer, memories } = sum
+  const whole = endLayer > startLayer ? `${backend}, layers ${startLayer} to ${endLayer}` : backend
+  return memories?.map(({ memory, layers, ...sums }) => ({
+    nodeId, backend, startLayer, endLayer, ...name === undefined ? {} : { name }, ...sums,
+    what: `${layers} layers on the ${memory === 'vram' ? 'GPU' : 'CPU'}`
+  })) ?? [{ ...sum, what: whole }]
 }
 
 /** The terms of what a node needs and can use, where they are told. */

@@ -2,7 +2,7 @@
 import { Badge, Button } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
 import { names } from './live.js'
-import { termsOf } from './previews.js'
+import { rowsOf, termsOf } from './previews.js'
 import type { Suggestion, Way } from './previews.js'
 
 interface WayProps {
@@ -48,17 +48,15 @@ function Sums ({ way }: { way: Way }) {
           </tr>
         </thead>
         <tbody>
-          {way.sums.map((sum) => {
-            const { nodeId, backend, startLayer, endLayer, neededBytes, usableBytes } = sum
+          {way.sums.flatMap(rowsOf).map((sum) => {
+            const { nodeId, what, neededBytes, usableBytes } = sum
             const { need, use } = termsOf(sum, bytes)
             const left = usableBytes - neededBytes
             return (
-              <tr key={nodeId}>
+              <tr key={`${nodeId} ${what}`}>
                 <td>
                   {sum.name ?? names.value.get(nodeId) ?? nodeId}
-                  <p class="hint">
-                    {backend}{endLayer > startLayer && `, layers ${startLayer} to ${endLayer}`}
-                  </p>
+                  <p class="hint">{what}</p>
                 </td>
                 <td>{bytes(neededBytes)}<p class="hint">{need}</p></td>
                 <td>{bytes(usableBytes)}{use !== '' && <p class="hint">{use}</p>}</td>

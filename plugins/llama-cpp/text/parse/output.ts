@@ -3,12 +3,23 @@ import { readChannels } from '../tools/harmony.js'
 import { markersOf, toolFormats, type ToolFormatName } from '../tools/index.js'
 import type { CallSink, ToolFormat } from '../tools/format.js'
 import { Input, type Reading } from './input.js'
+import type { Choice } from '../../../runners/language/chunks.js'
+import { present } from '../../../runners/language/json.js'
 
 /** A piece of a tool call in the shape of OpenAI's stream: id and name come once, then arguments. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
 /** What is new of an answer. */
 export interface OutputDelta { content: string, reasoning: string, toolCalls: ToolCallDelta[] }
+
+/** The same in OpenAI's shape, without what is empty. */
+export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNullable<Choice['delta']> => ({
+  ...content === '' ? {} : { content },
+  ...reasoning === '' ? {} : { reasoning_content: reasoning },
+  ...toolCalls.length === 0 ? {} : { tool_calls: toolCalls.map(({ index, id, name, arguments: text }) => ({
+    index, ...id === undefined ? {} : { id, type: 'function' }, function: present({ name, arguments: text })
+  })) }
+})
 
 /** How an output is read. */
 export interface OutputOptions {

@@ -1,0 +1,189 @@
+/** Resolves references and combinations of a schema. */
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { unescape } from 'node:querystring'
+import { isDeepStrictEqual } from 'node:util'
+import { formatPattern } from './formats.js'
+import { type Grammar, invalid } from './gbnf.js'
+
+/** Keywords that all hold, without references and combinations; JSON pointers of each and of lost ones. */
+export interface Plain { words: Words, at: Record<string, string>, lost: readonly string[] }
+export type Words = Record<string, unknown>
+
+const MAX_ALTERNATIVES = 1000
+const MAX_NODES = 50_000
+const MAX_DEPTH = 200
+/** Levels of objects in which a property may distinguish alternatives. */
+const APART_DEPTH = 4
+/** Keywords by the type of value that they concern. */
+export const CONCERNS: Readonly<Record<string, readonly string[]>> = {
+  number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
+  string: ['minLength', 'maxLength', 'pattern', 'format'],
+  array: ['minItems', 'maxItems', 'prefixItems', 'items'],
+  object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
+}
+/** Keywords that are not expressible, and values of them that say nothing. */
+export const LOST: Words = {
+  uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
+  propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
+  dependentSchemas: undefined, $dynamicRef: undefined, not: false, if: undefined
+}
+const KNOWN = new Set(['type', 'enum', ...Object.values(CONCERNS).flat(), ...Object.keys(LOST)])
+const schemas = new Ajv2020({ strict: false, logger: false, validateFormats: false })
+
+export class SchemaDocument {
+  protected readonly grammar: Grammar
+  protected readonly strict: boolean
+  private readonly root: unknown
+  private readonly pointers = new Map<unknown, string>()
+  private readonly known = new Map<unknown, readonly Plain[]>()
+  private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
+  private readonly active = new Set<unknown>()
+  /** Whether it contains other resources, in which references mean something else. */
+  private embeds = false
+
+  constructor (root: unknown, at: string, grammar: Grammar, strict: boolean) {
+    ;[this.root, this.grammar, this.strict] = [root, grammar, strict]
+    this.scan(root, at, 0)
+    this.check(root, at)
+  }
+
+  private scan (value: unknown, at: string, depth: number): void {
+    if (typeof value !== 'object' || value === null) return
+    if (depth > MAX_DEPTH) throw invalid(at, `is nested more than ${MAX_DEPTH} levels deep`)
+    if (this.pointers.size >= MAX_NODES) throw invalid('', `has more than ${MAX_NODES} objects and lists`)
+    this.pointers.set(value, at)
+    if (depth > 0 && '$id' in value && typeof value.$id === 'string') this.embeds = true
+    for (const [key, each] of Object.entries(value)) {
+      this.scan(each, `${at}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1)
+    }
+  }
+
+  private check (schema: unknown, at: string): void {
+    const isSchema = schemas.getSchema('https://json-schema.org/draft/2020-12/schema')
+    if (isSchema?.(schema) === true) return
+    const { instancePath = '', message = 'must be a schema' } = isSchema?.errors?.[0] ?? {}
+    throw invalid(`${at}${instancePath}`, message)
+  }
+
+  /** The subschema that a reference names; undefined if it is not in the document. */
+  private target (reference: string): unknown {
+    const [document, ...path] = reference.split('/')
+    if (document !== '#' || this.embeds) return undefined
+    const target = path.reduce<unknown>((parent, part) => {
+      const key = unescape(part).replaceAll('~1', '/').replaceAll('~0', '~')
+      return typeof parent === 'object' && parent !== null && Object.hasOwn(parent, key)
+        ? (parent as Words)[key] : undefined
+    }, this.root)
+    if (target !== undefined) this.check(target, this.pointers.get(target) ?? reference)
+    return target
+  }
+
+  /** The alternatives of a schema; none if no value fulfils it. */
+  protected alternatives (schema: unknown): readonly Plain[] {
+    if (typeof schema === 'boolean') return schema ? [{ words: {}, at: {}, lost: [] }] : []
+    const [known, at] = [this.known.get(schema), this.pointers.get(schema) ?? '']
+    if (known !== undefined) return known
+    if (this.active.has(schema)) throw invalid(at, 'refers to itself without a value between')
+    if (this.active.size >= MAX_DEPTH) throw invalid(at, `is at the end of more than ${MAX_DEPTH} references`)
+    this.active.add(schema)
+    const plain = this.combined(schema as Words, at)
+    this.active.delete(schema)
+    this.known.set(schema, plain)
+    return plain
+  }
+
+  private combined (schema: Words, at: string): readonly Plain[] {
+    const { $ref: reference, allOf = [], anyOf, oneOf } = schema as Record<string, unknown[] | undefined>
+    const target = reference === undefined ? true : this.target(String(reference))
+    const one = oneOf?.map((each) => this.alternatives(each))
+    const lost = [...target === undefined ? [`${at}/$ref`] : [],
+      ...one === undefined || this.areApart(one) ? [] : [`${at}/oneOf`]]
+    const own = { ...ownOf(schema, at), lost }
+    const parts = [...[target ?? true, ...allOf].map((part) => this.alternatives(part)),
+      ...[anyOf, oneOf].flatMap((list) => list === undefined ? []
+        : [list.flatMap((part) => this.alternatives(part))])]
+    return parts.reduce((before, part) => this.product(before, part, at), [own] as readonly Plain[])
+  }
+
+  private product (left: readonly Plain[], right: readonly Plain[], at: string): readonly Plain[] {
+    if (left.length * right.length > MAX_ALTERNATIVES) {
+      throw invalid(at, `has more than ${MAX_ALTERNATIVES} alternatives`)
+    }
+    return left.flatMap((a) => right.map((b) => this.joined(a, b))).filter(({ words }) =>
+      [words['type'], words['enum']].every((some) => !Array.isArray(some) || some.length > 0))
+  }
+
+  private joined (a: Plain, b: Plain): Plain {
+    const words = { ...b.words, ...a.words }
+    const lost = new Set([...a.lost, ...b.lost])
+    const [names, others] = [a, b].map((one) => Object.keys(propertiesOf(one))) as [string[], string[]]
+    this.grammar.spend(10 + names.length + others.length)
+    for (const word of Object.keys(b.words).filter((each) => each in a.words)) {
+      const joined = this.join(word, a.words[word], b.words[word])
+      if (joined === undefined) lost.add(b.at[word] ?? '')
+      else words[word] = joined
+    }
+    if (names.length + others.length > 0) {
+      words['properties'] = Object.fromEntries([...names, ...others].map((name) =>
+        [name, this.both(propertyOf(a, name), propertyOf(b, name))]))
+    }
+    // Items of the one are first items of the other.
+    if ('prefixItems' in a.words && 'items' in b.words) lost.add(b.at['items'] ?? '')
+    if ('prefixItems' in b.words && 'items' in a.words) lost.add(a.at['items'] ?? '')
+    return { words, at: { ...b.at, ...a.at }, lost: [...lost] }
+  }
+
+  private join (word: string, a: unknown, b: unknown): unknown {
+    const equals = (one: unknown) => (other: unknown): boolean => isDeepStrictEqual(one, other) ||
+      (word === 'type' && one === 'integer' && other === 'number')
+    if (word === 'type' || word === 'enum') {
+      const [left, right] = [[a].flat(), [b].flat()]
+      return [...left.filter((one) => right.some(equals(one))),
+        ...right.filter((one) => left.some(equals(one)) && !left.includes(one))]
+    }
+    if (word === 'required') return [a, b].flat()
+    if (word === 'items' || word === 'additionalProperties') return this.both(a, b)
+    if (/^min|Minimum$/.test(word)) return Math.max(a as number, b as number)
+    if (/^max|Maximum$/.test(word)) return Math.min(a as number, b as number)
+    return word === 'properties' || equals(a)(b) ? a : undefined
+  }
+
+  /** One schema for two that both hold; the same one for the same two. */
+  private both (a: unknown, b: unknown): unknown {
+    if (a === b || b === true) return a
+    if (a === true) return b
+    const pairs = this.pairs.get(a) ?? new Map<unknown, unknown>()
+    const pair = pairs.get(b) ?? { allOf: [a, b] }
+    this.pairs.set(a, pairs.set(b, pair))
+    return pair
+  }
+
+  /** Whether types, values or required properties show that no value fulfils two of the alternatives. */
+  private areApart (parts: readonly (readonly Plain[])[]): boolean {
+    return parts.every((part, i) => parts.slice(0, i).every((other) =>
+      this.product(part, other, '').every((both) => this.isEmpty(both, 0))))
+  }
+
+  private isEmpty (plain: Plain, depth: number): boolean {
+    const { type, required = [] } = plain.words
+    return String(type) === 'object' && depth < APART_DEPTH && (required as string[]).some((name) =>
+      this.alternatives(propertyOf(plain, name)).every((each) => this.isEmpty(each, depth + 1)))
+  }
+}
+
+export const propertiesOf = ({ words }: Plain): Words => words['properties'] as Words | undefined ?? {}
+
+export const propertyOf = (plain: Plain, name: string): unknown =>
+  Object.hasOwn(propertiesOf(plain), name) ? propertiesOf(plain)[name]
+    : plain.words['additionalProperties'] ?? true
+
+function ownOf (schema: Words, at: string): Pick<Plain, 'words' | 'at'> {
+  const words = Object.fromEntries(Object.entries(schema).filter(([word]) => KNOWN.has(word)))
+  if (schema['nullable'] === true && 'type' in words) words['type'] = [words['type'], 'null'].flat()
+  if ('const' in schema) {
+    const { const: value, enum: list = [value] } = schema
+    words['enum'] = (list as unknown[]).filter((each) => isDeepStrictEqual(each, value))
+  }
+  if (formatPattern(words['format']) === undefined) delete words['format']
+  return { words, at: Object.fromEntries(Object.keys(words).map((word) => [word, `${at}/${word}`])) }
+}

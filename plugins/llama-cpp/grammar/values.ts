@@ -1,0 +1,138 @@
+/** Rules of the values that a schema allows. */
+import { formatPattern } from './formats.js'
+import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
+import { numbers } from './number.js'
+import { among, charRule, END, translated } from './pattern.js'
+import { CONCERNS, LOST, type Plain, propertiesOf, propertyOf, SchemaDocument, type Words } from './schema.js'
+
+const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
+export class Values extends SchemaDocument {
+  /** Pointers of keywords that the rules do not express. */
+  readonly unenforced = new Set<string>()
+  private readonly rules = new Map<unknown, Rule>()
+
+  /** The rule of the values that fulfil a schema. */
+  rule (schema: unknown): Rule {
+    const rule = this.rules.get(schema) ?? this.grammar.later(() =>
+      this.alternatives(schema).flatMap((plain) => this.ways(plain)))
+    this.rules.set(schema, rule)
+    return rule
+  }
+
+  private lose (at = '', why = 'cannot be expressed as a grammar'): void {
+    if (this.strict) throw invalid(at, why)
+    this.unenforced.add(at)
+  }
+
+  /** Gives undefined if the keywords are not expressible; `at` has their pointers. */
+  private attempt<T> (at: readonly (string | undefined)[], express: () => T): T | undefined {
+    try {
+      return express()
+    } catch (error) {
+      if (!(error instanceof NotExpressible)) throw error
+      for (const each of at) this.lose(each, `cannot be expressed as a grammar: it ${error.message}`)
+      return undefined
+    }
+  }
+
+  private ways (plain: Plain): Item[][] {
+    const { words, at, lost } = plain
+    const values = words['enum'] as unknown[] | undefined
+    const hints = Object.keys(CONCERNS).filter((type) => CONCERNS[type]?.some((word) => word in words))
+    const types = new Set(
+      [words['type'] ?? (hints.length > 0 && values === undefined ? hints : ALL)].flat() as string[])
+    for (const pointer of lost) this.lose(pointer)
+    for (const word of Object.keys(LOST)) if (word in words && words[word] !== LOST[word]) this.lose(at[word])
+    if (values === undefined) return [...types].flatMap((type) => this.ofType(type, plain, types))
+    if (hints.length > 0) this.lose(at['enum'], 'cannot be combined with keywords of its type')
+    const fitting = values.filter((value) => [...types].some((type) => isType(value, type)))
+    const texts = fitting.filter((value) => typeof value === 'string').map((text) => Array.from(text))
+    const others = fitting.filter((value) => typeof value !== 'string')
+    return [['"\\""', ref(this.grammar.add(among(this.grammar, texts)))],
+      ...others.map((value) => [literal(JSON.stringify(value))])]
+  }
+
+  private ofType (type: string, plain: Plain, types: ReadonlySet<string>): Item[][] {
+    switch (type) {
+      case 'object': return this.object(plain)
+      case 'array': return this.array(plain)
+      case 'string': return this.string(plain)
+      case 'boolean': return [['"true"'], ['"false"']]
+      case 'null': return [['"null"']]
+      default: return type === 'integer' && types.has('number') ? [] : this.number(plain, type === 'integer')
+    }
+  }
+
+  private number ({ words, at }: Plain, integer: boolean): Item[][] {
+    const pointers = CONCERNS['number']?.flatMap((word) => at[word] ?? []) ?? []
+    const texts = this.attempt(pointers, () => numbers(words, integer)) ?? numbers({}, integer)
+    return texts.map((text) => [text])
+  }
+
+  private string ({ words, at }: Plain): Item[][] {
+    const { pattern, format, minLength: min = 0, maxLength: max = Infinity } = words as Record<string, number>
+    const word = pattern === undefined ? 'format' : 'pattern'
+    const source = pattern ?? formatPattern(format)
+    if (word === 'pattern' && 'format' in words) this.lose(at['format'], 'cannot be combined with a pattern')
+    const part = source === undefined ? undefined
+      : this.attempt([at[word]], () => translated(String(source), this.grammar))
+    if (part !== undefined && (part.least < min || part.most > max)) {
+      this.lose(at[word], 'cannot be combined with minLength or maxLength')
+    }
+    return [['"\\""', ...part?.items ?? [...this.grammar.repeat(charRule(this.grammar), min, max), END]]]
+  }
+
+  /** Leaves out items behind the first ones if that is allowed, as `object` does with unnamed properties. */
+  private array ({ words, at }: Plain): Item[][] {
+    const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Words
+    const { minItems: min = 0, maxItems: max = Infinity } = words as Record<string, number>
+    if (first.length > 0 && min > first.length) this.lose(at['minItems'])
+    const members = first.map((each) => ({ isNeeded: false, items: [ref(this.rule(each))] }))
+    const all = first.length === 0 ? this.list([ref(this.rule(items))], min, max)
+      : this.members(members, min, max, false)
+    return [['"["', SPACE, all, SPACE, '"]"']]
+  }
+
+  private object (plain: Plain): Item[][] {
+    const { words, at } = plain
+    const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
+    const required = new Set(words['required'] as string[] | undefined)
+    const names = [...new Set([...Object.keys(propertiesOf(plain)), ...required])]
+    // Other names may be equal, so that two of them are only one property.
+    if (min > Math.max(1, names.length)) this.lose(at['minProperties'])
+    const members = names.map((name) => ({
+      isNeeded: required.has(name),
+      items: [literal(`${JSON.stringify(name)}:`), BLANK, ref(this.rule(propertyOf(plain, name)))]
+    }))
+    const any = ['"\\""', ref(charRule(this.grammar), 0, Infinity), END, '":"', BLANK]
+    const all = names.length > 0 ? this.members(members, min, max, true)
+      : this.list([...any, ref(this.rule(words['additionalProperties'] ?? true))], min, max)
+    return [['"{"', SPACE, all, SPACE, '"}"']]
+  }
+
+  private list (member: Item[], min: number, max: number): Item {
+    const next = this.grammar.add([['","', SPACE, ...member]])
+    return ref(this.grammar.add([...min === 0 ? [['']] : [],
+      ...max === 0 ? [] : [[...member, ...this.grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]))
+  }
+
+  /** `min` to `max` of the members; a missing one is the last if not `skips`. */
+  private members (
+    members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
+  ): Item {
+    const { id } = this.grammar.add()
+    // Counts that make no difference share rules.
+    const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
+    const from = (i: number, count: number): Rule => this.grammar.once(`${id} ${i} ${count}`, () => {
+      const member = members[i]
+      const end: Item[][] = count >= Math.min(min, members.length) ? [['']] : []
+      if (member === undefined || count > max) return count > max ? [] : end
+      const present = [...count > 0 ? ['","', SPACE] : [], ...member.items, ref(from(i + 1, next(count)))]
+      return member.isNeeded ? [present] : [present, ...skips ? [[ref(from(i + 1, count))]] : end]
+    })
+    return ref(from(0, 0))
+  }
+}
+
+const isType = (value: unknown, type: string): boolean => type === 'integer' ? Number.isInteger(value)
+  : type === (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value)

@@ -1,0 +1,49 @@
+/** Grammars of the JSON that a request asks for, for both drivers. */
+import { fieldsOf, isObject, type Fields } from '../runners/language/json.js'
+import type { ToolCallFormat } from './embedded/formats.js'
+import { compileSchema, compileTools, type Compiled } from './grammar/index.js'
+
+/** Keywords that a warning names. */
+const MOST_NAMED = 8
+const MOST_CHARS = 200
+
+/** A schema and its field in the request. */
+export interface NamedSchema { path: string, schema: unknown, strict: boolean }
+
+/** The schema of the answer; null for any text. */
+export function answerSchema ({ response_format: format, json_schema: alone }: Fields): NamedSchema | null {
+  const { type, json_schema: described } = fieldsOf(format)
+  if (type === 'json_object') return { path: 'response_format', schema: { type: 'object' }, strict: false }
+  if (type === 'json_schema') {
+    const { schema = {}, strict } = fieldsOf(described)
+    return { path: 'response_format.json_schema.schema', schema, strict: strict === true }
+  }
+  return alone == null ? null : { path: 'json_schema', schema: alone, strict: false }
+}
+
+/** The grammar of the answer; null for any text. @throws EngineError invalid_request */
+export function answerGrammar (payload: Fields): Compiled | null {
+  const named = answerSchema(payload)
+  return named === null ? null : compileSchema(named.schema, named)
+}
+
+/** The grammar of an answer that calls tools, one if the client does not ask for more. @throws EngineError invalid_request */
+export function callGrammar (payload: Fields, format: ToolCallFormat): Compiled {
+  const { tools, tool_choice: choice, parallel_tool_calls: parallel } = payload
+  return compileTools(tools as unknown[], choice, format, parallel === true)
+}
+
+/** Compiles the schema of schemas, about 70 ms. */
+export const warmCompiler = (): void => { compileSchema({}, { strict: true }) }
+
+export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>
+  Array.isArray(tools) && tools.length > 0 && (choice === 'required' || isObject(choice))
+
+/** Warnings of keywords that are not enforced. */
+export function notEnforced (compiled: readonly Compiled[]): string[] {
+  const unenforced = compiled.flatMap((each) => each.unenforced)
+  if (unenforced.length === 0) return []
+  const more = unenforced.length > MOST_NAMED ? [`and ${unenforced.length - MOST_NAMED} more`] : []
+  const named = unenforced.slice(0, MOST_NAMED).map((place) => place.slice(0, MOST_CHARS))
+  return [`not enforced: ${[...named, ...more].join(', ')}`]
+}
