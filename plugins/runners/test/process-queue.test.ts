@@ -81,7 +81,43 @@ t.test('a runner that dies refuses all that wait, and its places are free for th
   const waiting = [ask('ann'), ask('bob')]
   process.kill(made.pid(), 'SIGKILL')
   t.equal((await running).end, 'instance_lost')
-  t.same((await Promise.all(waiting)).map(({ end }) => end), ['instance_lost', 'instance_lost'])
+  t.match(await Promise.all(waiting), ['ann', 'bob'].map(() =>
+    ({ end: 'instance_lost', error: { details: { begun: false } } })), 'another runner may take them')
   await made.ready()
   t.equal((await ask('ann')).end, 'end')
+})
+
+t.test('a request for text that waits is told its place; tokens are counted meanwhile', async (t) => {
+  const made = bench(t, {}, { maxConcurrent: 2, maxQueued: 2 })
+  const { supervisor } = made
+  await made.ready()
+  const abort = new AbortController()
+  const { signal } = abort
+  const chat = (id: string, payload = {}, more: Parameters<typeof supervisor.open>[3] = {}) =>
+    supervisor.open(id, { kind: 'chat', payload: { mode: 'untilCancelled', ...payload } }, signal, more)
+  const both = hear(chat('both', { n: 2 }))
+  await until('it runs', () => supervisor.report().inProgressTasks.length === 1)
+  const admitted: string[] = []
+  const waiting = ['first', 'second'].map((id) =>
+    chat(id, {}, { admitted: () => { admitted.push(id) } })[Symbol.asyncIterator]())
+  const notes = await Promise.all(waiting.map(async (each) => (await each.next()).value))
+  t.match(notes, [1, 2].map((place) => ({ payload: { choices: [], queue: { place, slots: 2 } } })))
+  t.match(supervisor.report(), { slots: 2, waitingTasks: 2 })
+  t.equal((await hear(chat('third'))).end, 'overloaded')
+  t.same(admitted, [])
+  const tokens = supervisor.open('tokens', { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }, signal)
+  t.equal((await hear(tokens)).end, 'end')
+  // The reader goes, while nothing else says that the task is not wanted.
+  await waiting[0]!.return(undefined)
+  t.equal(supervisor.report().waitingTasks, 1)
+  t.match((await waiting[1]!.next()).value, { payload: { queue: { place: 1 } } }, 'it moves up')
+  const moved = waiting[1]!.next()
+  const { taskIds } = await supervisor.cancelTasks(5000)
+  t.same(taskIds, ['both'])
+  t.equal((await both).end, 'cancelled')
+  await until('it is admitted', () => admitted.length === 1)
+  abort.abort()
+  await moved.catch(() => {})
+  await until('all are gone', () => supervisor.report().inProgressTasks.length === 0)
+  t.same([admitted, supervisor.report().waitingTasks], [['second'], 0])
 })
