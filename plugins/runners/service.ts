@@ -70,8 +70,9 @@ export interface RunnerReport {
    * does not run.
    */
   hold: 'namespaces' | 'network' | 'files' | 'privileges' | 'none' | null
-  /** Tasks that may be inside the runner at once, and tasks that wait for that. */
+  /** Answers that the runner gives at once, those that it gives now, and tasks that wait for a slot. */
   slots: number
+  slotsTaken: number
   waitingTasks: number
   /** Time that tasks have waited for a place so far, all together, and how many got one. */
   waitedSeconds: number

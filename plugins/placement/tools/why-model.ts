@@ -5,10 +5,10 @@ import {
 import type {
   Evidence, Fact, Finding, Reading, Tool, ToolContext, VerbError
 } from '../../../kernel/cli/index.js'
-import { nameOf, queueOf } from '../cli/state.js'
+import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
-import { bodyOf, moreOf } from '../../runners/service.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { storeRemedy } from '../../staging/service.js'
 import { whyModel } from './model-chain.js'
@@ -42,7 +42,7 @@ async function explain (ctx: ToolContext, modelId: string): Promise<Finding> {
   ])
   if (state === null) return { facts: [], unknown }
   const seen = { why, state, events: log?.events ?? [] }
-  if (why.broken === undefined) return { facts: [answers(seen), ...queued(seen)], unknown }
+  if (why.broken === undefined) return { facts: [answers(seen)], unknown }
   const code = codeOf(why.broken)
   const [off, brought] = await Promise.all([
     CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
@@ -283,21 +283,14 @@ function answers ({ why: { modelId, links }, state, events }: ModelSeen): Fact {
   })
   const where = nodeIds.length === 0 ? '' : ` on ${nodeIds.map((id) => nameOf(state, id)).join(', ')}`
   const since = ready === undefined ? '' : `, ready since ${ready.at}`
-  const how = bare(links.at(-1)?.message ?? 'every link holds')
-  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${how}.`, {
+  const { message = 'every link holds', remedy = null } = links.at(-1) ?? {}
+  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${bare(message)}.`, {
+    remedy,
     about: [modelId, ...nodeIds.map((id) => nameOf(state, id))],
     evidence: [
       ...ready === undefined ? [] : [eventEvidence(ready)], ...nodeIds.map((id) => nodeEvidence(state, id))
     ]
   })
-}
-
-/** Requests that wait because all slots of its runners are taken. */
-function queued ({ why: { modelId }, state }: ModelSeen): Fact[] {
-  const { waiting, running } = queueOf(state, (task) => task.modelId === modelId)
-  return waiting === 0 ? [] : [fact('warn', 'slots_taken',
-    `${waiting} ${waiting === 1 ? 'request waits' : 'requests wait'} for a slot, ${running} are answered.`,
-    { about: [modelId], evidence: [{ kind: 'path', path: '/state' }], remedy: moreOf(modelId) })]
 }
 
 const instancesIn = (

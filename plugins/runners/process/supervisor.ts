@@ -131,6 +131,7 @@ class RunnerSupervisor {
       estimatedBytes,
       hold: process?.hold ?? null,
       slots: maxConcurrent,
+      slotsTaken: this.#admission.active,
       waitingTasks: this.#admission.waiting,
       waitedSeconds: record.waitedMs / 1000,
       admittedTaskCount: record.admittedTasks,

@@ -69,6 +69,7 @@ export class FakeRunner implements Supervisor {
       estimatedBytes: null,
       hold: null,
       slots: 1,
+      slotsTaken: 0,
       waitingTasks: 0,
       waitedSeconds: 0,
       admittedTaskCount: 0,
