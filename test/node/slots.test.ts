@@ -21,7 +21,7 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
   const node = await startNode(t, { config, env: { SVC_LLAMA_SERVER_BIN: binary }, ready: false })
   const verb = async (...words: string[]) => await svc([...words, '--home', node.home, '--url', node.url])
   const dry = await verb('place', MODEL, '--dry-run')
-  t.match(dry, { status: 0, stderr: /\d+ slots of 2048 tokens with \d+\.\d\d GiB of KV cache/ })
+  t.match(dry, { status: 0, stderr: /\d+ slots of 2048 tokens with \d+(\.\d)? \w+ of KV cache/ })
   const placed = await verb('place', MODEL, '--slots', String(SLOTS))
   t.match(placed, { status: 0, stderr: /; 2 slots of 2048 tokens with / })
   const started = entries(journal).find((entry) => 'start' in entry)?.['start'] as string[]

@@ -1,12 +1,16 @@
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { withEngine } from '../../llama-cpp/service.js'
+import { cacheOf } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
-import { ranksOf } from '../place/instance.js'
+import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
-import { findNodes, isVerbError, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
+import {
+  findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
+} from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { nameOf, rankText } from './state.js'
+import { count, nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
 import type { PreviewRow } from './sums.js'
@@ -35,8 +39,7 @@ export function createPlace (pace: Pace): Verb {
       const state = await ctx.client.json<SeenState>('/state')
       const ask = { ...wanted, excluded: [...wanted.excluded, ...othersThan(ctx, options['node'], state)] }
       try {
-        const tries = options['dryRun'] === true && !ctx.out.json
-        if (options['explain'] === true || tries) await explain(ctx, ask, state)
+        if (options['explain'] === true) await explain(ctx, ask, state)
         if (options['dryRun'] === true) await tryOut(ctx, ask, state)
         else return await place(ctx, pace, ask, options, state)
       } catch (error) {
@@ -127,6 +130,12 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   ctx.out.table(['RANK', 'NODE', 'LAYERS'], ranksOf(instance).map(({ nodeId, shard }) => [
     String(shard.deviceRank), nameOf(state, nodeId), `${shard.startLayer} to ${shard.endLayer}`
   ]))
+  const { contextTokenLimit, slots } = bodyOf(instance)
+  const [rank] = ranksOf(instance)
+  if (slots !== undefined && rank !== undefined) {
+    const { bytes } = cacheOf(cardOf(rank.shard), contextTokenLimit, slots)
+    ctx.err.line(`${count(slots, 'slot')} of ${contextTokenLimit} tokens with ${showBytes(bytes)} of KV cache`)
+  }
   ctx.err.line('nothing was placed; the same without --dry-run does')
 }
 

@@ -157,7 +157,7 @@ t.test('every suggestion works', async (t) => {
     }
   }
   t.same([...kinds.keys()].sort(),
-    ['free', 'include', 'instance_meta', 'min_nodes', 'sharding', 'stop', 'undrain'])
+    ['context_length', 'free', 'include', 'instance_meta', 'min_nodes', 'sharding', 'stop', 'undrain'])
 })
 
 t.test('a refusal is full sentences and plain JSON', async (t) => {

@@ -10,7 +10,7 @@ import { mergeTasks } from './remote/gossip.js'
 import type { TaskGossip } from './remote/gossip.js'
 import type { MemberParts } from './remote/member.js'
 import type { Assigned } from './remote/receive.js'
-import { Sender } from './remote/send.js'
+import { openRemote } from './remote/send.js'
 import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
@@ -39,7 +39,6 @@ export class Routing implements Runners {
   /** Tasks that other nodes serve for this one. */
   readonly #away: TaskTable
   readonly #availability: Availability
-  readonly #sender: Sender
   readonly #virtual = new VirtualModels()
   /** Asked for a model that is not placed. */
   readonly #placers = new Set<PlaceMissing>()
@@ -48,7 +47,6 @@ export class Routing implements Runners {
     this.#parts = parts
     this.#away = new TaskTable(() => parts.clock.mono())
     this.#availability = new Availability({ ...parts, away: this.#away })
-    this.#sender = new Sender(parts)
   }
 
   async route (query: RouteQuery): Promise<Route> {
@@ -204,7 +202,7 @@ export class Routing implements Runners {
     const about = this.#away.get(route.taskId)
     const { caller } = this.#away.askerOf(route.taskId)
     if (about === undefined || caller === null) throw new Error(`task ${route.taskId} was never routed`)
-    return this.#sender.open(route, { task, about, caller }, signal)
+    return openRemote(this.#parts, route, { task, about, caller }, signal)
   }
 }
 

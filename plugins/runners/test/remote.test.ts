@@ -293,22 +293,6 @@ t.test('a session that ends at the serving node says so', async (t) => {
   t.match((await outcome).error, { reason: 'session_changed', status: 503, retryable: true })
 })
 
-t.test('the tasks that one node takes from another are bounded', async (t) => {
-  const { asker, runner } = await pair(t)
-  runner.answer = endless
-  const controller = new AbortController()
-  const open = Array.from({ length: 128 }, async () =>
-    await hear(asker.open(await asker.route(query), task, controller.signal)))
-  await until(() => runner.opened.length === 128)
-  const { error } = await hear(asker.open(await asker.route(query), task, never))
-  t.match(error, { reason: 'overloaded', status: 429, retryAfterSeconds: Number, details: { running: 128 } })
-  controller.abort()
-  await Promise.all(open)
-  const again = asker.open(await asker.route(query), task, never)[Symbol.asyncIterator]()
-  t.same((await again.next()).value, { payload: { chunk_index: 0 } }, 'places are given back')
-  await again.return?.()
-})
-
 /** A call that may be tried again, and the headers it was given. */
 function retrying (): { call: CapabilityCall, headers: Record<string, string> } {
   const headers: Record<string, string> = {}

@@ -32,8 +32,11 @@ export class FakeRunner implements Supervisor {
     this.move({ RunnerConnecting: {} })
   }
 
-  async * open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  async * open (
+    taskId: string, task: EngineTask, signal: AbortSignal, { admitted }: { admitted?: () => void } = {}
+  ): AsyncGenerator<EngineChunk> {
     this.opened.push({ taskId, task })
+    admitted?.()
     for await (const chunk of this.answer(task, signal)) {
       this.forwardMono = this.options.clock.mono()
       yield chunk
