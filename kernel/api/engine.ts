@@ -2,8 +2,10 @@
  * The engine interface: what a plugin implements to run models. An engine is a module that is loaded
  * inside a runner process (never in the node), one model per process. See docs/writing-an-engine.md.
  */
+import type { CacheType, MemoryFacts, MemoryTraits } from './memory.js'
+
 export { EventParser } from '../http/server-events.js'
-export { cacheOf, contextOf } from './memory.js'
+export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED, type CacheType } from './memory.js'
 
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
@@ -41,14 +43,10 @@ export interface ModelCard {
   kvHeads: number
   /** Values per head. */
   headSize: number
-  /** Bytes of one cached key or value; 4 when absent. */
-  valueBytes?: number
-  /** Bytes that one token takes in the cache, where layers differ: else the sizes above say it. */
-  cacheTokenBytes?: number
-  /** Bytes that a sequence takes besides, whatever its length: states of convolutions and the like. */
-  stateBytes?: number
-  /** The shape of the drafter among its files, which keeps keys and values of its own. */
-  drafter?: { nLayers: number, kvHeads: number, headSize: number }
+  /** What the files say about memory; without it `totalBytes` and the sizes above stand for it. */
+  memory?: MemoryFacts
+  /** How an engine that can choose keeps keys and values; f16 when absent. */
+  cacheType?: CacheType
   contextLength: number
   supportsTensor: boolean
   companions: { modelId: string, role: string }[]
@@ -163,7 +161,7 @@ export class EngineError extends Error {
 }
 
 /** An engine as its plugin declares it. */
-export interface EngineDecl {
+export interface EngineDecl extends MemoryTraits {
   readonly summary: string
   /** file: URL of the engine module (default export: EngineModule). */
   readonly module: string
@@ -176,10 +174,6 @@ export interface EngineDecl {
   /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
   readonly external?: boolean
   readonly program?: ProgramDecl
-  /** Memory in use per byte of weights (cache, activations, the runner itself); 1.30 when absent. */
-  readonly overhead?: number
-  /** Bytes beside weights and cache, on each node; 256 MiB when absent. */
-  readonly fixedBytes?: number
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
   /** It keeps a context for each answer, at most so many: placement says how many, a runner admits no more. */
@@ -211,7 +205,7 @@ export interface ProgramDecl {
 }
 
 /** A library in a package of npm that can do a part of the program's work, in the runner process. */
-export interface LibraryDecl {
+export interface LibraryDecl extends MemoryTraits {
   /** For sentences. */
   readonly name: string
   /** file: URL of the engine module that loads it. */

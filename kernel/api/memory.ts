@@ -1,4 +1,4 @@
-/** How much memory a model takes on a node: the one formula that planner, runner and engine go by. Pure. */
+/** How much memory a model takes on a node: the one forecast that planner, runner and engine go by. Pure. */
 import type { ModelCard } from './engine.js'
 
 const MIB = 2 ** 20
@@ -7,18 +7,64 @@ export const USUAL_CONTEXT = 8192
 /** Small models keep as many whole contexts as fit in here, up to MOST_CONTEXTS: several answers at once. */
 const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
-const KEYS_AND_VALUES = 2
-/** Bytes of one key or value where the card does not say. */
-const VALUE_BYTES = 4
-/** Memory in use per byte of weights, and beside the model, of an engine that declares none. */
+/** A key and a value of 16 bits. */
+const KEY_AND_VALUE_BYTES = 4
+/** Memory in use per byte of weights, and beside the model, where neither card nor engine say more. */
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
+/** Tokens that an engine computes in one go, unless it says otherwise; most of an embedded text. */
+export const BATCH_TOKENS = 512
+export const MAX_EMBEDDED = 8192
+/** A sliding window has room for a batch more, in whole blocks of so many tokens. */
+const WINDOW_BLOCK = 256
+/** Of a token of the vocabulary: its text in two tables; its logit, and its place among the candidates. */
+const VOCABULARY_BYTES = 160
+const LOGIT_BYTES = 4
+const CANDIDATE_BYTES = 12
+/** Prompts that may come again are kept in this part of weights and cache, or in so many bytes. */
+const KEPT_PART = 1 / 16
+const KEPT_BYTES = 32 * MIB
+/** Copies of the windows and states of a context, from which a server goes on. */
+export const CHECKPOINTS = 2
 
-type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'valueBytes' | 'drafter' |
-  'cacheTokenBytes' | 'stateBytes'>
+/** Values of 16 bits; bytes of one value in blocks of 32 as llama.cpp keeps them. */
+const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
+export type CacheType = keyof typeof CACHE_TYPES
+
+/** What the headers of a model's files say about its memory, those of a drafter and vision weights with it. */
+export interface MemoryFacts {
+  weightBytes: number
+  /** A token in all layers that see the whole context, with values of 16 bits. */
+  tokenBytes: number
+  /** A token in all layers that see a window of it, and the tokens of the window. */
+  windowTokenBytes?: number
+  windowTokens?: number
+  /** The state of recurrent layers, whatever the length. */
+  stateBytes?: number
+  /** What one token of a batch takes while it is computed. */
+  batchTokenBytes?: number
+  /** Tokens of the vocabulary. */
+  vocabulary?: number
+  /** What is beside the weights whatever the context: arenas of a runtime, the work on an image. */
+  workBytes?: number
+}
+
+type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
+  'cacheType'> & { tasks?: readonly string[] }
 
 /** What an engine takes beside the weights. */
-export interface MemoryTraits { overhead?: number | undefined, fixedBytes?: number | undefined }
+export interface MemoryTraits {
+  /** Memory per byte of weights, cache apart, of cards without `memory`; 1.30 when absent. */
+  readonly overhead?: number | undefined
+  /** Bytes of its process, with libraries; 256 MiB when absent. */
+  readonly fixedBytes?: number | undefined
+  /** Bytes that it takes on a GPU before anything is loaded; as many as its process when absent. */
+  readonly gpuBytes?: number | undefined
+  /** Tokens that it computes in one go; 512 when absent. */
+  readonly batchTokens?: number | undefined
+  /** True when it keeps prompts beside the contexts, and checkpoints of these. */
+  readonly keepsPrompts?: boolean | undefined
+}
 
 /** Tokens of context that an instance has: as asked, else the usual number; at most what its model can. */
 export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, asked?: number): number {
@@ -32,26 +78,40 @@ export interface Cache {
   /** Whole contexts that are kept at once. */
   contexts: number
   bytes: number
+  /** A copy of what cannot be cut behind a token: windows and states. */
+  checkpointBytes: number
 }
 
-/** Bytes that a token takes in the cache of layers that are alike. */
-export const layersTokenBytes = (
-  { nLayers, kvHeads, headSize }: Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize'>,
-  valueBytes = VALUE_BYTES
-): number => KEYS_AND_VALUES * nLayers * kvHeads * headSize * valueBytes
+/** Of a card without them: what its sizes say, and a part of its weights for what is computed. */
+function factsOf (
+  { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
+): MemoryFacts {
+  return memory ?? {
+    weightBytes: totalBytes,
+    tokenBytes: KEY_AND_VALUE_BYTES * nLayers * kvHeads * headSize,
+    // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
+    workBytes: Math.ceil(totalBytes * Math.round((overhead - 1) * 100) / 100)
+  }
+}
 
-/**
- * The KV cache of a model with this context, its drafter's with it, which has the same context; 0 bytes where
- * the card has no heads. A layer with a sliding window counts like the others: engines here keep all of it.
- */
+/** The cache of a model: so many whole contexts, or as many as make a small cache. */
 export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
-  const { valueBytes, drafter, stateBytes = 0 } = card
-  const own = card.cacheTokenBytes ?? layersTokenBytes(card, valueBytes)
-  const tokenBytes = own + (drafter === undefined ? 0 : layersTokenBytes(drafter, valueBytes))
-  const contextBytes = tokenBytes * contextOf(card, context) + stateBytes
+  const tokens = contextOf(card, context)
+  const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
+  const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } = factsOf(card)
+  const room = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
+  const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
+  const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(room) + stateBytes)
+  const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   const contexts = slots ?? Math.min(MOST_CONTEXTS, Math.max(1, fitting))
-  return { contextBytes, contexts, bytes: contextBytes * contexts }
+  return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
+}
+
+/** Bytes in which a server keeps prompts that may come again. */
+export function keptBytes (card: Sized, context?: number, slots?: number): number {
+  return Math.max(KEPT_BYTES, Math.floor(
+    (factsOf(card).weightBytes + cacheOf(card, context, slots).bytes) * KEPT_PART))
 }
 
 /** A fraction of the model, in whole numbers: layers of layers, or one of so many nodes. */
@@ -59,28 +119,72 @@ export interface Part { of: number, parts: number }
 
 /** The terms of what one node must have. Whole bytes, rounded up. */
 export interface Need {
+  /** Weights. */
   shareBytes: number
-  overhead: number
-  weightsBytes: number
+  /** Keys, values and states. */
   cacheBytes: number
+  /** What is computed with, the vocabulary, prompts that are kept. */
+  bufferBytes: number
+  /** The process, or what a GPU takes before anything is loaded. */
   fixedBytes: number
   neededBytes: number
+  /** Bytes needed per byte of weights. */
+  factor: number
 }
 
-/** What a node needs for its part: share x overhead + cache x part + fixed for each device it uses. */
+const TERMS = ['shareBytes', 'cacheBytes', 'bufferBytes', 'fixedBytes'] as const
+type Terms = Pick<Need, typeof TERMS[number]>
+
+/** The sum as people read it. */
+export function needWords (
+  { shareBytes, cacheBytes, bufferBytes, fixedBytes }: Terms, show: (bytes: number) => string
+): string {
+  return `weights ${show(shareBytes)} + KV cache ${show(cacheBytes)} + buffers ${show(bufferBytes)} + ` +
+    `process ${show(fixedBytes)}`
+}
+
+/** What of a model lies where: `gpu` in the memory of one, else in that of a process. */
+export interface Place {
+  /** Tokens of a context, and contexts; the usual numbers when absent. */
+  context?: number | undefined
+  slots?: number | undefined
+  part?: Part
+  gpu?: boolean
+}
+
+/** What a node needs for its part on one device. */
 export function needOf (
-  card: Sized & Pick<ModelCard, 'totalBytes'>,
-  { overhead = OVERHEAD, fixedBytes: each = FIXED_BYTES }: MemoryTraits, context?: number,
-  part: Part = { of: 1, parts: 1 }, devices = 1, slots?: number
+  card: Sized, traits: MemoryTraits, { context, slots, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
 ): Need {
-  const fixedBytes = each * devices
   const portion = (bytes: number): number => Math.ceil(bytes * part.of / part.parts)
-  const shareBytes = portion(card.totalBytes)
-  // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
-  const weightsBytes = Math.ceil(shareBytes * Math.round(overhead * 100) / 100)
-  const cacheBytes = portion(cacheOf(card, context, slots).bytes)
-  return {
-    shareBytes, overhead, weightsBytes, cacheBytes, fixedBytes,
-    neededBytes: weightsBytes + cacheBytes + fixedBytes
-  }
+  const { fixedBytes = FIXED_BYTES, gpuBytes = fixedBytes } = traits
+  const facts = factsOf(card, traits.overhead)
+  return addNeeds([{
+    shareBytes: portion(facts.weightBytes),
+    cacheBytes: portion(cacheOf(card, context, slots).bytes),
+    bufferBytes: portion(facts.workBytes ?? 0) + buffersOf(card, facts, traits, { context, slots, gpu }),
+    fixedBytes: gpu ? gpuBytes : fixedBytes
+  }])
+}
+
+/** The terms of several devices together. */
+export function addNeeds (needs: readonly Terms[]): Need {
+  const sums = { shareBytes: 0, cacheBytes: 0, bufferBytes: 0, fixedBytes: 0 }
+  for (const need of needs) for (const term of TERMS) sums[term] += need[term]
+  const neededBytes = TERMS.reduce((bytes, term) => bytes + sums[term], 0)
+  return { ...sums, neededBytes, factor: sums.shareBytes === 0 ? 0 : neededBytes / sums.shareBytes }
+}
+
+function buffersOf (
+  card: Sized, { batchTokenBytes = 0, vocabulary = 0 }: MemoryFacts,
+  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits, { context, slots, gpu }: Place
+): number {
+  const tokens = contextOf(card, context)
+  const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens
+  const computing = Math.min(batch, tokens) * batchTokenBytes
+  // A GPU takes room for the logits of a whole batch, and for the mask over its context.
+  if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6)
+  const { contexts, checkpointBytes } = cacheOf(card, context, slots)
+  const kept = keepsPrompts ? keptBytes(card, context, slots) + contexts * CHECKPOINTS * checkpointBytes : 0
+  return computing + kept + vocabulary * (VOCABULARY_BYTES + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
 }

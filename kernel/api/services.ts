@@ -3,7 +3,7 @@ import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
 import type { Declared } from '../cli/declared.js'
 import type { GossipCounters } from '../cluster/gossip.js'
-import type { Gpu, GpuReport } from '../machine/gpu.js'
+import type { GpuReading, GpuReport } from '../machine/gpu.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { BundledModel, EngineDecl } from './engine.js'
 import type { Caller, CapabilityCall, CapabilityChunk, Manifest, RouteRequest } from './plugin.js'
@@ -306,24 +306,11 @@ export interface StateHistory {
 export interface StateThen { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
-/** When GPUs were last looked at, and what processes had in their memory then. */
-export interface GpuReading {
-  /** Monotonic; -Infinity before the first time. */
-  readonly atMs: number
-  /** Those that programs of this node can use. */
-  readonly gpus: readonly Gpu[]
-  /** Bytes; processes that are not in it have none, or the driver does not tell. */
-  readonly vramByPid: ReadonlyMap<number, number>
-}
-
 /** The machine this node runs on, asked anew with each call but `lastGpus`. */
 export interface Machine {
   /** Bytes that nobody uses, cut by the limits of this process's control groups; null where nothing tells. */
   freeRam (): Promise<number | null>
-  /**
-   * The same of each of its GPUs; empty, too, when they have not answered within 5 s. The state shows what
-   * was read.
-   */
+  /** Of each of its GPUs; empty if none answers within 5 s. The state shows what was read. */
   freeVram (): Promise<readonly (number | null)[]>
   /** Never throws, and takes up to 15 s where a driver is sick. */
   gpus (): Promise<GpuReport>

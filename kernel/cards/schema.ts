@@ -57,14 +57,15 @@ export const cardSchema = {
     heads: count,
     kvHeads: count,
     headSize: count,
-    valueBytes: count,
-    cacheTokenBytes: count,
-    stateBytes: count,
-    drafter: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['nLayers', 'kvHeads', 'headSize'],
-      properties: { nLayers: count, kvHeads: count, headSize: count }
+    // Of cards that earlier releases made: accepted, and read by nothing.
+    valueBytes: count, cacheTokenBytes: count, stateBytes: count, drafter: { type: 'object' },
+    cacheType: { enum: ['f16', 'q8_0', 'q4_0'] },
+    memory: {
+      type: 'object', additionalProperties: false, required: ['weightBytes', 'tokenBytes'],
+      properties: {
+        weightBytes: count, tokenBytes: count, windowTokenBytes: count, windowTokens: count, stateBytes: count,
+        batchTokenBytes: count, vocabulary: count, workBytes: count
+      }
     },
     contextLength: count,
     supportsTensor: { type: 'boolean' },

@@ -25,6 +25,16 @@ export interface GpuReport {
   readonly vramByPid?: ReadonlyMap<number, number>
 }
 
+/** When GPUs were last looked at, and what processes had in their memory then. */
+export interface GpuReading {
+  /** Monotonic; -Infinity before the first time. */
+  readonly atMs: number
+  /** Those that programs of this node can use. */
+  readonly gpus: readonly Gpu[]
+  /** Bytes; processes that are not in it have none, or the driver does not tell. */
+  readonly vramByPid: ReadonlyMap<number, number>
+}
+
 const MIB = 1024 * 1024
 
 /** A number, or a text such as `71.5`, times `factor`; null for `[N/A]` and the like. */

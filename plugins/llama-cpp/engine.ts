@@ -1,3 +1,4 @@
+import { BATCH } from './embedded/decoder.js'
 import { PACKAGES } from './packages.js'
 import type { ProgramDecl } from '../../kernel/index.js'
 
@@ -14,6 +15,8 @@ export const LLAMA_SERVER = {
     backends: ['cpu'],
     gpus: { 'darwin-arm64': 'metal' },
     packages: PACKAGES,
+    fixedBytes: 96 * 2 ** 20,
+    batchTokens: BATCH,
     without: { vision_weights: 'takes no images', assistant: 'has no drafters' }
   }
 } as const satisfies ProgramDecl

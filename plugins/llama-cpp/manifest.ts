@@ -35,8 +35,9 @@ export const manifest = {
       program: LLAMA_SERVER,
       slots: { cpu: 16, gpu: 64 },
       overhead: 1.1,
-      // Of a runner with the library: a server takes 40 MiB less.
-      fixedBytes: 128 * 2 ** 20,
+      fixedBytes: 64 * 2 ** 20,
+      gpuBytes: 500 * 2 ** 20,
+      keepsPrompts: true,
       multiNode: true,
       meta: 'LlamaRpc',
       tensor: true,

@@ -27,7 +27,7 @@ export function answerGrammar (payload: Fields): Compiled | null {
   return named === null ? null : compileSchema(named.schema, named)
 }
 
-/** The grammar of an answer that calls tools, one if the client does not ask for more. @throws EngineError invalid_request */
+/** The grammar of one call, or of several if the client asks for that. @throws EngineError invalid_request */
 export function callGrammar (payload: Fields, format: ToolCallFormat): Compiled {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = payload
   return compileTools(tools as unknown[], choice, format, parallel === true)

@@ -7,7 +7,7 @@ import { PlacedInstances } from './instances/document.js'
 import { InstanceEndings } from './instances/endings.js'
 import { Fleet } from './instances/fleet.js'
 import {
-  assignedRole, backendOf, launchOptions, prepareLaunch, pruneScratch, runnersFolder
+  assignedRole, backendOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
 import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
@@ -86,7 +86,6 @@ export function assemble (ctx: RunnersContext, machine: MachineParts) {
     async ended (runnerId) {
       drivers.release(runnerId)
       leases.release(runnerId)
-      void ctx.deps.machine.freeVram()
       await prune()
     }
   })
@@ -150,7 +149,7 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
 
 /** With these a model has come into memory, or has left it: GPUs are looked at anew. */
 const MOVES_MEMORY: ReadonlySet<StatusKind> =
-  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed'])
+  new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
 
 /** The runners of this node. */
 function openFleet (
@@ -170,7 +169,10 @@ function openFleet (
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: deps.machine,
-      traits: (engine) => deps.bundle.engine(engine)?.decl ?? {},
+      traits (name) {
+        const engine = deps.bundle.engine(name)
+        return engine === undefined ? {} : memoryTraits(launch, engine)
+      },
       shard ({ instanceId }) {
         const instance = launch.instances.get(instanceId)
         return instance === undefined ? null : shardOf(instance, nodeId)

@@ -40,7 +40,7 @@ export interface OtherName { id: string, root: string, madeMs: number | null }
 /** Looks at what is there once; the judgement of any model by that. */
 export type Judge = () => Promise<(modelId: string) => Judgement>
 
-/** Whether a model of so many bytes would fit into the memory of the cluster; its context comes on top. */
+/** Whether a model would fit into the memory of the cluster; of one that is not here without its context. */
 export interface MemoryFit {
   neededBytes: number
   /** The nodes that would run it; none where it does not fit. */
@@ -55,7 +55,8 @@ export interface MemoryFit {
 export interface NodeProblem { nodeId: string, message: string }
 
 /** Looks at the memory as it is now; null where that is not known. */
-export type MemoryPlanner = (format: 'gguf' | 'onnx', totalBytes: number) => MemoryFit | null
+export type MemoryPlanner =
+  (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
 
 /** The refusal to fetch or place a model that the nodes answer for themselves. */
 export function virtualModel (modelId: string): SvcError {

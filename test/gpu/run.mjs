@@ -73,11 +73,16 @@ const asOperator = async (method, path, body) => {
   return { status, answer: bytes.length === 0 ? {} : JSON.parse(bytes.toString()) }
 }
 /** The store reads new folders in the background. */
-const place = async (model, more = {}) => await until(async () => {
-  const placed = await asOperator('POST', '/place_instance',
-    { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
-  return placed.answer.error?.reason === 'model_unknown' ? null : placed
-}, 60_000)
+async function place (model, more = {}) {
+  let placed
+  await until(async () => {
+    placed = await asOperator('POST', '/place_instance',
+      { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
+    return placed.answer.error?.reason === 'model_unknown' ? null : placed
+  }, 60_000)
+  if (placed.status !== 200) console.log(node.said().slice(-1000))
+  return placed
+}
 const stop = async (id) => await asOperator('DELETE', `/instance/${id}`)
 const own = async () => {
   const state = await node.json('/state')

@@ -21,8 +21,7 @@ function putModel (models: string, name: string, { directory, card }: Model): vo
   mkdirSync(path)
   copyFileSync(join(directory, card.files[0]!.path), join(path, card.files[0]!.path))
   const words = { modelId: `test/${name}`, title: name, description: name, licence: 'MIT' }
-  // As `svc pull` says it of a GGUF model: llama.cpp keeps keys and values in 16 bits.
-  const own = { ...card, ...words, supportsTensor: true, valueBytes: 2 }
+  const own = { ...card, ...words, supportsTensor: true }
   writeFileSync(join(path, 'card.yaml'), stringify(own))
 }
 

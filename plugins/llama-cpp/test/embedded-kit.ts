@@ -37,7 +37,7 @@ export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
     modelId: 'acme/tiny', revision: '1', title: 'Tiny', description: '', tasks: ['chat', 'completions'],
     family: 'llama', engine: 'llama-server', backends: ['cpu'],
     files: [{ path: 'tiny.gguf', role: 'weights', bytes: 300_000 }], totalBytes: 300_000, nLayers: layers,
-    hiddenSize: hidden, heads, kvHeads, headSize, valueBytes: 2, contextLength: context,
+    hiddenSize: hidden, heads, kvHeads, headSize, contextLength: context,
     supportsTensor: false, companions: [], licence: 'MIT', languages: ['en'],
     quantization: 'fp32', voices: [], defaults: {}, support: {}, ...over
   }

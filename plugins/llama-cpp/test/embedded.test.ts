@@ -218,7 +218,7 @@ t.test('steps follow the speed of the model', async (t) => {
       dispose: async () => {}
     }
     const env: Pick<EngineEnv, 'work'> = { work: async (_, __, call) => await call() }
-    const decoder = new Decoder(context as never, 1, env, () => now)
+    const decoder = new Decoder(context as never, { slots: 1, window: 0 }, env, () => now)
     await new Promise<void>((resolve, reject) => {
       decoder.submit({
         prompt: Array.from({ length: 500 }, (_, id) => id), isCancelled: false, started: () => {},

@@ -65,7 +65,7 @@ t.test('sizes', (t) => {
       ...specOf('/', '/bin', { ...shape, ...card }, { ...options }),
       ...contextLength === undefined ? {} : { contextLength }
     }, embeds)
-  t.match(sizes({}), { contextLength: 8192, slots: 1, promptCacheMib: 128 }, 'a usual model')
+  t.match(sizes({}), { contextLength: 8192, slots: 1, promptCacheMib: 64 }, 'a usual model')
   t.match(sizes({}, {}, 65_536), { contextLength: 65_536, slots: 1 }, 'as it was placed')
   t.match(sizes({}, {}, 1024), { contextLength: 1024, slots: 4 }, 'several short ones')
   t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 2 })
@@ -73,7 +73,8 @@ t.test('sizes', (t) => {
   t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, undefined, true), { contextLength: 512, slots: 16 })
   t.match(sizes({ kvHeads: 0 }, {}, 16_384, true), { contextLength: 8192 }, 'embeddings')
   const options = { max_batch: 2, prefix_cache_bytes: 0 }
-  t.same(sizes({}, options, 1000), { contextLength: 1000, slots: 2, promptCacheMib: 0 })
+  t.same(sizes({}, options, 1000),
+    { contextLength: 1000, slots: 2, promptCacheMib: 0, cacheType: undefined })
   t.match(sizes({}, { max_batch: 9 }, 1024), { slots: 4 }, 'no more than there is memory for')
   const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: NaN }]
   for (const option of wrong) {
@@ -149,7 +150,8 @@ t.test('tools are an offer, unless a call is required', (t) => {
   const own = body({ tool_choice: named, chat_template_kwargs: { a: 1 } })
   t.match(own, { grammar: /"<tool_call>/, chat_template_kwargs: { a: 1, tools: tools.slice(1) } })
   t.notOk('tools' in own, 'the server takes no grammar beside tools')
-  for (const [thoughts, start] of [['over', /^root ::= r\d/], ['may', /^root ::= \(space "<think>"/], ['inside', /^root ::= thought/]]) {
+  const starts = { over: /^root ::= r\d/, may: /^root ::= \(space "<think>"/, inside: /^root ::= thought/ }
+  for (const [thoughts, start] of Object.entries(starts)) {
     t.match(body({ tool_choice: named }, { reasoning: 'think', thoughts })['grammar'], start)
   }
   t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),

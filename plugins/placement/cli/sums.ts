@@ -1,4 +1,5 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
+import { needWords } from '../../../kernel/index.js'
 import type { Need } from '../../../kernel/index.js'
 import type { Usable } from '../planner/memory.js'
 import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
@@ -13,9 +14,8 @@ export interface PreviewRow {
 }
 
 /** The sums of one node: of a placement that fits, or with every term of one that does not. */
-type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | 'cacheBytes'> &
-  { nodeId?: string, name?: string } &
-  Partial<Need & Usable>
+type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | keyof Need> &
+  Pick<Need, 'shareBytes' | 'neededBytes'> & { nodeId?: string, name?: string } & Partial<Need & Usable>
 
 /** Of a node whose GPUs and CPU share its part, a line for each of the two memories. */
 const partsOf = (node: NodeSums, name: string): string[] => node.memories === undefined
@@ -34,13 +34,9 @@ function sumLine (node: NodeSums, name: string): string {
     `${fits ? '' : `: ${showBytes(neededBytes - usableBytes)} too little`}`)
 }
 
-function needTerms ({ shareBytes, overhead, cacheBytes = 0, fixedBytes = 0 }: NodeSums): string {
-  if (overhead === undefined) {
-    const cache = cacheBytes === 0 ? '' : ` and ${showBytes(cacheBytes)} of KV cache`
-    return ` for ${showBytes(shareBytes)} of weights${cache}`
-  }
-  return ` = weights ${showBytes(shareBytes)} x ${overhead.toFixed(2)} + cache ${showBytes(cacheBytes)} + ` +
-    `runner ${showBytes(fixedBytes)}`
+function needTerms ({ shareBytes, cacheBytes, bufferBytes = 0, fixedBytes = 0 }: NodeSums): string {
+  if (cacheBytes === undefined) return ` for ${showBytes(shareBytes)} of weights`
+  return ` = ${needWords({ shareBytes, cacheBytes, bufferBytes, fixedBytes }, showBytes)}`
 }
 
 function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): string {

@@ -1,6 +1,6 @@
 import { kernelError, needOf, runsOn, SvcError } from '../../../kernel/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { deviceOf, gib, usableOf } from '../planner/memory.js'
+import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planBriefly } from '../planner/index.js'
 import { refusalError, refuse } from '../errors.js'
@@ -126,8 +126,9 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const backends = traits.backends.filter((name) =>
     runsOn(card, name) && node.backends?.[card.engine]?.includes(name) === true)
   for (const { gpu, part } of devicePartsOf(shard)) {
-    const { contextTokenLimit, slots } = bodyOf(instance)
-    const need = needOf(card, traits, contextTokenLimit, part, 1, slots)
+    const { contextTokenLimit: context, slots } = bodyOf(instance)
+    const onGpu = gpu !== null && isGpu(node, backends[0] ?? 'cpu')
+    const need = needOf(card, memoryTraits(traits, card.engine, node), { context, slots, part, gpu: onGpu })
     const offers = (gpu === null ? ['cpu'] : backends).map((backend) =>
       ({ backend, device: deviceOf(node, { backend, gpu: gpu ?? 0 }) }))
       .filter(({ device }) => device === 'ram' || device < node.gpus.length)

@@ -10,18 +10,19 @@ const ENGINES = { gguf: GGUF_ENGINE, onnx: 'onnx-lm' } as const
 const LAYERS = 32
 
 /**
- * Whether a model of which only its bytes are known would fit, and on which nodes. Its context comes on top:
- * what does not fit so does not fit at all. Null where nodes have not told what they have, or no plugin
- * brings the engine.
+ * Whether a model would fit, and on which nodes. Of one that is not here only the bytes are known, and its
+ * context comes on top: what does not fit so does not fit at all. Null where nodes have not told what they
+ * have, or no plugin brings the engine.
  */
 export function memoryFit (
-  planning: Planning, ...[format, totalBytes]: Parameters<MemoryPlanner>
+  planning: Planning, ...[format, totalBytes, modelId]: Parameters<MemoryPlanner>
 ): MemoryFit | null {
   const engine = ENGINES[format]
   const view = planning.view(planning.facts.now(), '')
   const traits = view.engines[engine]
   if (traits === undefined) return null
-  const card = sketch(engine, traits.backends, totalBytes)
+  const known = planning.known(modelId)
+  const card = known?.totalBytes === totalBytes ? known : sketch(engine, traits.backends, totalBytes)
   const request = {
     card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
   } as const

@@ -1,6 +1,7 @@
 import { needOf, runsOn } from '../../../kernel/index.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
+import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
 import { bodyOf, devicePartsOf } from '../../runners/service.js'
 import type { Instance, Releasing } from '../../runners/service.js'
@@ -11,12 +12,12 @@ import type { Rank } from './instance.js'
 /** What an engine can do, with defaults for what it does not declare. */
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
-    backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, overhead,
-    fixedBytes, program, refuses, slots
+    backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
+    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, refuses, slots
   } = decl
   return {
-    multiNode, tensor, unevenTensor, manyDevices, overhead, fixedBytes, backends, builds: program?.builds,
-    library: program?.otherwise, refuses, slots,
+    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, slots,
+    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, library: program?.otherwise, refuses,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }
@@ -144,6 +145,8 @@ function claimOf (
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },
-    bytes: needOf(card, engines[engine] ?? {}, contextTokenLimit, part, 1, slots).neededBytes
+    bytes: needOf(card, memoryTraits(engines[engine] ?? {}, engine, node), {
+      context: contextTokenLimit, slots, part, gpu: gpu !== null && isGpu(node, backend)
+    }).neededBytes
   }))
 }

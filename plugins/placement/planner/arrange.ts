@@ -1,3 +1,4 @@
+import { addNeeds } from '../../../kernel/index.js'
 import type { Need } from '../../../kernel/index.js'
 import { compareText, jobNeed, joins, layersOn, layersThatFit } from './candidates.js'
 import type { BackendOption, CandidateNode, DeviceOption, Job, Neighbours } from './candidates.js'
@@ -140,8 +141,7 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   if (isTensor(job, size)) {
     return choices.map(({ candidate, option }) => {
       const held = dealt(job, option, job.layers, job.layers * size)
-      const need = jobNeed(job, { of: 1, parts: size }, Math.max(1, inUse(held)))
-      return { candidate, option, startLayer: 0, endLayer: nLayers, need, held }
+      return { candidate, option, startLayer: 0, endLayer: nLayers, need: needOfAll(held), held }
     })
   }
   const counts = splitLayers(job.layers, choices.map(({ option, layers }) =>
@@ -152,21 +152,24 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
     // A card without layers is one part that has no layers to name.
     endLayer = Math.min(startLayer + counts[i]!, nLayers)
     const held = dealt(job, option, counts[i]!, job.layers)
-    const need = jobNeed(job, { of: counts[i]!, parts: job.layers }, Math.max(1, inUse(held)))
-    return { candidate, option, startLayer, endLayer, need, held }
+    return { candidate, option, startLayer, endLayer, need: needOfAll(held), held }
   })
 }
 
-const inUse = (held: readonly Held[]): number => held.filter(({ layers }) => layers > 0).length
+/** What a node needs on all its devices that hold something. */
+function needOfAll (held: readonly Held[]): Need {
+  const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
+  return addNeeds(used.map(({ need }) => need))
+}
 
 /** The parts of a rank among its devices: by free memory among the GPUs, and the RAM has what is left. */
 function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): Held[] {
   const holds = (one: DeviceOption, count: number): Held =>
-    ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }) })
+    ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })
   if (devices.length === 1) return [holds(devices[0]!, layers)]
   const gpus = devices.filter(({ device }) => device !== 'ram')
-  const rooms = gpus.map(({ usable: { usableBytes: weight } }) =>
-    ({ weight, capacity: layersThatFit(job, weight, parts) }))
+  const rooms = gpus.map((gpu) =>
+    ({ weight: gpu.usable.usableBytes, capacity: layersThatFit(job, gpu, parts) }))
   const room = rooms.reduce((sum, { capacity }) => sum + capacity, 0)
   // Where nothing can take the rest, the GPUs are short of it.
   const onGpus = gpus.length < devices.length ? Math.min(layers, room) : layers

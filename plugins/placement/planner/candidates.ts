@@ -1,7 +1,7 @@
 import { needOf, runsOn } from '../../../kernel/index.js'
-import type { Need, Part } from '../../../kernel/index.js'
+import type { MemoryTraits, Need, Part } from '../../../kernel/index.js'
 import { beyond } from '../../runners/service.js'
-import { deviceOf, together, usableOf } from './memory.js'
+import { deviceOf, memoryTraits, together, usableOf } from './memory.js'
 import type { Device, Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
@@ -15,8 +15,8 @@ export interface Job {
   slots: number | undefined
 }
 
-/** One memory of a node and what it can give. */
-export interface DeviceOption { device: Device, usable: Usable }
+/** One memory of a node, what it can give, and what the engine takes there. */
+export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTraits }
 
 /** One way to run on a node. */
 export interface BackendOption {
@@ -91,8 +91,11 @@ export interface Survey {
 const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
-export function jobNeed (job: Job, part: Part, devices = 1): Need {
-  return needOf(job.request.card, job.traits, job.request.contextLength, part, devices, job.slots)
+export function jobNeed (
+  { request, slots }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
+): Need {
+  return needOf(request.card, takes,
+    { context: request.contextLength, slots, part, gpu: device !== 'ram' })
 }
 
 /** Sorts the nodes of the view. */
@@ -126,12 +129,13 @@ function optionsOf (
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
   const claims = pending ? { reservations: [], releasing: [] } : view
+  const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
     // Backends the engine does not list come after all it does.
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
-      const devices = list.map((device) => ({ device, usable: usableOf(shown, device, claims) }))
+      const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))
       const usable = together(devices.map((one) => one.usable))
       return { backend, order: order + i / 2, devices, usable, layers: layersOn(job, devices, job.layers) }
     })
@@ -151,19 +155,21 @@ export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: En
  * rest what the RAM can; 0 where no GPU holds any.
  */
 export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
-  const counts = devices.map(({ usable }) => layersThatFit(job, usable.usableBytes, parts))
+  const counts = devices.map((device) => layersThatFit(job, device, parts))
   const helps = devices.length > 1 && devices.at(-1)!.device === 'ram'
   if (helps && counts.slice(0, -1).every((count) => count === 0)) return 0
   return Math.min(job.layers, counts.reduce((sum, count) => sum + count, 0))
 }
 
 /** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
-export function layersThatFit (job: Job, usableBytes: number, parts: number): number {
+export function layersThatFit (
+  job: Job, on: DeviceOption, parts: number
+): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {
     const middle = Math.floor((fits + tooMany) / 2)
-    if (jobNeed(job, { of: middle, parts }).neededBytes < usableBytes) fits = middle
+    if (jobNeed(job, { of: middle, parts }, on).neededBytes < on.usable.usableBytes) fits = middle
     else tooMany = middle
   }
   return fits

@@ -1,4 +1,5 @@
-import type { ClusterView, MemoryClaim, NodeFacts } from './types.js'
+import type { MemoryTraits } from '../../../kernel/index.js'
+import type { ClusterView, EngineTraits, MemoryClaim, NodeFacts } from './types.js'
 
 /** The terms of what one node can give to a backend. Whole bytes, rounded down. */
 export interface Usable {
@@ -18,11 +19,20 @@ type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 /** Which memory of a node: that of a GPU by its number, or the RAM. */
 export type Device = number | 'ram'
 
+/** Whether a backend uses the memory of a GPU that the node tells about. */
+export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
+  backend !== 'cpu' && gpus.length > 0
+
+/** What an engine takes on the node beside a model: its library, where its program is not. */
+export const memoryTraits = (
+  traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
+): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
+
 /** The memory that a backend of the node uses first. */
 export function deviceOf (
   node: NodeFacts, { backend, gpu = 0 }: Pick<MemoryClaim, 'backend' | 'gpu'>
 ): Device {
-  return backend === 'cpu' || node.gpus.length === 0 ? 'ram' : gpu
+  return isGpu(node, backend) ? gpu : 'ram'
 }
 
 /**

@@ -1,3 +1,4 @@
+import { needWords } from '../../../kernel/index.js'
 import { memoriesOf } from './arrange.js'
 import type { ArrangedNode } from './arrange.js'
 import { beyond } from '../../runners/service.js'
@@ -211,8 +212,8 @@ export function shortOf ({ held }: ArrangedNode): number {
 }
 
 /**
- * `attic: needs 13.20 GiB (weights 9.75 GiB x 1.30 + cache 0.27 GiB + 0.25 GiB), has 11.90 GiB`; of GPUs and
- * CPU together each memory apart.
+ * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU together
+ * each memory apart.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member
@@ -222,8 +223,7 @@ function arithmetic (member: ArrangedNode): string {
   if (memories.length > 0) return `${node.name}: ${memories.join(', and ')}`
   const [needs, has] = [gib(need.neededBytes), gib(usable.usableBytes)]
   const close = needs === has ? `, ${count(shortOf(member), 'byte')} too few` : ''
-  return `${node.name}: needs ${needs} (weights ${gib(need.shareBytes)} x ${need.overhead.toFixed(2)} + ` +
-    `cache ${gib(need.cacheBytes)} + ${gib(need.fixedBytes)}), has ${has}${close}`
+  return `${node.name}: needs ${needs} (${needWords(need, gib)}), has ${has}${close}`
 }
 
 /** Every term of the comparison, in bytes. */

@@ -13,9 +13,10 @@ export function slotsFor (job: Job, nodes: readonly ArrangedNode[]): number | un
   const held = nodes.flatMap((node) => node.held.filter(({ layers }) => layers > 0))
   const bound = held.every(({ device }) => device !== 'ram') ? most.gpu : most.cpu
   const parts = job.layers * (isTensor(job, nodes.length) ? nodes.length : 1)
-  const more = (share: number): number => Math.min(...held.map(({ layers, need, usable }) => {
-    const next = jobNeed({ ...job, slots: 2 }, { of: layers, parts })
-    const [each, left] = [next.neededBytes - need.neededBytes, usable.usableBytes - need.neededBytes - 1]
+  const more = (share: number): number => Math.min(...held.map((on) => {
+    const { layers, need: { neededBytes }, usable: { usableBytes } } = on
+    const next = jobNeed({ ...job, slots: 2 }, { of: layers, parts }, on)
+    const [each, left] = [next.neededBytes - neededBytes, usableBytes - neededBytes - 1]
     return each > 0 ? Math.floor(left * share / each) : bound
   }))
   const usual = Math.min(cacheOf(card, contextLength).contexts, 1 + more(1))

@@ -149,9 +149,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
       endLayer,
       ...gpuLayersOf(job, candidate, held),
       ...memoriesOf(held).length === 0 ? {} : { memories: memoriesOf(held) },
-      shareBytes: need.shareBytes,
-      cacheBytes: need.cacheBytes,
-      neededBytes: need.neededBytes,
+      ...need,
       usableBytes: option.usable.usableBytes,
       freeAfterBytes: option.usable.usableBytes - need.neededBytes
     })),

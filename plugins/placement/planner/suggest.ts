@@ -137,7 +137,7 @@ function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
 
 function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   if (pending) return []
-  return options.flatMap((option) => freeOn(node, option, jobNeed(job, { of: 1, parts: 1 }).neededBytes))
+  return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
 /** What the member must be given to take over all that the others cannot hold. */
@@ -151,8 +151,11 @@ function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNod
   if (others.some((other) => other.option.layers === 0)) return []
   const held = others.reduce((sum, other) => sum + other.option.layers, 0)
   const layers = Math.max(1, job.layers - held)
-  return freeOn(node, option, jobNeed(job, { of: layers, parts: job.layers }).neededBytes)
+  return freeOn(node, option, neededOn(job, option, layers, job.layers))
 }
+
+const neededOn = (job: Job, { devices }: BackendOption, of: number, parts: number): number =>
+  jobNeed(job, { of, parts }, devices[0]!).neededBytes
 
 function freeOn (
   { nodeId, name, gpus }: NodeFacts, { backend, devices, usable }: BackendOption, neededBytes: number

@@ -1,4 +1,4 @@
-import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
+import type { LibraryDecl, MemoryTraits, ModelCard, Need } from '../../../kernel/index.js'
 
 /** How a model is cut: by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'
@@ -102,7 +102,7 @@ export interface ClusterView {
 }
 
 /** The part of the model one node is given. Layers are half open; a tensor rank has all of them. */
-export interface PlanRank {
+export interface PlanRank extends Need {
   nodeId: string
   backend: string
   startLayer: number
@@ -111,11 +111,6 @@ export interface PlanRank {
   gpuLayers?: readonly number[]
   /** Where GPUs and the CPU share the part: what each of the two memories holds. The sums are of both. */
   memories?: readonly MemoryPart[]
-  /** Bytes of weights, and of the KV cache. */
-  shareBytes: number
-  cacheBytes: number
-  /** With overhead, cache and fixed cost. */
-  neededBytes: number
   usableBytes: number
   /** Below zero only when forced. */
   freeAfterBytes: number

@@ -1,9 +1,11 @@
 import t from 'tap'
 import { Planning } from '../place/planning.js'
 import { memoryFit } from '../place/memory-fit.js'
-import { GIB, stateOf } from './kit.js'
+import { card, GIB, stateOf } from './kit.js'
 import type { Facts } from '../facts.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
+
+const here = card('acme/here', { engine: 'llama-server', totalBytes: 4 * GIB, headSize: 128 })
 
 /** Nodes of so many GiB of RAM, half of it free; with and without the program of llama.cpp. */
 function planningOf (
@@ -21,7 +23,8 @@ function planningOf (
     program: { name: 'llama-server', builds: 'llama.cpp' } } as unknown as EngineDecl
   const facts = { nodes, instances: {}, runners: {}, downloads: {}, waitingInstances: {} } as unknown as Facts
   const deps = {
-    bundle: { engines: () => engines ? [{ name: 'llama-server', decl }] : [] }, models: undefined,
+    bundle: { engines: () => engines ? [{ name: 'llama-server', decl }] : [], model: () => undefined },
+    models: { card: (id: string) => id === 'acme/here' ? here : undefined, stagedBytes: () => new Map() },
     instances: { releasing: () => [] }, cluster: { resolve: (id: string) => ({ name: id.slice(3) }) }
   }
   const sections = { drainedNodes: { entries: () => [] } }
@@ -30,12 +33,14 @@ function planningOf (
 
 t.test('what fits one node, what is spread, and what fits nowhere', (t) => {
   const planning = planningOf({ n1: 16, n2: 12 })
-  t.match(memoryFit(planning, 'gguf', 4 * GIB),
+  t.match(memoryFit(planning, 'gguf', 4 * GIB, 'acme/m'),
     { problem: null, engineMissing: null, nodes: [{ name: 'n1' }] })
-  const spread = memoryFit(planning, 'gguf', 11 * GIB)!
+  const spread = memoryFit(planning, 'gguf', 11 * GIB, 'acme/m')!
   t.same(spread.nodes.map(({ name }) => name).sort(), ['n1', 'n2'])
   t.equal(spread.neededBytes, Math.ceil(11 * GIB * 1.1))
-  const never = memoryFit(planning, 'gguf', 40 * GIB)!
+  const least = memoryFit(planning, 'gguf', 4 * GIB, 'acme/m')!.neededBytes
+  t.ok(memoryFit(planning, 'gguf', 4 * GIB, 'acme/here')!.neededBytes > least, 'with its context')
+  const never = memoryFit(planning, 'gguf', 40 * GIB, 'acme/m')!
   t.same(never.nodes, [])
   t.match(never.problem, /GiB/)
   t.end()
@@ -43,15 +48,15 @@ t.test('what fits one node, what is spread, and what fits nowhere', (t) => {
 
 t.test('a program that is missing is told beside the memory', (t) => {
   const planning = planningOf({ n1: 16 }, { program: false })
-  t.match(memoryFit(planning, 'gguf', GIB),
+  t.match(memoryFit(planning, 'gguf', GIB, 'acme/m'),
     { problem: null, nodes: [{ name: 'n1' }], engineMissing: 'llama.cpp' })
-  t.match(memoryFit(planning, 'gguf', 40 * GIB), { problem: /GiB/, engineMissing: 'llama.cpp' })
+  t.match(memoryFit(planning, 'gguf', 40 * GIB, 'acme/m'), { problem: /GiB/, engineMissing: 'llama.cpp' })
   t.end()
 })
 
 t.test('what is not known is not said', (t) => {
-  t.equal(memoryFit(planningOf({ n1: 16 }, { told: false }), 'gguf', GIB), null)
-  t.equal(memoryFit(planningOf({ n1: 16 }, { engines: false }), 'gguf', GIB), null)
-  t.equal(memoryFit(planningOf({ n1: 16 }), 'onnx', GIB), null)
+  t.equal(memoryFit(planningOf({ n1: 16 }, { told: false }), 'gguf', GIB, 'acme/m'), null)
+  t.equal(memoryFit(planningOf({ n1: 16 }, { engines: false }), 'gguf', GIB, 'acme/m'), null)
+  t.equal(memoryFit(planningOf({ n1: 16 }), 'onnx', GIB, 'acme/m'), null)
   t.end()
 })

@@ -33,7 +33,7 @@ t.test('a model is placed on the node that holds it', async (t) => {
 })
 
 t.test('an instance has the context that was asked for', async (t) => {
-  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 8, headSize: 128 })
+  const long = card('acme/long', { contextLength: 131_072, nLayers: 10, kvHeads: 16, headSize: 128 })
   const cards = [long, card('acme/mute', { contextLength: 0 })]
   const rig = await startPlacement(t, { nodes: { n1: 40 }, cards })
   const place = async (model_id: string, context_length: number) =>
@@ -109,11 +109,11 @@ const refusals: [string, Options, object, { details: object, message: RegExp }, 
     details: { nodes: [{ nodeId: 'id-n1' }, { nodeId: 'id-n2' }], remedy: /svc purge/ }
   }, 507],
   ['insufficient_memory', { nodes: { n1: 20 } }, {}, {
-    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB x 1\.30 .*\), has 10\.00 GiB\. .* if you free 3\.26/,
+    message: /n1: needs 13\.25 GiB \(weights 10\.00 GiB \+ KV .*\), has 10\.00 GiB\. .* if you free 3\.26/,
     details: {
       nodes: [{
-        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, overhead: 1.3,
-        weightsBytes: 13 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
+        nodeId: 'id-n1', name: 'n1', neededBytes: 13.25 * GIB, usableBytes: 10 * GIB, factor: 1.325,
+        bufferBytes: 3 * GIB, cacheBytes: 0, fixedBytes: GIB / 4
       }],
       suggestions: [{ kind: 'free', nodeId: 'id-n1' }], remedy: /suggestions/
     }
@@ -263,7 +263,8 @@ t.test('nodes that are lost, and GPUs', async (t) => {
     } as never
   }
   reading(false, GIB)
-  t.match((await ask()).body.error, { details: { nodes: [{ memory: 'vram', reservedBytes: 11.25 * GIB }] } },
+  const reservedBytes = 11.25 * GIB + 512 * 4096 * 6
+  t.match((await ask()).body.error, { details: { nodes: [{ memory: 'vram', reservedBytes }] } },
     'the memory of a loaded model is spoken for until a reading shows it')
   reading(true, 2 * GIB)
   t.equal((await ask()).status, 200)

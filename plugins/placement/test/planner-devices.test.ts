@@ -4,7 +4,7 @@ import { plan } from '../planner/index.js'
 import type {
   ClusterView, EngineTraits, MemoryClaim, NodeFacts, PlanRequest, PlanResult
 } from '../planner/index.js'
-import { card, GIB, node } from './planner-kit.js'
+import { card, GIB, MASK, node } from './planner-kit.js'
 
 const gguf: EngineTraits = {
   multiNode: true, meta: 'LlamaRpc', tensor: true, unevenTensor: true, manyDevices: true, overhead: 1,
@@ -72,7 +72,8 @@ t.test('each device has its own fixed part', async (t) => {
   const traits = { ...gguf, fixedBytes: GIB }
   const fits = planned([node('a', 1, gpus(6.1, 6.1))], { traits })
   t.strictSame(told(fits), ['a cuda 0-20 [10,10]'])
-  t.match(fits, { plan: { ranks: [{ neededBytes: 12 * GIB, usableBytes: Math.floor(12.2 * GIB) }] } })
+  const neededBytes = 12 * GIB + 2 * MASK
+  t.match(fits, { plan: { ranks: [{ neededBytes, usableBytes: Math.floor(12.2 * GIB) }] } })
   t.strictSame(told(planned([node('a', 1, gpus(5.9, 5.9))], { traits })), ['insufficient_memory'])
 })
 
@@ -82,7 +83,8 @@ t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', asyn
   const why = (result: PlanResult): string => result.ok ? result.plan.why : result.message
   const half = planned([node('a', 8, gpus(3.1))])
   t.match(half, { plan: { ranks: [{ memories: [
-    { memory: 'vram', layers: 6, neededBytes: 3 * GIB }, { memory: 'ram', layers: 14, neededBytes: 7 * GIB }
+    { memory: 'vram', layers: 6, neededBytes: 3 * GIB + MASK },
+    { memory: 'ram', layers: 14, neededBytes: 7 * GIB }
   ] }] } })
   t.match(why(half), /on cuda; 6 of 20 layers on the GPU, the others on the CPU: slower; /)
   const spilt = planned([node('a', 8, gpus(10.9))], { card: shaped })
@@ -95,7 +97,7 @@ t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', asyn
     t.notMatch(whole, { plan: { ranks: [{ memories: [] }] } })
   }
   const short = planned([node('a', 3, gpus(5.1))])
-  t.match(why(short), 'a: 10 layers on the GPU need 5.00 GiB, there is 5.10 GiB, and ' +
+  t.match(why(short), 'a: 10 layers on the GPU need 5.02 GiB, there is 5.10 GiB, and ' +
     '10 layers on the CPU need 5.00 GiB, there is 3.00 GiB')
   t.match(short, { details: { nodes: [{ memories: [{ memory: 'vram' }, { memory: 'ram' }] }] } })
 })

@@ -4,6 +4,8 @@ import type {
 } from '../planner/index.js'
 
 export const MIB = 1024 ** 2
+/** Of attention over the whole context, on a GPU. */
+export const MASK = 512 * 8192 * 6
 export const GIB = 1024 ** 3
 
 /** A language model of 10 GiB in 20 layers without heads, so that no cache is counted. */
@@ -24,7 +26,6 @@ export function card (over: Partial<ModelCard> = {}): ModelCard {
     heads: 0,
     kvHeads: 0,
     headSize: 0,
-    valueBytes: 2,
     contextLength: 8192,
     supportsTensor: false,
     companions: [],

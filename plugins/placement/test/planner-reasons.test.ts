@@ -1,8 +1,8 @@
 import t from 'tap'
 import { USUAL_CONTEXT } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, MemoryClaim, PlanRequest, RefusalReason } from '../planner/index.js'
-import { GIB, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
+import type { ClusterView, MemoryClaim, NodeFacts, PlanRequest, RefusalReason } from '../planner/index.js'
+import { GIB, MASK, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
 
 const rpc = { ...lm, meta: 'LlamaRpc', overhead: 1.1 } as const
 const onLibrary = { ...lm, builds: 'lm.cpp', library: {
@@ -201,7 +201,8 @@ const rows: Row[] = [{
   view: view([node('a', 11), node('b', 5)], { edges: [] }),
   reason: 'insufficient_memory',
   message: new RegExp('^Model acme/x does not fit on the nearest choice, 1 node: a: needs 13\\.25 GiB ' +
-    '\\(weights 10\\.00 GiB x 1\\.30 \\+ cache 0\\.00 GiB \\+ 0\\.25 GiB\\), has 11\\.00 GiB\\. ' +
+    '\\(weights 10\\.00 GiB \\+ KV cache 0\\.00 GiB \\+ buffers 3\\.00 GiB \\+ process 0\\.25 GiB\\), ' +
+    'has 11\\.00 GiB\\. ' +
     'It can be placed if you free 2\\.26 GiB of memory on a\\.$'),
   suggestions: ['free 2.26 GiB of memory on a', 'free 8.26 GiB of memory on b']
 }, {
@@ -209,7 +210,7 @@ const rows: Row[] = [{
   request: { sharding: 'Tensor', minNodes: 2, card: card(heads) },
   view: view([node('a', 50), node('b', 7)]),
   reason: 'insufficient_memory',
-  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB x 1\.30 \+ cache 0\.31 GiB \+ 0\.25 /,
+  message: /on 2 nodes: b: needs 7\.06 GiB \(weights 5\.00 GiB \+ KV cache 0\.31 GiB \+ buffers 1\.50 /,
   suggestions: [
     'set context_length to 4096', 'set sharding to Pipeline', 'set min_nodes to 1',
     'free 0.07 GiB of memory on b'
@@ -261,13 +262,21 @@ t.test('equal is refused and a byte more is not, on RAM, GPU and in parts', asyn
     view([node('a', 6.75 + bytes / GIB), node('b', 6.75 + bytes / GIB)])
   t.match(refused(plan(request(), view([node('a', needed / GIB)]))).message, /has 13\.25 GiB, 1 byte too few/)
   t.ok(plan(request(), view([node('a', (needed + 1) / GIB)])).ok)
-  t.notOk(plan(request(), gpu(18 * GIB - needed)).ok)
-  t.ok(plan(request(), gpu(18 * GIB - needed - 1)).ok)
+  t.notOk(plan(request(), gpu(18 * GIB - needed - MASK)).ok)
+  t.ok(plan(request(), gpu(18 * GIB - needed - MASK - 1)).ok)
   t.notOk(plan(request({ minNodes: 2 }), part(0)).ok)
   t.ok(plan(request({ minNodes: 2 }), part(1)).ok)
   const model = card({ ...heads, headSize: 0 })
   t.notOk(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(0)).ok)
   t.ok(plan(request({ minNodes: 2, sharding: 'Tensor', card: model }), part(1)).ok)
+})
+
+t.test('a library takes other memory than the program', async (t) => {
+  const { library } = onLibrary
+  const engines = { lm: { ...onLibrary, library: { ...library, fixedBytes: GIB } } }
+  const needed = (more: Partial<NodeFacts>): number =>
+    planned(plan(request(), view([node('a', 50, more)], { engines }))).ranks[0]!.neededBytes
+  t.equal(needed({ onLibrary: ['lm'] }) - needed({}), 0.75 * GIB)
 })
 
 t.test('overhead is exact in hundredths', async (t) => {
@@ -289,11 +298,11 @@ t.test('the details hold every term', async (t) => {
     startLayer: 0,
     endLayer: 20,
     shareBytes: 10 * GIB,
-    overhead: 1.3,
-    weightsBytes: 13 * GIB,
     cacheBytes: 2 * 2 * 8192 * 20 * 8 * 128,
+    bufferBytes: 3 * GIB,
     fixedBytes: 0.25 * GIB,
     neededBytes: 13.875 * GIB,
+    factor: 1.3875,
     memory: 'ram',
     totalBytes: 1024 * GIB,
     limitBytes: 768 * GIB,

@@ -81,7 +81,8 @@ t.test('svc place: how waiting can end', async (t) => {
 const details = {
   nodes: [{
     nodeId: 'id-n1', name: 'n1', backend: 'cpu', startLayer: 0, endLayer: 10, shareBytes: 10 * GIB,
-    overhead: 1.3, cacheBytes: GIB / 2, fixedBytes: GIB / 4, neededBytes: 13.75 * GIB, usableBytes: 8 * GIB,
+    bufferBytes: 3 * GIB, cacheBytes: GIB / 2,
+    fixedBytes: GIB / 4, neededBytes: 13.75 * GIB, usableBytes: 8 * GIB,
     freeBytes: 9 * GIB, limitBytes: 12 * GIB, reservedBytes: GIB
   }],
   suggestions: [
@@ -102,9 +103,9 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
   for (const more of [[], ['--dry-run']]) {
     const ran = await node.run(['place', 'acme/chat', ...more])
     t.equal(ran.status, 6)
-    t.match(ran.err, 'n1 (cpu, layers 0 to 10): needs 13.8 GiB = weights 10.0 GiB x 1.30 + cache 512 MiB + ' +
-    'runner 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and 12.0 GiB allowed, less 1.0 GiB of ' +
-    'models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
+    t.match(ran.err, 'n1 (cpu, layers 0 to 10): needs 13.8 GiB = weights 10.0 GiB + KV cache 512 MiB + ' +
+    'buffers 3.0 GiB + process 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and ' +
+    '12.0 GiB allowed, less 1.0 GiB of models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
     `  stop instance ${B} (acme/x): svc stop ${B}\n` +
     '  set min_nodes to 2: svc place acme/chat --min-nodes 2\n' +
     '  set sharding to Tensor: svc place acme/chat --sharding tensor\n' +

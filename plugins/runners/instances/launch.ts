@@ -1,9 +1,9 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheOf, needOf, runsOn } from '../../../kernel/index.js'
+import { addNeeds, cacheOf, needOf, runsOn } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, Place, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
@@ -14,7 +14,7 @@ import { chooseBackend, declaredBackend, offersOf, programMissing } from '../mac
 import type { BackendChoice, BinaryOverride } from '../machine/backends.js'
 import { isLibrary } from '../machine/detection.js'
 import type { Detection } from '../machine/detection.js'
-import { memoryLimitBytes, partIn } from '../machine/memory.js'
+import { memoryLimitBytes } from '../machine/memory.js'
 import { beyond } from '../machine/programs.js'
 import { filesFor } from '../process/confine.js'
 import type { Files } from '../process/confine.js'
@@ -59,13 +59,11 @@ function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): stri
 }
 
 /** The context of an instance, and how many of it are kept. */
-function contextIn (
-  { instances }: LaunchParts, { instanceId }: Assignment
-): { contextLength?: number, slots?: number } {
+function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): Pick<Place, 'context' | 'slots'> {
   const instance = instances.get(instanceId)
   if (instance === undefined) return {}
-  const { contextTokenLimit: contextLength, slots } = bodyOf(instance)
-  return { contextLength, ...slots === undefined ? {} : { slots } }
+  const { contextTokenLimit: context, slots } = bodyOf(instance)
+  return { context, slots }
 }
 
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
@@ -138,10 +136,10 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
+  const traits = memoryTraits(parts, engine)
   const context = contextIn(parts, assignment)
-  const { contextLength, slots } = context
   const shard = shardIn(parts, assignment)
-  const devices = shard === null ? 1 : devicePartsOf(shard).length
+  const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role)
@@ -155,7 +153,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       // Planned for the CPU where the GPUs have no room.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
-      ...context,
+      ...context.context === undefined ? {} : { contextLength: context.context },
+      ...context.slots === undefined ? {} : { slots: context.slots },
       options
     },
     engineModule: module,
@@ -165,13 +164,21 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
-    estimatedBytes:
-      needOf(model.card, engine.decl, contextLength, partIn(shard), devices, slots).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, engine.decl, context, config.memory_limit_mb),
+    estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
+      { ...context, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, context, config.memory_limit_mb),
     maxConcurrent: atOnce(config, options, engine.decl, model.card, context),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
+}
+
+/** What the engine takes here beside a model: its program's driver, else the library. */
+export function memoryTraits (
+  { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
+): MemoryTraits {
+  const driver = detection.programs()[name]
+  return isLibrary(driver) ? driver.library : decl
 }
 
 /** What runs the engine here: its program's driver, else the library. Throws LaunchError `no_backend`. */
@@ -211,11 +218,11 @@ function filesOf (
 function atOnce (
   { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
   { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
-  { contextLength, slots }: { contextLength?: number, slots?: number }
+  { context, slots }: Pick<Place, 'context' | 'slots'>
 ): number {
   const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
   if (kept === undefined || card.tasks.includes('embeddings')) return Math.max(usual, most ?? batch)
-  return Math.min(cacheOf(card, contextLength, slots).contexts, most ?? Infinity)
+  return Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 
 function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {

@@ -55,14 +55,17 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
 /** The fraction of the model in a shard. A tensor rank has every layer, so its part is one of all ranks. */
 export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
   const whole = endLayer - startLayer === nLayers
-  return whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
+  const part = whole ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }
+  // The shard comes from another machine and may be nonsense.
+  return part.of > 0 && part.of <= part.parts ? part : { of: 1, parts: 1 }
 }
 
 /**
  * The fraction of the model on each device of a rank that holds something: its GPUs by their number, null for
  * the CPU beside them. With one device, that is number 0.
  */
-export function devicePartsOf (shard: ShardBody): { gpu: number | null, part: Part }[] {
+export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, part: Part }[] {
+  if (shard === null) return [{ gpu: 0, part: { of: 1, parts: 1 } }]
   const { gpuLayers, startLayer, endLayer } = shard
   const { of, parts } = partOf(shard)
   if (gpuLayers === undefined) return [{ gpu: 0, part: { of, parts } }]

@@ -82,11 +82,7 @@ export function startDetection (parts: DetectionParts): Detection {
   const lists = deviceLists(files.env, parts.uid)
   const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], looked)
   let looked = false
-  const offers = (): EngineOffer[] => engines.map(({ program, ...engine }) => ({
-    ...engine, devices: devices(engine.name),
-    ...program === undefined ? {}
-      : { present: isProgram(programs()[engine.name]), builds: program.builds }
-  }))
+  const offers = (): EngineOffer[] => offersHere(engines, programs(), devices)
   const lookAtFiles = async (): Promise<void> => {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
@@ -123,12 +119,7 @@ export function startDetection (parts: DetectionParts): Detection {
     programs,
     without: (engine) => whyNone(libraries.get(engine)),
     devices,
-    notes: () => Object.fromEntries(offers().flatMap((engine) => {
-      const library = programs()[engine.name]
-      const gpu = isLibrary(library) && library.library.backends.length > 1
-      const why = gpu ? null : leavesGpu(engine, seen)
-      return why === null ? [] : [[engine.name, why]]
-    })),
+    notes: () => notesOf(offers(), programs(), seen),
     backends: () => Object.fromEntries(engines.map((engine) => {
       const { name } = engine
       return [name, usableBackends(engine, programs()[name], devices(name), seen)]
@@ -138,6 +129,28 @@ export function startDetection (parts: DetectionParts): Detection {
       cancel()
     }
   }
+}
+
+type Programs = ReturnType<Detection['programs']>
+
+/** The engines with what each has here. */
+function offersHere (
+  engines: DetectionParts['engines'], programs: Programs, devices: Detection['devices']
+): EngineOffer[] {
+  return engines.map(({ program, ...engine }) => ({
+    ...engine, devices: devices(engine.name),
+    ...program === undefined ? {} : { present: isProgram(programs[engine.name]), builds: program.builds }
+  }))
+}
+
+function notesOf (
+  offers: readonly EngineOffer[], programs: Programs, seen: Observation
+): Record<string, string> {
+  return Object.fromEntries(offers.flatMap((engine) => {
+    const driver = programs[engine.name]
+    const why = isLibrary(driver) && driver.library.backends.length > 1 ? null : leavesGpu(engine, seen)
+    return why === null ? [] : [[engine.name, why]]
+  }))
 }
 
 function publishOne (

@@ -1,10 +1,10 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
-import type { Caller, Machine, MemoryTraits, ModelCard, Need, Part } from '../../../kernel/index.js'
+import type { Caller, Machine, MemoryTraits, ModelCard, Need, Place } from '../../../kernel/index.js'
 import type { Fleet, LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
 import { familyBytes } from '../process/proc.js'
-import { devicePartsOf, partOf } from '../instances/shapes.js'
+import { devicePartsOf } from '../instances/shapes.js'
 import type { Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
 
@@ -18,19 +18,11 @@ const MEMORY_CAP_FACTOR = 1.1
  * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
-  card: ModelCard, traits: MemoryTraits,
-  { contextLength, slots }: { contextLength?: number, slots?: number } = {}, configuredMb?: number
+  card: ModelCard, traits: MemoryTraits, place: Place = {}, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
-  const { neededBytes, cacheBytes } = needOf(card, traits, contextLength, undefined, 1, slots)
+  const { neededBytes, cacheBytes } = needOf(card, traits, place)
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
-}
-
-/** The part of the model that a rank holds; all of it without a shard. */
-export function partIn (shard: ShardBody | null): Part {
-  const { of, parts } = shard === null ? { of: 1, parts: 1 } : partOf(shard)
-  // The shard comes from another machine and may be nonsense.
-  return of > 0 && of < parts ? { of, parts } : { of: 1, parts: 1 }
 }
 
 /** Why so many bytes of weights cannot be loaded where so many are free; null when they can. */
@@ -66,12 +58,11 @@ export function createFit (
   return async (assignment, { spec: { card, backend } }) => {
     const held = shard(assignment)
     const vram = backend === 'cpu' ? [] : await machine.freeVram().catch(() => [])
-    const parts = held?.gpuLayers === undefined ? [{ gpu: 0, part: partIn(held) }] : devicePartsOf(held)
-    for (const { gpu: number, part } of parts) {
+    for (const { gpu: number, part } of devicePartsOf(held)) {
       const gpu = backend !== 'cpu' && number !== null
       const free = gpu ? vram[number] ?? null : await machine.freeRam().catch(() => null)
       if (free === null) continue
-      const need = needOf(card, traits(card.engine), undefined, part)
+      const need = needOf(card, traits(card.engine), { part, gpu })
       const problem = shortage({ ...need, modelId: card.modelId, gpu, free })
       if (problem !== null) throw new LaunchError('insufficient_memory', problem)
     }

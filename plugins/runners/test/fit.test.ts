@@ -1,9 +1,9 @@
 import t from 'tap'
 import { needOf } from '../../../kernel/index.js'
 import type { Caller, Machine } from '../../../kernel/index.js'
-import { createFit, memoryView, partIn, shortage } from '../machine/memory.js'
+import { createFit, memoryView, shortage } from '../machine/memory.js'
 import type { ShardBody } from '../instances/sections.js'
-import { stateCard } from '../instances/shapes.js'
+import { devicePartsOf, stateCard } from '../instances/shapes.js'
 import type { Member } from '../instances/fleet.js'
 import type { RunnerReport } from '../service.js'
 import { card } from './samples.js'
@@ -27,7 +27,7 @@ const shares: [string, ShardBody | null, number][] = [
 ]
 for (const [name, part, bytes] of shares) {
   t.test(`weights: ${name}`, async (t) => {
-    const { of, parts } = partIn(part)
+    const { of, parts } = devicePartsOf(part)[0]!.part
     t.equal(Math.ceil(1000 * of / parts), bytes)
   })
 }

@@ -3,7 +3,7 @@ import { checkEncoder, needsGguf } from '../../chat/cards.js'
 import type { OnnxHeader } from '../../onnx/service.js'
 import { child, count, text, type Folder, type Json } from './folder.js'
 import { modelWords, type Found } from './found.js'
-import { cacheOf, chooseGraph, suffixOf, weightsOf } from './onnx-facts.js'
+import { chooseGraph, hasCache, suffixOf, weightsOf } from './onnx-facts.js'
 import { CardError } from './reader.js'
 
 /** Names that configurations of different families give to the same size. */
@@ -49,7 +49,7 @@ export async function findEncoder (folder: Folder, modelId: string): Promise<Fou
     throw new CardError('tokenizer.json is missing: a model of texts needs its tokenizer')
   }
   const settings = await folder.json('tokenizer_config.json') ?? {}
-  const sizes = sizesOf({ ...config, ...child(config, 'text_config') }, header, settings)
+  const sizes = sizesOf({ ...config, ...child(config, 'text_config') }, settings)
   try {
     checkEncoder(header, sizes)
   } catch (error) {
@@ -71,7 +71,7 @@ export async function findEncoder (folder: Folder, modelId: string): Promise<Fou
 function refuseOthers (header: OnnxHeader, path: string, modelId: string, family: string): void {
   const [inputs, outputs] = [header.inputs, header.outputs].map((ports) => ports.map(({ name }) => name))
   const tokens = inputs!.includes('input_ids')
-  if (tokens && outputs!.includes('logits') && cacheOf(header) !== undefined) {
+  if (tokens && outputs!.includes('logits') && hasCache(header)) {
     throw new CardError(needsGguf(modelId, family))
   }
   if (tokens && !outputs!.includes('logits') && VECTORS.some((name) => outputs!.includes(name))) return
@@ -86,15 +86,14 @@ type Sizes = Pick<Found, 'nLayers' | 'contextLength'> &
   Required<Pick<Found, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** @throws CardError */
-function sizesOf (config: Json, header: OnnxHeader, settings: Json): Sizes {
-  const cache = cacheOf(header)
-  const nLayers = count(config, KEYS.layers) ?? cache?.layers
+function sizesOf (config: Json, settings: Json): Sizes {
+  const nLayers = count(config, KEYS.layers)
   if (nLayers === undefined) {
     throw new CardError(`config.json says no number of layers: looked for ${list(KEYS.layers)}`)
   }
-  const heads = count(config, KEYS.heads) ?? cache?.kvHeads ?? 0
+  const heads = count(config, KEYS.heads) ?? 0
   const hidden = count(config, KEYS.hidden)
-  const headSize = cache?.headSize ?? count(config, KEYS.headSize) ??
+  const headSize = count(config, KEYS.headSize) ??
     (hidden !== undefined && heads > 0 ? Math.floor(hidden / heads) : 0)
   // Roberta counts two positions that no token has: the tokenizer knows better.
   const positions = [count(config, KEYS.context), count(settings, 'model_max_length')]

@@ -15,9 +15,8 @@ export interface DeriveOptions {
 
 type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLayers' | 'contextLength' |
   'quantization'
-type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'valueBytes' | 'cacheTokenBytes' |
-  'stateBytes' | 'drafter' | 'licence' |
-  'languages' | 'voices' | 'defaults' | 'support' | 'supportsTensor'
+type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'memory' | 'licence' | 'languages' |
+  'voices' | 'defaults' | 'support' | 'supportsTensor'
 
 /** Facts of one kind of model for its card. Sizes that a kind does not have are left out and become 0. */
 export type Found = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {

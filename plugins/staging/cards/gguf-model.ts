@@ -2,9 +2,10 @@
 import { hidesTools } from '../../llama-cpp/cards.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { UNCUT } from './cuts.js'
-import { isCount, type Folder } from './folder.js'
+import type { Folder } from './folder.js'
 import { modelWords, type Found } from './found.js'
 import { ggufCompanions, ggufModels } from './gguf-parts.js'
+import { largestOf, memoryFacts } from './gguf-memory.js'
 import { FILE_TYPES, type GgufHeader, type GgufValue } from './gguf.js'
 import { CardError } from './reader.js'
 
@@ -22,45 +23,34 @@ export async function findGguf (folder: Folder): Promise<Found | undefined> {
     throw new CardError(`${paths[0]} is one of ${count} parts, of which ${paths.length} are among the files`)
   }
   // Each of the others is a whole file, too.
-  for (const path of paths.slice(1)) await folder.gguf(path)
+  const headers = [header]
+  for (const path of paths.slice(1)) headers.push(await folder.gguf(path))
   const companions = new Map([...ggufCompanions(folder.files)].map(([{ path }, role]) => [path, role]))
-  const found = facts(header, paths, companions)
-  const [drafter] = [...companions].find(([, role]) => role === 'assistant') ?? []
-  return drafter === undefined ? found : { ...found, ...drafterOf(await folder.gguf(drafter)) }
-}
-
-/** The keys and values of a drafter; nothing where its header does not say what they are. */
-function drafterOf ({ metadata }: GgufHeader): Pick<Found, 'drafter'> {
-  const family = text(metadata.get('general.architecture'))
-  const own = (key: string): number => number(metadata.get(`${family}.${key}`)) ?? 0
-  const [nLayers, heads] = [own('block_count'), own('attention.head_count')]
-  const headSize = own('attention.key_length') || Math.floor(own('embedding_length') / Math.max(1, heads))
-  const shape = { nLayers, kvHeads: own('attention.head_count_kv') || heads, headSize }
-  return Object.values(shape).every((count) => count > 0) ? { drafter: shape } : {}
+  const beside = async (role: string): Promise<GgufHeader | undefined> => {
+    const [path] = [...companions].find(([, one]) => one === role) ?? []
+    return path === undefined ? undefined : await folder.gguf(path)
+  }
+  const [drafter, vision] = [await beside('assistant'), await beside('vision_weights')]
+  return { ...facts(header, paths, companions), memory: memoryFacts(headers, drafter, vision) }
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>
   typeof value === 'string' && value !== '' ? value : undefined
 
-/** A number, or the largest of one per layer. */
-function number (value: GgufValue | undefined): number | undefined {
-  const found = typeof value === 'object' && value !== null ? value.largest : value
-  return isCount(found) ? found : undefined
-}
-
 function facts (
-  { metadata, bytesByType }: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
+  header: GgufHeader, parts: readonly string[], companions: ReadonlyMap<string, string>
 ): Found {
+  const { metadata } = header
   const family = text(metadata.get('general.architecture'))?.slice(0, 60)
   if (family === undefined) throw new CardError(`${parts[0]} does not say general.architecture`)
-  const own = (key: string): number | undefined => number(metadata.get(`${family}.${key}`))
+  const own = (key: string): number | undefined => largestOf(metadata.get(`${family}.${key}`))
   const need = (key: string): number => own(key) ?? missing(`${family}.${key}`, parts[0]!)
   const encoder = isEncoder(metadata.get(`${family}.pooling_type`), parts[0]!)
   const template = text(metadata.get('tokenizer.chat_template'))
   const [nLayers, hiddenSize] = [need('block_count'), need('embedding_length')]
   const contextLength = need('context_length')
   const heads = own('attention.head_count') ?? 0
-  const quantization = quantizationOf(metadata, bytesByType)
+  const quantization = quantizationOf(header)
   const licence = text(metadata.get('general.license'))
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
@@ -80,7 +70,6 @@ function facts (
     heads,
     kvHeads: own('attention.head_count_kv') ?? heads,
     headSize: own('attention.key_length') ?? (heads > 0 ? Math.floor(hiddenSize / heads) : 0),
-    valueBytes: 2,
     contextLength,
     // llama.cpp refuses to load the others with --split-mode tensor.
     supportsTensor: !UNCUT.has(family),
@@ -100,10 +89,10 @@ function missing (key: string, path: string): never {
 }
 
 /** The name of the mix, else the type that most bytes have. */
-function quantizationOf (
-  metadata: GgufHeader['metadata'], bytesByType: GgufHeader['bytesByType']
-): string | null {
+function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   const mix = metadata.get('general.file_type')
-  const [most] = [...bytesByType].sort(([, a], [, b]) => b - a)
+  const bytes = new Map<string, number>()
+  for (const { type, bytes: more } of tensors) bytes.set(type, (bytes.get(type) ?? 0) + more)
+  const [most] = [...bytes].sort(([, a], [, b]) => b - a)
   return (typeof mix === 'number' ? FILE_TYPES[mix] : undefined) ?? most?.[0] ?? null
 }

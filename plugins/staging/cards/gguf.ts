@@ -7,20 +7,24 @@ const KEY_BYTES = 65_535
 const ENTRIES = 65_536
 const STRING_BYTES = 1024 * 1024
 const ARRAY_DEPTH = 8
-/** Arrays of whole numbers up to here (a value per layer) keep their largest. */
+/** Longest array whose values are kept: those with one per layer are shorter. */
 const SMALL_ARRAY = 4096
 
-/** An array in the metadata: only how long it is, and the largest of a short one of whole numbers. */
-export interface GgufArray { length: number, largest: number | null }
+/** An array in the metadata. The values of a short one of whole numbers or booleans; true is 1. */
+export interface GgufArray { length: number, values: readonly number[] | null }
 
 /** A value of the metadata. A text of more than 1 MiB is null. */
 export type GgufValue = number | boolean | string | GgufArray | null
 
+/** A tensor. `bytes` is 0 for a type that is unknown here. */
+export interface GgufTensor { name: string, shape: readonly number[], type: string, bytes: number }
+
 /** What a GGUF file says before its weights. */
 export interface GgufHeader {
   metadata: Map<string, GgufValue>
-  /** Bytes of the weights per type of tensor; types unknown here count 0. */
-  bytesByType: Map<string, number>
+  tensors: readonly GgufTensor[]
+  /** Bytes of all weights, of unknown types too. */
+  weightBytes: number
 }
 
 /** Bytes of metadata values of fixed size; 8 is a string and 9 an array. */
@@ -42,7 +46,7 @@ export async function readGguf (path: string): Promise<GgufHeader> {
     const tensorCount = entries(r, 'tensors', 24)
     const pairs = entries(r, 'metadata entries', 13)
     const metadata = await readMetadata(r, pairs)
-    return { metadata, bytesByType: await readTensors(r, tensorCount, alignment(r, metadata)) }
+    return { metadata, ...await readTensors(r, tensorCount, alignment(r, metadata)) }
   })
 }
 
@@ -123,13 +127,13 @@ async function readArray (r: HeaderReader, depth: number): Promise<GgufArray> {
   const type = r.u32()
   const size = SIZES[type]
   const length = count(r, 'array items', size ?? (type === ARRAY ? 12 : 8))
-  if (size !== undefined) return { length, largest: await skipFixed(r, type, length, size) }
+  if (size !== undefined) return { length, values: await readFixed(r, type, length, size) }
   if (type !== STRING && type !== ARRAY) r.fail(`an array of type ${type} is unknown`)
   for (let i = 0; i < length; i++) {
     if (type === ARRAY) await readArray(r, depth + 1)
     else await skipString(r)
   }
-  return { length, largest: null }
+  return { length, values: null }
 }
 
 /** Without a wait where the window has the length: vocabularies have hundreds of thousands. */
@@ -141,21 +145,20 @@ async function skipString (r: HeaderReader): Promise<void> {
   r.skip(Number(length))
 }
 
-async function skipFixed (
+async function readFixed (
   r: HeaderReader, type: number, length: number, size: number
-): Promise<number | null> {
-  const integers = type !== 6 && type !== 7 && type !== 12
-  if (!integers || length > SMALL_ARRAY || length === 0) {
+): Promise<number[] | null> {
+  if (type === 6 || type === 12 || length > SMALL_ARRAY) {
     r.skip(length * size)
     return null
   }
-  let largest = -Infinity
+  const values: number[] = []
   for (let i = 0; i < length; i++) {
     const wait = r.ready(8)
     if (wait !== undefined) await wait
-    largest = Math.max(largest, Number(fixed(r, type)))
+    values.push(Number(fixed(r, type)))
   }
-  return largest
+  return values
 }
 
 /** Where a block of weights may begin: a power of two, 32 unless said otherwise. */
@@ -165,36 +168,35 @@ function alignment (r: HeaderReader, metadata: Map<string, GgufValue>): number {
   return r.fail('general.alignment is not a power of two up to 1 MiB')
 }
 
-/** A tensor: its bytes (0 for a type that is unknown here) and where they begin behind the header. */
-interface TensorPlace { type: string, bytes: bigint, offset: bigint }
-
-async function readTensors (r: HeaderReader, tensors: number, align: number): Promise<Map<string, number>> {
-  const places: TensorPlace[] = []
-  for (let i = 0; i < tensors; i++) places.push(await readTensor(r))
+async function readTensors (
+  r: HeaderReader, count: number, align: number
+): Promise<Pick<GgufHeader, 'tensors' | 'weightBytes'>> {
+  const places: { tensor: GgufTensor, end: bigint }[] = []
+  for (let i = 0; i < count; i++) places.push(await readTensor(r))
   const dataOffset = Math.ceil(r.position / align) * align
-  const bytesByType = new Map<string, number>()
-  for (const { type, bytes, offset } of places) {
-    const end = BigInt(dataOffset) + offset + bytes
+  for (const { tensor: { type }, end: length } of places) {
+    const end = BigInt(dataOffset) + length
     if (end > BigInt(r.size)) r.fail(`a ${type} tensor ends at byte ${end}, behind the end of the file`)
-    bytesByType.set(type, (bytesByType.get(type) ?? 0) + Number(bytes))
   }
-  return bytesByType
+  return { tensors: places.map(({ tensor }) => tensor), weightBytes: Math.max(0, r.size - dataOffset) }
 }
 
-async function readTensor (r: HeaderReader): Promise<TensorPlace> {
+/** A tensor, and where its data end behind the header. */
+async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: bigint }> {
   const name = await key(r)
   await r.ready(4)
   const dims = r.u32()
   if (dims > 8) r.fail(`tensor ${JSON.stringify(name.slice(0, 60))} has ${dims} dimensions`)
   await r.ready(dims * 8 + 12)
-  let values = 1n
-  for (let i = 0; i < dims; i++) values *= r.u64()
+  const shape = Array.from({ length: dims }, () => r.u64())
   const id = r.u32()
   const offset = r.u64()
   const known = GGML_TYPES[id]
-  if (known === undefined) return { type: `type ${id}`, bytes: 0n, offset }
-  const blocks = (values + BigInt(known.block - 1)) / BigInt(known.block)
-  return { type: known.name, bytes: blocks * BigInt(known.bytes), offset }
+  const values = shape.reduce((a, b) => a * b, 1n)
+  const bytes = known === undefined ? 0n
+    : (values + BigInt(known.block - 1)) / BigInt(known.block) * BigInt(known.bytes)
+  const type = known?.name ?? `type ${id}`
+  return { tensor: { name, shape: shape.map(Number), type, bytes: Number(bytes) }, end: offset + bytes }
 }
 
 /** A type: `bytes` hold `block` values. */

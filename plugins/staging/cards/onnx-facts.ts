@@ -51,24 +51,6 @@ export function chooseGraph (folder: Folder, paths: readonly string[]): string |
   return plain ?? q4 ?? [...paths].sort((a, b) => bytes(a) - bytes(b))[0]
 }
 
-/** The key-value cache of a decoder, as its inputs show it. Sizes that are free are undefined. */
-export interface CacheShape {
-  layers: number
-  kvHeads: number | undefined
-  headSize: number | undefined
-}
-
-/** The cache among the inputs of a graph; undefined when it has none. */
-export function cacheOf (header: OnnxHeader): CacheShape | undefined {
-  const pattern = /^past(_key_values\.\d+(\.decoder)?\.key|_key_\d+|_\d+)$/
-  const keys = header.inputs.filter(({ name }) => pattern.test(name))
-  const [first] = keys
-  if (first === undefined) return undefined
-  // Keys and values in one tensor have a leading dimension of two.
-  const from = first.dims.length === 5 ? 2 : 1
-  const size = (at: number): number | undefined => {
-    const dim = first.dims[at]
-    return typeof dim === 'number' && dim > 0 ? dim : undefined
-  }
-  return { layers: keys.length, kvHeads: size(from), headSize: size(from + 2) }
-}
+/** Whether a graph takes keys and values of earlier tokens, as decoders do. */
+export const hasCache = ({ inputs }: OnnxHeader): boolean =>
+  inputs.some(({ name }) => /^past(_key_values\.\d+(\.decoder)?\.key|_key_\d+|_\d+)$/.test(name))

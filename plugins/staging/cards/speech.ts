@@ -14,6 +14,16 @@ const VOICES = 4096
 /** Symbols a voice is given at once, and tokens of Kokoro's context. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
+/** Bytes of the runtime's arena per byte of weights, measured with long sentences. */
+const ARENA = { piper: 2.3, kokoro: 2.4 } as const
+
+function memoryOf (
+  folder: Folder, weights: ReadonlyMap<string, string>, family: keyof typeof ARENA
+): Pick<Found, 'memory'> {
+  const weightBytes = [...weights.keys()].reduce((sum, path) => sum + folder.size(path), 0)
+  return { memory: { weightBytes, tokenBytes: 0, workBytes: Math.ceil(weightBytes * ARENA[family]) } }
+}
+
 /** What all speech models have in common. */
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
@@ -73,6 +83,7 @@ async function piperFacts (folder: Folder, path: string, json: Json): Promise<Fo
       `${voices.length === 1 ? '1 speaker' : `${voices.length} speakers`}, ${rate} Hz.`,
     family,
     roles: new Map([...weightsOf(path, header), [`${path}.json`, 'config']]),
+    ...family === 'piper' ? memoryOf(folder, weightsOf(path, header), family) : {},
     contextLength: PIPER_SYMBOLS,
     quantization: suffixOf(header, path),
     languages: [...new Set(codes)],
@@ -145,7 +156,10 @@ export async function findKokoro (folder: Folder): Promise<Found | undefined> {
       'voices-v1.0.bin) beside it: pull them with it, for instance with --allow \'voices/*\' as well')
   }
   const spoken = withRules(voices)
-  return { ...await kokoroFacts(folder, config, spoken), ...placesOf(folder, graph, header, packs, archives) }
+  return {
+    ...await kokoroFacts(folder, config, spoken), ...memoryOf(folder, weightsOf(graph, header), 'kokoro'),
+    ...placesOf(folder, graph, header, packs, archives)
+  }
 }
 
 /** Element types of the inputs; other exports keep floats in float32 too, whatever their weights are in. */

@@ -32,7 +32,7 @@ export interface DownloadPlan {
   variants: { name: string, bytes: number, fits: boolean | null }[]
   /** Of the store, or of where it would be: what may be fetched, and why that is too little. */
   disk: { node: string, roomBytes: number, problem: string | null }
-  /** Of the cluster, for all of the model but its context; null where that is not known. */
+  /** Of the cluster, for a model that is not here without its context; null where that is not known. */
   memory: MemoryFit | null
   /** What of the model is of no use here, in words. */
   unused: string[]
@@ -72,7 +72,7 @@ export async function plan (
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
   const weightsBytes = chosen?.bytes ?? totalBytes
   const fits = (engine: Weights['engine'], bytes: number): MemoryFit | null =>
-    manager.memory?.(engine, bytes) ?? null
+    manager.memory?.(engine, bytes, modelId) ?? null
   const { headroomBytes } = room
   const { freeBytes } = await volumeOf(storePath ?? ctx.node.home)
   const capacity = planCapacity({

@@ -6,6 +6,9 @@ import type { Found } from './types.js'
 /** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
+/** What runs here in ONNX, in the hub's words; a model without a word is offered. */
+const ONNX_TASKS =
+  new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
 /**
  * Models of the hub at `url` whose names have these words: those in a format that runs here before all
@@ -16,14 +19,18 @@ export async function searchHub (
 ): Promise<Found[]> {
   const [gguf, onnx, all] = await Promise.all([...ENGINES, null].map(async (engine) =>
     await list(url, open(), { query, limit, engine })))
-  const runs = [...gguf!, ...onnx!]
+  const [runs, others] = [[...gguf!], [] as Found[]]
+  for (const one of onnx!) {
+    if (ONNX_TASKS.has(one.task)) runs.push(one)
+    else others.push({ ...one, engine: null })
+  }
   const known = new Set<string>()
   const once = (found: readonly Found[]): Found[] => found.filter(({ modelId }) => {
     if (known.has(modelId)) return false
     known.add(modelId)
     return true
   })
-  return [...once(runs).sort(byDownloads), ...once(all!).sort(byDownloads)]
+  return [...once(runs).sort(byDownloads), ...once([...others, ...all!]).sort(byDownloads)]
 }
 
 const byDownloads = (a: Found, b: Found): number =>

@@ -140,16 +140,18 @@ t.test('several graphs', async (t) => {
 t.test('sizes', async (t) => {
   const sizes = async (json: object, settings: object = {}): Promise<ModelCard> => await made({
     ...tokenizer, 'config.json': { model_type: 'x', ...json },
-    'model.onnx': onnx({ ...decoder, outputs: VECTORS }), 'tokenizer_config.json': settings
+    'model.onnx': onnx(encoder), 'tokenizer_config.json': settings
   })
   const gpt = await sizes({ n_layer: 12, n_embd: 768, n_head: 12, n_positions: 1024 })
-  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 16, contextLength: 1024 })
+  t.match(gpt, { nLayers: 12, hiddenSize: 768, heads: 12, kvHeads: 0, headSize: 64, contextLength: 1024 })
   const wide = await sizes({ text_config: config })
   t.match(wide, { nLayers: 2, hiddenSize: 64, contextLength: 512 }, 'nested text_config')
   t.match(await sizes(config, { model_max_length: 128 }), { contextLength: 128 })
   t.match(await sizes(config, { model_max_length: 1e30 }), { contextLength: 512 })
-  const odd = { hidden_size: '64', num_hidden_layers: -3, num_attention_heads: 1e300, n_positions: 512 }
-  t.match(await sizes(odd), { nLayers: 2, hiddenSize: 32, heads: 2 }, 'nonsense counts as not there')
+  const odd = {
+    hidden_size: '64', num_hidden_layers: -3, n_layer: 2, num_attention_heads: 1e300, n_positions: 512
+  }
+  t.match(await sizes(odd), { nLayers: 2, hiddenSize: 0, heads: 0 }, 'nonsense counts as not there')
   await t.rejects(sizes({ ...config, max_position_embeddings: null }), refused(/says no length of context/))
 })
 
@@ -203,7 +205,7 @@ t.test('Kokoro', async (t) => {
 })
 
 t.test('GGUF', async (t) => {
-  const card = await made({ 'm.gguf': gguf(llama), 'mmproj-m.gguf': 'x' })
+  const card = await made({ 'm.gguf': gguf(llama), 'mmproj-m.gguf': gguf(llama) })
   t.match(card, {
     family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
     heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
@@ -213,8 +215,7 @@ t.test('GGUF', async (t) => {
   const drafted = await made({ 'm.gguf': gguf({ ...llama, data: 4096 }), 'draft-m.gguf': gguf(llama) })
   t.match(rolesOf(drafted), { 'm.gguf': 'weights', 'draft-m.gguf': 'assistant' })
   t.notOk('images' in drafted.support)
-  t.same(drafted.drafter, { nLayers: 4, kvHeads: 4, headSize: 8 }, 'its keys and values count')
-  t.notOk('drafter' in card)
+  t.equal(drafted.memory!.tokenBytes, 2 * card.memory!.tokenBytes, 'its keys and values count')
   const some = await made({ 'm-Q8_0.gguf': gguf(llama), 'm-Q4_K_M.gguf': gguf({ ...llama, data: 4096 }) })
   t.match(rolesOf(some), { 'm-Q8_0.gguf': 'other', 'm-Q4_K_M.gguf': 'weights' })
   const small = await made({ 'm-Q8_0.gguf': gguf({ ...llama, data: 4096 }), 'm-Q2_K.gguf': gguf(llama) })

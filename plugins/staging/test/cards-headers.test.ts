@@ -193,9 +193,9 @@ t.test('a GGUF header', async (t) => {
     t.ok(header.metadata.has('general.architecture'), String(version))
     t.equal(header.metadata.get('llama.block_count'), 4)
     t.equal(header.metadata.get('general.architecture'), 'llama')
-    t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 3, largest: null })
-    t.same(header.metadata.get('llama.attention.head_count_kv'), { length: 4, largest: 4 })
-    t.same([...header.bytesByType], [['fp32', 512], ['Q4_K', 144]])
+    t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 3, values: null })
+    t.same(header.metadata.get('llama.attention.head_count_kv'), { length: 4, values: [2, 4, 4, 2] })
+    t.same(header.tensors.map(({ type, bytes }) => [type, bytes]), [['fp32', 512], ['Q4_K', 144]])
   }
   const typed = async (type: number, bytes: Buffer): Promise<unknown> => {
     const value = Buffer.concat([Buffer.from([type, 0, 0, 0]), bytes])
@@ -215,7 +215,7 @@ t.test('a GGUF header', async (t) => {
   t.same([long.metadata.get('x'), long.metadata.get('z')], [null, 7], 'a text over 1 MiB is passed by')
   const many = Array.from({ length: 200_000 }, (_, i) => `token ${i}`)
   const vocabulary = await readG(gguf({ metadata: { t: many, z: 7 } }))
-  t.same(vocabulary.metadata.get('t'), { length: 200_000, largest: null })
+  t.same(vocabulary.metadata.get('t'), { length: 200_000, values: null })
 })
 
 t.test('hostile GGUF files', async (t) => {
@@ -300,7 +300,7 @@ t.test('real files', { skip: data === undefined && 'no folder of shared models' 
   const at = (name: string): string => join(data!, name)
   const header = await readGguf(at('stories260K/s260k.gguf'))
   t.ok(header.metadata.has('general.architecture'))
-  t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 512, largest: null })
+  t.same(header.metadata.get('tokenizer.ggml.tokens'), { length: 512, values: null })
   t.equal(header.metadata.get('llama.context_length'), 512)
   const fp16 = await readOnnxHeader(at('ort-genai-tiny-random-llama-fp16/model.onnx'))
   t.same(fp16.externalFiles, ['model.onnx.data'])

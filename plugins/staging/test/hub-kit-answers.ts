@@ -50,7 +50,8 @@ export function found (models: ReadonlyMap<string, Commit>, query: URLSearchPara
     .map(([id, { files }], at) => ({
       _id: `${at}`, id, private: false, gated: files.has('GATED') ? 'manual' : false, likes: at,
       downloads: [...files.values()].reduce((sum, { bytes }) => sum + bytes.length, 0),
-      lastModified: '2026-01-02T03:04:05.000Z', pipeline_tag: 'text-generation'
+      lastModified: '2026-01-02T03:04:05.000Z',
+      pipeline_tag: id.endsWith('vectors') ? 'feature-extraction' : 'text-generation'
     }))
     .sort((a, b) => b.downloads - a.downloads).slice(0, Number(query.get('limit')))
 }

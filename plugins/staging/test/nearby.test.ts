@@ -143,7 +143,7 @@ t.test('the cache alone is a source, without a hub', async (t) => {
 
 t.test('a model of Ollama\'s becomes a model of the store', async (t) => {
   const root = ollamaOf(scratch(t), 'registry.ollama.ai/library/tiny/1b', [
-    ['model', WEIGHTS], ['projector', 'eyes'], ['license', 'free'], ['license', 'really'],
+    ['model', WEIGHTS], ['projector', LARGER], ['license', 'free'], ['license', 'really'],
     ['template', '{{ .Prompt }}'], ['params', '{"stop":["x"]}']
   ])
   const before = lookAt(root)

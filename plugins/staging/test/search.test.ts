@@ -11,7 +11,8 @@ const bytes = (size: number): Buffer => Buffer.alloc(size, 1)
 async function hubOf (t: Parameters<typeof scratch>[0]): Promise<FakeHub> {
   const hub = await startHub({ models: {
     'acme/tiny-gguf': { files: { 'm.gguf': GGUF } },
-    'acme/tiny-onnx': { files: { 'model.onnx': bytes(40_000), GATED: 'yes' } },
+    'acme/tiny-vectors': { files: { 'model.onnx': bytes(40_000), GATED: 'yes' } },
+    'acme/tiny-onnx': { files: { 'model.onnx': bytes(50_000) } },
     'acme/tiny-both': { files: { 'model.onnx': bytes(10), 'm.gguf': bytes(10) } },
     'acme/tiny': { files: { 'm.safetensors': bytes(90_000) } },
     'acme/other': { files: { 'm.gguf': bytes(5) } }
@@ -30,10 +31,11 @@ t.test('a search of the hub: what runs here first, then by downloads', async (t)
   t.match(body, { hub: hub.url, query: 'Tiny' })
   const models = body['models'] as Record<string, unknown>[]
   t.same(models.map(({ modelId, engine }) => [modelId, engine]), [
-    ['acme/tiny-onnx', 'onnx'], ['acme/tiny-gguf', 'gguf'], ['acme/tiny-both', 'gguf'], ['acme/tiny', null]
-  ])
+    ['acme/tiny-vectors', 'onnx'], ['acme/tiny-gguf', 'gguf'], ['acme/tiny-both', 'gguf'],
+    ['acme/tiny', null], ['acme/tiny-onnx', null]
+  ], 'a language model in ONNX does not run')
   t.match(models[0], {
-    task: 'text-generation', downloads: 40_003, likes: Number, gated: true, here: false,
+    task: 'feature-extraction', downloads: 40_003, likes: Number, gated: true, here: false,
     updatedAt: '2026-01-02T03:04:05.000Z'
   })
   t.match((await search('query=other&limit=1')).body['models'], [{ modelId: 'acme/other', gated: false }])

@@ -6,7 +6,7 @@ const SHARED = ['shareBytes', 'neededBytes', 'usableBytes'] as const
 export interface NodeSum {
   nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
   shareBytes: number, neededBytes: number, usableBytes: number
-  overhead?: number, cacheBytes?: number, fixedBytes?: number
+  cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
   /** Where its GPUs and its CPU share the part. */
   memories?: ({ memory: 'vram' | 'ram', layers: number } & Pick<NodeSum, typeof SHARED[number]>)[]
@@ -89,11 +89,11 @@ export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
 
 /** The terms of what a node needs and can use, where they are told. */
 export function termsOf (sum: NodeSum, bytes: (count: number) => string): { need: string, use: string } {
-  const { shareBytes, overhead, cacheBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
-  const need = overhead === undefined
+  const { shareBytes, cacheBytes, bufferBytes = 0, fixedBytes = 0, freeBytes, limitBytes } = sum
+  const need = cacheBytes === undefined
     ? `for ${bytes(shareBytes)} of weights`
-    : `weights ${bytes(shareBytes)} × ${overhead.toFixed(2)} + cache ${bytes(cacheBytes)} + ` +
-      `runner ${bytes(fixedBytes)}`
+    : `weights ${bytes(shareBytes)} + KV cache ${bytes(cacheBytes)} + buffers ${bytes(bufferBytes)} + ` +
+      `process ${bytes(fixedBytes)}`
   const { reservedBytes = 0 } = sum
   const reserved = reservedBytes > 0 ? `, less ${bytes(reservedBytes)} of models that load` : ''
   const use = freeBytes === undefined || limitBytes === undefined

@@ -1,0 +1,161 @@
+/** What GGUF headers say about the memory of a model: mostly shapes of tensors, named alike everywhere. */
+import type { MemoryFacts } from '../../../kernel/index.js'
+import { isCount } from './folder.js'
+import type { GgufHeader, GgufValue } from './gguf.js'
+
+/** Bytes of a cached key or value, and of a number in a state or an intermediate result. */
+const VALUE = 2
+const NUMBER = 4
+/** Widest results of a layer that exist at once, and copies of its input. */
+const WIDE_RESULTS = 3
+const INPUTS = 6
+/**
+ * Families in which each so many layers see the whole context, and the others a window: the last of them, the
+ * first where it is negative, none where it is 0. What llama.cpp assumes if the file does not say it.
+ */
+const WINDOWED: Readonly<Record<string, number>> = {
+  gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: -4, exaone4: 4,
+  'exaone-moe': 4, olmo2: 4, afmoe: 4, smallthinker: -4, llama4: 4, plamo3: 8, mellum: 4, laguna: -4,
+  mimo2: 0, 'granite-swa': 0, lfm2: 0
+}
+/** Encoders keep nothing. */
+const ENCODER = /bert|gemma-embedding/
+/** llama.cpp sets it for llama4, whose files do not. */
+const LLAMA4_WINDOW = 8192
+
+/** The largest of one per layer, or a number. */
+export const largestOf = (value: GgufValue | undefined): number | undefined => {
+  const found = typeof value === 'object' && value !== null ? Math.max(...value.values ?? []) : value
+  return isCount(found) ? found : undefined
+}
+
+type Layer = ReadonlyMap<string, readonly number[]>
+
+/** What a header says of its family, and of each layer the shapes of its tensors. */
+interface Model {
+  family: string
+  /** One for each layer; null where there is one for all. */
+  list (key: string): readonly number[] | null
+  /** 0 where nothing is said. */
+  number (key: string, layer?: number): number
+  layers: readonly Layer[]
+}
+
+function read ({ metadata, tensors }: GgufHeader): Model {
+  const family = String(metadata.get('general.architecture') ?? '')
+  const list = (key: string): readonly number[] | null => {
+    const value = metadata.get(`${family}.${key}`)
+    return typeof value === 'object' && value !== null ? value.values : null
+  }
+  const layers: Map<string, readonly number[]>[] = []
+  for (const { name, shape } of tensors) {
+    const [, at, key] = /^blk\.(\d{1,4})\.(.+)\.weight$/.exec(name) ?? []
+    if (at !== undefined) (layers[Number(at)] ??= new Map()).set(key!, shape)
+  }
+  return {
+    family, list,
+    number: (key, layer = -1) => list(key)?.[layer] ?? largestOf(metadata.get(`${family}.${key}`)) ?? 0,
+    layers: Array.from(layers, (layer) => layer ?? new Map())
+  }
+}
+
+const has = (layer: Layer, prefix: string): boolean =>
+  [...layer.keys()].some((name) => name.startsWith(prefix))
+
+/** Values of a token that a layer keeps. */
+function keptValues (layer: Layer, { number }: Model, at: number): number {
+  const width = (name: string): number => layer.get(name)?.[1] ?? 0
+  const [latent, keys, index] = [width('attn_kv_a_mqa'), width('attn_k'), width('indexer.attn_k')]
+  if (latent > 0 && layer.has('attn_k_b')) return latent + index
+  if (keys > 0) return keys + (width('attn_v') || keys) + index
+  if (latent === 0 && (!layer.has('attn_qkv') || has(layer, 'ssm_'))) return 0
+  const heads = number('attention.head_count', at)
+  const size = Math.floor(number('embedding_length') / Math.max(1, heads))
+  return (number('attention.head_count_kv', at) || heads) *
+    ((number('attention.key_length') || size) + (number('attention.value_length') || size))
+}
+
+/** Numbers of the state that a recurrent layer keeps of a sequence. */
+function stateValues (layer: Layer, { number }: Model): number {
+  const convolution = [...layer].filter(([name]) => /^ssm_conv1d|^shortconv\.conv/.test(name))
+    .reduce((sum, [, [taps = 1, ...rest]]) => sum + (taps - 1) * rest.reduce((a, b) => a * b, 1), 0)
+  const heads = number('attention.head_count')
+  if (layer.has('ssm_conv1d_q')) return convolution + number('kda.head_dim') ** 2 * heads
+  if (layer.has('ssm_conv1d')) return convolution + number('ssm.state_size') * number('ssm.inner_size')
+  if (!has(layer, 'time_mix_')) return convolution
+  return number('embedding_length') * (number('wkv.head_size') + (number('token_shift_count') || 2))
+}
+
+/** Whether a layer sees only the window. */
+function isWindowed ({ family, list, number }: Model, at: number): boolean {
+  const each = list('attention.sliding_window_pattern')
+  if (each !== null) return each[at] === 1
+  const usual = WINDOWED[family]
+  const period = number('attention.sliding_window_pattern') || Math.abs(usual ?? 1)
+  if (usual === undefined || period === 0) return usual === 0
+  return usual < 0 ? at % period !== 0 : at % period < period - 1
+}
+
+/** What a model keeps of its context. */
+export function contextFacts (header: GgufHeader): Omit<MemoryFacts, 'weightBytes'> {
+  const model = read(header)
+  const { family, number, layers } = model
+  const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
+  const own = layers.length - number('nextn_predict_layers')
+  // Layers at the end use the keys and values of earlier ones.
+  const keeping = own - (number('attention.shared_kv_layers') || (family === 'gemma3n' ? own - 20 : 0))
+  let [tokenValues, windowValues, numbers] = [0, 0, 0]
+  layers.slice(0, own).forEach((layer, at) => {
+    numbers += stateValues(layer, model)
+    if (at >= keeping || ENCODER.test(family)) return
+    const values = keptValues(layer, model, at)
+    if (windowTokens > 0 && isWindowed(model, at)) windowValues += values
+    else tokenValues += values
+  })
+  return {
+    tokenBytes: tokenValues * VALUE,
+    ...windowValues === 0 ? {} : { windowTokenBytes: windowValues * VALUE, windowTokens },
+    ...numbers === 0 ? {} : { stateBytes: numbers * NUMBER }
+  }
+}
+
+/** What one token of a batch takes: the widest results of a layer, and some copies of its input. */
+function batchTokenBytes (header: GgufHeader): number {
+  const { layers, number } = read(header)
+  const used = number('expert_used_count') || 1
+  const widths = layers.flatMap((layer) => [...layer].map(([name, [, width = 0]]) =>
+    width * (name.endsWith('_exps') ? used : 1)))
+  const widest = widths.reduce((a, b) => Math.max(a, b), 0)
+  return NUMBER * (WIDE_RESULTS * widest + INPUTS * number('embedding_length'))
+}
+
+/** Memory to work on an image: the results of a layer for all its patches. */
+function visionBytes ({ metadata }: GgufHeader): number {
+  const of = (key: string): number => largestOf(metadata.get(`clip.vision.${key}`)) ?? 0
+  const patches = Math.floor(of('image_size') / Math.max(1, of('patch_size'))) ** 2
+  return patches * NUMBER * (2 * of('feed_forward_length') + 4 * of('embedding_length'))
+}
+
+const wordsOf = ({ metadata }: GgufHeader): number => {
+  const words = metadata.get('tokenizer.ggml.tokens')
+  return typeof words === 'object' && words !== null ? words.length : 0
+}
+
+/** Of the files of a model: its own, split or not, and those beside it. */
+export function memoryFacts (
+  parts: readonly GgufHeader[], drafter?: GgufHeader, vision?: GgufHeader
+): MemoryFacts {
+  const whole = { ...parts[0]!, tensors: parts.flatMap(({ tensors }) => tensors) }
+  const facts: MemoryFacts = { weightBytes: 0, tokenBytes: 0 }
+  // A drafter has a context, equally long, and a batch beside those of the model.
+  for (const one of drafter === undefined ? [whole] : [whole, drafter]) {
+    const { windowTokens = 0, ...more } = contextFacts(one)
+    if (windowTokens > 0) facts.windowTokens = Math.max(windowTokens, facts.windowTokens ?? 0)
+    const sums = { ...more, batchTokenBytes: batchTokenBytes(one), vocabulary: wordsOf(one) }
+    for (const [key, value] of Object.entries(sums) as [keyof MemoryFacts, number][]) {
+      facts[key] = (facts[key] ?? 0) + value
+    }
+  }
+  facts.weightBytes = [...parts, drafter, vision].reduce((bytes, one) => bytes + (one?.weightBytes ?? 0), 0)
+  return vision === undefined ? facts : { ...facts, workBytes: visionBytes(vision) }
+}
