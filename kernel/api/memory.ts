@@ -31,7 +31,7 @@ export const CHECKPOINTS = 2
 const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
 export type CacheType = keyof typeof CACHE_TYPES
 
-/** What the headers of a model's files say about its memory, those of a drafter and vision weights with it. */
+/** What the headers of a model's files say about its memory, drafter and vision weights included. */
 export interface MemoryFacts {
   weightBytes: number
   /** A token in all layers that see the whole context, with values of 16 bits. */

@@ -212,8 +212,8 @@ export function shortOf ({ held }: ArrangedNode): number {
 }
 
 /**
- * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU together
- * each memory apart.
+ * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU
+ * together each memory apart.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member
