@@ -88,9 +88,9 @@ export class Admission {
   }
 
   /**
-   * Resolves with the function that gives the slots back, as many as the call takes. Throws `overloaded` (with
-   * Retry-After) when the queue is full, and the signal's reason when it aborts first; an aborted call leaves
-   * the queue.
+   * Resolves with the function that gives back the slots that the call takes. Throws `overloaded` (with
+   * Retry-After) when the queue is full, and the signal's reason when it aborts first; an aborted call
+   * leaves the queue.
    */
   async enter (caller: string, signal: AbortSignal, takes = 1): Promise<Release> {
     signal.throwIfAborted()

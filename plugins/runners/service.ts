@@ -7,7 +7,8 @@ export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
 export {
-  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, outputOf, readDevices
+  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend, outputOf,
+  readDevices
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
@@ -20,8 +21,8 @@ export type {
 
 /** For people: what lets more requests of a model run at once. */
 export const moreOf = (modelId: string): string =>
-  `Place one more instance: \`svc place ${modelId}\`; or one that takes more at once: of a language model with ` +
-  '`--slots N`, of others after `svc config set plugins.runners.max_concurrent` and a restart.'
+  `Place one more instance: \`svc place ${modelId}\`; or one that takes more at once: of a language model ` +
+  'with `--slots N`, of others after `svc config set plugins.runners.max_concurrent` and a restart.'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`

@@ -47,7 +47,9 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
   t.equal(refused.status, 429, refused.text)
   t.match(refused.headers['retry-after'], /^\d+$/)
   t.match(refused.json, {
-    error: { code: 'rate_limit_exceeded', reason: 'overloaded', details: { running: SLOTS, waiting: WAITING } }
+    error: {
+      code: 'rate_limit_exceeded', reason: 'overloaded', details: { running: SLOTS, waiting: WAITING }
+    }
   })
   const tokens = await ask(node, '/v1/tokenize', { body: { model: MODEL, prompt: 'hi' } })
   t.match(tokens, { status: 200, json: { count: 3 } }, 'counting takes no slot')
@@ -56,7 +58,8 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
     tasks: Record<string, { Inference: { status: string } }>
     instances: Record<string, { RingInstance: { slots: number, placement: { slots: number } } }>
   }
-  const count = (status: string) => Object.values(tasks).filter((one) => one.Inference.status === status).length
+  const count = (status: string): number =>
+    Object.values(tasks).filter((one) => one.Inference.status === status).length
   t.same([count('Running'), count('Pending')], [SLOTS, WAITING])
   t.match(Object.values(instances)[0], { RingInstance: { slots: SLOTS, placement: { slots: SLOTS } } })
   const metrics = (await ask(node, '/metrics')).text
@@ -64,14 +67,17 @@ t.test('two slots and five requests', { timeout: 120_000 }, async (t) => {
     t.match(metrics, new RegExp(`^svc_runner_${name}\\{model="test/gguf"\\} ${value}$`, 'm'))
   }
   t.match(await verb('ps'), { stdout: /SLOTS[^]* 2\/2, 3 wait/ })
-  t.match(await verb('why', MODEL), { stdout: /last inference .*; 3 wait for a slot, 2 are answered\nnext: .*--slots N/ })
+  t.match(await verb('why', MODEL), {
+    stdout: /last inference .*; 3 wait for a slot, 2 are answered\nnext: .*--slots N/
+  })
   t.match(await verb('show', MODEL), { stdout: /SLOTS\n.* 2\n/ })
 
   streams[0]!.response.destroy()
   streams[1]!.response.destroy()
   await until('two more are answered', () =>
     waiting.filter(({ text }) => text.includes('"content":"')).length === SLOTS)
-  await until('the last one moves up', () => waiting.some(({ text }) => /: queue \{"place":1.*$/.test(text.trim())))
+  await until('the last one moves up', () =>
+    waiting.some(({ text }) => /: queue \{"place":1.*$/.test(text.trim())))
   for (const { response } of waiting) response.destroy()
   await until('a request is answered at once again', async () =>
     (await ask(node, '/v1/chat/completions', { body: body('go') })).status === 200)

@@ -134,7 +134,8 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   const [rank] = ranksOf(instance)
   if (slots !== undefined && rank !== undefined) {
     const { bytes } = cacheOf(cardOf(rank.shard), contextTokenLimit, slots)
-    ctx.err.line(`${count(slots, 'slot')} of ${contextTokenLimit} tokens with ${showBytes(bytes)} of KV cache`)
+    const kept = `${count(slots, 'slot')} of ${contextTokenLimit} tokens`
+    ctx.err.line(`${kept} with ${showBytes(bytes)} of KV cache`)
   }
   ctx.err.line('nothing was placed; the same without --dry-run does')
 }

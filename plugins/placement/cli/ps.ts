@@ -60,8 +60,7 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
-    ['SLOTS', ({ slots, running, waiting }) => slots === null ? '-'
-      : `${running}/${slots}${waiting === 0 ? '' : `, ${waiting} wait`}`, rows.some(({ slots }) => slots !== null)],
+    ['SLOTS', slotsOf, rows.some(({ slots }) => slots !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     // A first placement has waited under an id, too: not all of them replace an instance.
@@ -70,6 +69,9 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
   const shown = columns.filter(([, , wanted = true]) => wanted)
   out.table(shown.map(([title]) => title), rows.map((row) => shown.map(([, cell]) => cell(row))))
 }
+
+const slotsOf = ({ slots, running, waiting }: PsRow): string =>
+  slots === null ? '-' : `${running}/${slots}${waiting === 0 ? '' : `, ${waiting} wait`}`
 
 /** The instances and what waits to be one, by model. */
 export function rowsOf (state: SeenState): PsRow[] {

@@ -182,7 +182,9 @@ function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number)
 }
 
 /** How many answers it writes at once, and the memory for that. */
-function slotsOf ({ request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]): string[] {
+function slotsOf (
+  { request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]
+): string[] {
   const cache = members.reduce((sum, { need }) => sum + need.cacheBytes, 0)
   return slots === undefined ? [] : [`${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
     `${contextOf(card, contextLength)} tokens with ${gib(cache)} of KV cache`]

@@ -35,7 +35,8 @@ t.test('slots follow the free memory', async (t) => {
     const { cacheBytes, neededBytes, usableBytes } = ranks[0]!
     t.equal(cacheBytes, cacheOf(model, more.contextLength).contextBytes * slots, 'they are counted')
     t.ok(neededBytes < usableBytes)
-    t.match(why, new RegExp(`; ${slots} slots? of ${more.contextLength ?? 8192} tokens with \\d+\\.\\d\\d GiB`))
+    const context = more.contextLength ?? 8192
+    t.match(why, new RegExp(`; ${slots} slots? of ${context} tokens with \\d+\\.\\d\\d GiB`))
   }
 })
 

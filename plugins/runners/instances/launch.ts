@@ -59,7 +59,9 @@ function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): stri
 }
 
 /** The context of an instance, and how many of it are kept. */
-function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): Pick<Place, 'context' | 'slots'> {
+function contextIn (
+  { instances }: LaunchParts, { instanceId }: Assignment
+): Pick<Place, 'context' | 'slots'> {
   const instance = instances.get(instanceId)
   if (instance === undefined) return {}
   const { contextTokenLimit: context, slots } = bodyOf(instance)

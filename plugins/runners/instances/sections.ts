@@ -86,7 +86,7 @@ const ringFields = {
 const ringOptional = {
   /** Absent in an instance that the caller composed itself. */
   placement,
-  /** Contexts for answers at once; absent for an engine that keeps none, and in instances of older releases. */
+  /** Contexts for answers at once; absent for engines that keep none, and in older instances. */
   slots: { type: 'integer', minimum: 1 },
   /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
   modelDigest: text,

@@ -105,7 +105,8 @@ t.test('a request for text that waits is told its place; tokens are counted mean
   t.match(supervisor.report(), { slots: 2, waitingTasks: 2 })
   t.equal((await hear(chat('third'))).end, 'overloaded')
   t.same(admitted, [])
-  const tokens = supervisor.open('tokens', { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }, signal)
+  const counting = { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }
+  const tokens = supervisor.open('tokens', counting, signal)
   t.equal((await hear(tokens)).end, 'end')
   // The reader goes, while nothing else says that the task is not wanted.
   await waiting[0]!.return(undefined)

@@ -80,7 +80,9 @@ t.test('a traced task on another node takes back what that node recorded', async
     const tracer = { enabled: false, begin: (start: TraceStart) => { begun.push(start); return there } }
     t.teardown(rig.service(TracerService).use(tracer))
     const given: unknown[] = []
-    runner.open = async function * (_id: string, _task: unknown, _signal: AbortSignal, more: { trace?: Trace }) {
+    runner.open = async function * (
+      _id: string, _task: unknown, _signal: AbortSignal, more: { trace?: Trace }
+    ) {
       given.push(more.trace)
       yield { payload: {} }
       if (fails) throw new RunnerError('timeout', 'late')

@@ -22,8 +22,8 @@ interface RemoteTask {
 
 /**
  * The chunks of a task as the node that serves it sends them; the reader's pull is the backpressure. It ends
- * when its reader stops, its signal aborts, or that node is gone. Throws RunnerError: RemoteTaskError with the
- * reason the other node gave, or `instance_lost` when that node cannot be reached, breaks off or sends
+ * when its reader stops, its signal aborts, or that node is gone. Throws RunnerError: RemoteTaskError with
+ * the reason the other node gave, or `instance_lost` when that node cannot be reached, breaks off or sends
  * something malformed.
  */
 export async function * openRemote (
