@@ -64,8 +64,7 @@ export const cardSchema = {
       type: 'object', additionalProperties: false, required: ['weightBytes', 'tokenBytes'],
       properties: {
         weightBytes: count, tokenBytes: count, windowTokenBytes: count, windowTokens: count,
-        stateBytes: count,
-        batchTokenBytes: count, vocabulary: count, workBytes: count
+        stateBytes: count, batchTokenBytes: count, vocabulary: count, workBytes: count
       }
     },
     contextLength: count,

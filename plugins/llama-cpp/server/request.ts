@@ -21,7 +21,7 @@ export interface Facts {
   /** False for a model whose template has no place for tools. */
   tools?: boolean
   reasoning?: ReasoningName | null
-  /** Where the answer begins; `over` for none that reasons. */
+  /** State of the reasoning at the end of the prompt; `over` for models without reasoning. */
   thoughts?: Thoughts
 }
 

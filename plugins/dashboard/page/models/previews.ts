@@ -6,7 +6,7 @@ export interface NodeSum {
   shareBytes: number, neededBytes: number, usableBytes: number
   cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
-  /** Where its GPUs and its CPU share the part. */
+  /** If GPUs and CPU share the part: the sums of each memory. */
   memories?: {
     memory: 'vram' | 'ram', layers: number, shareBytes: number, neededBytes: number, usableBytes: number
   }[]
