@@ -136,8 +136,7 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was
- * lost with the first try.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
  */
 export interface RouteQuery {
   modelId: string
@@ -145,7 +144,7 @@ export interface RouteQuery {
   commandId: string
   caller: Caller
   signal?: AbortSignal
-  except?: string
+  except?: readonly string[]
   pinned?: boolean
   trace?: Trace | undefined
 }

@@ -150,14 +150,16 @@ export class Routing implements Runners {
   }
 
   /** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
-  #pick ({ modelId, capability, commandId, caller, except, pinned, trace }: RouteQuery): Route | SvcError {
+  #pick (
+    { modelId, capability, commandId, caller, except = [], pinned, trace }: RouteQuery
+  ): Route | SvcError {
     const look = this.#availability.look(modelId, 'anywhere')
     const none = (link: BrokenLink): SvcError => noInstance(modelId, link, this.#parts.clock.now())
     const broken = this.#availability.broken(modelId, capability, look)
     if (broken !== null) return none(broken)
     const candidates = this.#availability.candidates(look).filter(({ own }) => own || pinned !== true)
     if (candidates.length === 0) return none(elsewhere(modelId, look))
-    const chosen = choose(candidates.filter(({ instanceId }) => instanceId !== except))
+    const chosen = choose(candidates.filter(({ instanceId }) => !except.includes(instanceId)))
     if (chosen === undefined) return none(NOT_READY)
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()
