@@ -15,8 +15,9 @@ export function slotsFor (job: Job, nodes: readonly ArrangedNode[]): number | un
   const parts = job.layers * (isTensor(job, nodes.length) ? nodes.length : 1)
   const more = (share: number): number => Math.min(...held.map((on) => {
     const { layers, need: { neededBytes }, usable: { usableBytes } } = on
-    const next = jobNeed({ ...job, slots: 2 }, { of: layers, parts }, on)
-    const [each, left] = [next.neededBytes - neededBytes, usableBytes - neededBytes - 1]
+    // The prompt cache has a least size: the first slots are cheaper than the later ones.
+    const full = jobNeed({ ...job, slots: 1 + bound }, { of: layers, parts }, on)
+    const [each, left] = [(full.neededBytes - neededBytes) / bound, usableBytes - neededBytes - 1]
     return each > 0 ? Math.floor(left * share / each) : bound
   }))
   const usual = Math.min(cacheOf(card, contextLength).contexts, 1 + more(1))

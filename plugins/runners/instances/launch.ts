@@ -223,7 +223,7 @@ function atOnce (
   { context, slots }: Pick<Place, 'context' | 'slots'>
 ): number {
   const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
-  if (kept === undefined || card.tasks.includes('embeddings')) return Math.max(usual, most ?? batch)
+  if (kept === undefined) return Math.max(usual, most ?? batch)
   return Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 

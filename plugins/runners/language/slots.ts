@@ -1,6 +1,5 @@
 /** How tasks for language models take the slots of an engine: one for each answer that is written. Pure. */
 import type { EngineTask } from '../../../kernel/api/engine.js'
-import type { AnswerChunk } from './chunks.js'
 
 /** Slots that a task takes: as many as it has answers; turning text into tokens takes none. */
 export function slotsTaken ({ kind, payload: { n } }: EngineTask): number {
@@ -10,6 +9,3 @@ export function slotsTaken ({ kind, payload: { n } }: EngineTask): number {
 
 /** Whether a task is told its place in the queue: its reader takes chunks of answers. */
 export const isAnswer = ({ kind }: EngineTask): boolean => /^(chat|completions?)$/.test(kind)
-
-/** True for a chunk that is no part of the answer: what the task waits for. */
-export const isQueued = (payload: Readonly<Partial<AnswerChunk>>): boolean => payload.queue !== undefined

@@ -2,7 +2,6 @@ import { SvcError, timed, EngineError, kernelError } from '../../../kernel/index
 import type { CapabilityCall, EngineChunk, EngineTask, Logger } from '../../../kernel/index.js'
 import { NOT_BEGUN, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, RouteQuery, Runners } from '../service.js'
-import { isQueued } from '../language/slots.js'
 import type { TaskFailure } from './losses.js'
 import { RemoteTaskError } from './remote/frames.js'
 import type { TaskWatchers, TaskTable, TerminalStatus } from './tasks.js'
@@ -38,7 +37,7 @@ export async function * runTask (
     let answered = false
     try {
       for await (const chunk of runners.open(route, task, signal)) {
-        answered ||= !isQueued(chunk.payload)
+        answered ||= chunk.payload['queue'] === undefined
         yield chunk
       }
       return
@@ -85,7 +84,7 @@ export async function * serve (
   let answered = false
   try {
     for await (const chunk of chunks()) {
-      answered ||= !isQueued(chunk.payload)
+      answered ||= chunk.payload['queue'] === undefined
       watch?.see(chunk)
       yield chunk
     }
