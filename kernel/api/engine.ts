@@ -69,7 +69,7 @@ export interface ModelSpec {
   threads: number
   /** Tokens of context of the instance; the usual number when absent. */
   contextLength?: number
-  /** Contexts that are kept at once, one for each answer; as many as make a small cache when absent. */
+  /** Contexts for answers at once; as many as make a small cache when absent. */
   slots?: number
   /** `plugins.<owner>.…` options handed through by the plugin that owns the engine. */
   options: Record<string, unknown>
@@ -176,7 +176,7 @@ export interface EngineDecl extends MemoryTraits {
   readonly program?: ProgramDecl
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
-  /** It keeps a context for each answer, at most so many: placement says how many, a runner admits no more. */
+  /** Most contexts for answers at once: placement plans their number, and a runner admits no more. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
   /** True when several nodes can run one model together, each a part. */
   readonly multiNode?: boolean

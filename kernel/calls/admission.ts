@@ -77,7 +77,7 @@ export class Admission {
   get active (): number { return this.#active }
   get waiting (): number { return this.#waiting }
 
-  /** The place in the queue, from 1, of the call with this signal, if nothing changes; 0 when none waits. */
+  /** The place in the queue, from 1, of the call with this signal; 0 when it does not wait. */
   placeOf (signal: AbortSignal): number {
     const lanes = [...this.#lanes.values()]
     const own = lanes.findIndex((lane) => lane.some((waiter) => waiter.signal === signal))

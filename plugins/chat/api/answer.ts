@@ -238,7 +238,7 @@ class Warnings {
 /** Makes something of values; the last ones come with the totals, and none with a place in the queue. */
 type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
 
-/** What `made` makes of the values of an answer in an API's format. */
+/** The values of an answer in an API's format, each group passed through `made`. */
 export async function * formatted<T> (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   made: Write<T>

@@ -53,9 +53,7 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   const server = await serverAt(parts.files[0])
   const files = server === undefined ? parts.files : [server]
   const { tag, backend } = server !== undefined ? await toldBy(server, parts)
-    : files.length > 0 ? namedBy(files[0]!, parts) : {
-        tag: tagFor(parts.tag ?? KNOWN_TAG), backend: backendFor(parts.backend, parts.machine, parts.nvidia)
-      }
+    : files.length > 0 ? namedBy(files[0]!, parts) : wanted(parts)
   const builds = buildsFolder(home, ENGINE)
   await mkdir(builds, { recursive: true, mode: 0o700 }).catch((error: unknown) => { throw diskError(error) })
   const name = `${tag}-${backend}`
@@ -69,9 +67,10 @@ export async function addBuild (parts: AddParts): Promise<Added> {
     keep = false
     const folder = server === undefined ? await unpacked(archives.map(({ file }) => file), work, parts)
       : await copied(server, await work.folder('0'))
+    const { devices } = await tried(join(folder, SERVER), parts)
     const build: Build = {
       name, folder: join(builds, name), tag, backend, usedSince: parts.now().toISOString(),
-      digests: archives.map(({ digest }) => digest), devices: (await tried(join(folder, SERVER), parts)).devices
+      digests: archives.map(({ digest }) => digest), devices
     }
     await writeFile(join(folder, BUILD_FILE), buildText(build), { mode: 0o600 })
     return { build, added: await placed(folder, build, home) }
@@ -85,13 +84,18 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   }
 }
 
+/** As the options say, else the release that is known to work and what this machine computes on. */
+function wanted (
+  { tag = KNOWN_TAG, backend, machine, nvidia }: AddParts
+): { tag: string, backend: BuildBackend } {
+  return { tag: tagFor(tag), backend: backendFor(backend, machine, nvidia) }
+}
+
 /** The build that fits best, and the bytes of its archives. @throws BuildError */
 export async function planBuild (
   parts: AddParts
 ): Promise<{ tag: string, backend: BuildBackend, bytes: number }> {
-  const { machine, nvidia } = parts
-  const tag = tagFor(parts.tag ?? KNOWN_TAG)
-  const backend = backendFor(parts.backend, machine, nvidia)
+  const { tag, backend } = wanted(parts)
   const assets = await pinnedAssets(parts, tag, backend)
   return { tag, backend, bytes: assets.reduce((sum, { size }) => sum + size, 0) }
 }
@@ -111,22 +115,21 @@ async function serverAt (path = ''): Promise<string | undefined> {
   return server
 }
 
-/** What a server says of itself, or the options do. @throws BuildError */
-async function toldBy (server: string, parts: AddParts): Promise<{ tag: string, backend: BuildBackend }> {
+/** Tag and backend by the options, else by the output of the server. @throws BuildError */
+async function toldBy (server: string, parts: AddParts): Promise<ReturnType<typeof wanted>> {
   const { version, devices } = await tried(server, parts)
   const has = BACKENDS.findLast((backend) => listsBackend(devices, backend)) ?? 'cpu'
-  return {
-    tag: tagFor(parts.tag ?? `b${/^version: ([1-9]\d*)/m.exec(version)?.[1] ?? 1}`),
-    backend: backendFor(parts.backend ?? has, parts.machine, parts.nvidia)
-  }
+  const tag = `b${/^version: ([1-9]\d*)/m.exec(version)?.[1] ?? 1}`
+  return wanted({ ...parts, tag: parts.tag ?? tag, backend: parts.backend ?? has })
 }
 
 /** Copies a server with what it uses of its folder, in which there may be other things. */
 async function copied (server: string, folder: string): Promise<string> {
-  const beside = (await readdir(dirname(server))).filter((name) => PROGRAMS.includes(name) || LIBRARY.test(name))
-  for (const [from, to] of [...beside.map((name) => [name, name]), [basename(server), SERVER]]) {
-    await cp(join(dirname(server), from!), join(folder, to!), { dereference: true })
+  for (const name of await readdir(dirname(server))) {
+    if (!PROGRAMS.includes(name) && !LIBRARY.test(name)) continue
+    await cp(join(dirname(server), name), join(folder, name), { dereference: true })
   }
+  await cp(server, join(folder, SERVER), { dereference: true })
   return await runnable(folder)
 }
 
@@ -138,13 +141,10 @@ async function runnable (folder: string): Promise<string> {
 }
 
 /** What the name of an archive says, or the options do. @throws BuildError */
-function namedBy (file: string, { tag, backend, machine, nvidia }: AddParts) {
+function namedBy (file: string, parts: AddParts): ReturnType<typeof wanted> {
   const name = readName(basename(file))
-  const says = tag ?? name?.tag
-  const built = backend ?? name?.backend
-  if (says !== undefined && built !== undefined) {
-    return { tag: tagFor(says), backend: backendFor(built, machine, nvidia) }
-  }
+  const { tag = name?.tag, backend = name?.backend } = parts
+  if (tag !== undefined && backend !== undefined) return wanted({ ...parts, tag, backend })
   throw new BuildError(`${basename(file)} is not called as an archive of llama.cpp is: say what it is with ` +
     '--build TAG and --backend', { wrong: true })
 }

@@ -16,8 +16,7 @@ export const verbs = {
       ['--build <tag>', 'release of llama.cpp (one that is known to work)'],
       ['--backend <name>', 'cpu, metal, vulkan or cuda (what fits this machine)'],
       ['--from <file...>',
-        'what is here already: a llama-server, its folder, or archives of a release; for cuda also that of ' +
-          'its libraries'],
+        'a llama-server, its folder, or archives of a release; for cuda also that of its libraries'],
       ['--sha256 <hex...>', 'SHA-256 of each archive, for a release that svc does not know']
     ],
     examples: [

@@ -29,7 +29,7 @@ export interface SeenTask {
   createdAt: string
 }
 
-/** How many requests wait for a slot of their runner, and how many have one. */
+/** Counts requests that wait for a slot of their runner, and those that have one. */
 export function queueOf (
   { tasks = {} }: Pick<SeenState, 'tasks'>, counts: (task: SeenTask) => boolean
 ): { waiting: number, running: number } {

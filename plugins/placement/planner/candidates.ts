@@ -11,7 +11,7 @@ export interface Job {
   traits: EngineTraits
   /** Units the model is cut into; at least 1, also where the card says 0. */
   layers: number
-  /** Contexts that are kept; undefined for an engine that keeps none. */
+  /** Contexts for answers at once; undefined for an engine without slots. */
   slots: number | undefined
 }
 

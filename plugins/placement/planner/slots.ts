@@ -3,7 +3,7 @@ import { cacheOf } from '../../../kernel/index.js'
 import { isTensor, type ArrangedNode } from './arrange.js'
 import { jobNeed, type Job } from './candidates.js'
 
-/** Beyond a small cache slots take at most this part of the memory that is left: other models need some. */
+/** Beyond a small cache slots take at most this part of the free memory: other models need some. */
 const SHARE = 1 / 4
 
 /** Slots of a job that is arranged with one; undefined for an engine that has none. */

@@ -181,7 +181,7 @@ function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number)
   ].join('; ')
 }
 
-/** How many answers it writes at once, and the memory for that. */
+/** The slots, and the memory of their contexts. */
 function slotsOf (
   { request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]
 ): string[] {

@@ -128,7 +128,7 @@ export interface MemoryPart {
 export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
-  /** Answers at once, each with a context of its own; absent for an engine that keeps none. */
+  /** Answers at once, each with its context; absent for an engine without slots. */
   slots?: number
   /** In ring order; of `LlamaRpc` the driver first. */
   ranks: PlanRank[]

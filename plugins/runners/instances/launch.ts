@@ -58,7 +58,7 @@ function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): stri
   return instance === undefined ? undefined : bodyOf(instance).modelDigest
 }
 
-/** The context of an instance, and how many of it are kept. */
+/** The tokens of a context of an instance, and its slots. */
 function contextIn (
   { instances }: LaunchParts, { instanceId }: Assignment
 ): Pick<Place, 'context' | 'slots'> {
@@ -223,8 +223,8 @@ function atOnce (
   { context, slots }: Pick<Place, 'context' | 'slots'>
 ): number {
   const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
-  if (kept === undefined) return Math.max(usual, most ?? batch)
-  return Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
+  return kept === undefined ? Math.max(usual, most ?? batch)
+    : Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 
 function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {

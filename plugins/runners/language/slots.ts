@@ -7,5 +7,5 @@ export function slotsTaken ({ kind, payload: { n } }: EngineTask): number {
   return Number.isSafeInteger(n) && n as number > 0 ? n as number : 1
 }
 
-/** Whether a task is told its place in the queue: its reader takes chunks of answers. */
+/** True for a task whose reader takes chunks of answers, and with them its place in the queue. */
 export const isAnswer = ({ kind }: EngineTask): boolean => /^(chat|completions?)$/.test(kind)

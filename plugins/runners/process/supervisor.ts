@@ -23,7 +23,7 @@ export type { RunnerOptions } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
-/** How often a task that waits is told its place, ms. */
+/** Pause between two looks at the place of a task that waits, ms. */
 const TELL_MS = 1_000
 /** The caller of the node's own tasks, such as its canary. */
 const NODE = 'node'
@@ -180,7 +180,7 @@ class RunnerSupervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for slots, and tells a task for text its place in the queue. Throws what `#enter` throws. */
+  /** Waits for slots; a task for text gets its place in the queue. Throws what `#enter` throws. */
   async * #wait (
     task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
   ): AsyncGenerator<EngineChunk, Release> {

@@ -77,7 +77,7 @@ export async function * serve (
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
   if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
-  // A runner of this node says when the task waits no more; another node tells of its own tasks.
+  // A runner of this node calls `admitted`; the tasks of another node come by gossip.
   if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'

@@ -108,7 +108,7 @@ t.test('a request for text that waits is told its place; tokens are counted mean
   const counting = { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }
   const tokens = supervisor.open('tokens', counting, signal)
   t.equal((await hear(tokens)).end, 'end')
-  // The reader goes, while nothing else says that the task is not wanted.
+  // The reader goes without an abort.
   await waiting[0]!.return(undefined)
   t.equal(supervisor.report().waitingTasks, 1)
   t.match((await waiting[1]!.next()).value, { payload: { queue: { place: 1 } } }, 'it moves up')
