@@ -24,10 +24,10 @@ interface Ask {
   /** Left out: as the route takes it by itself. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
-  /** Left out: the usual number of tokens. */
-  context_length?: number
-  /** Left out: as many as there is memory for. */
-  slots?: number
+  /** Undefined: the usual number of tokens. */
+  context_length: number | undefined
+  /** Undefined: as many as there is memory for. */
+  slots: number | undefined
   excluded: string[]
 }
 
@@ -63,11 +63,10 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
-  const context = wholeOf(ctx, 'ctx', options, 'tokens', 2)
-  const slots = wholeOf(ctx, 'slots', options, 'answers at once', 1)
   return {
     model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
-    ...context === undefined ? {} : { context_length: context }, ...slots === undefined ? {} : { slots }
+    context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
+    slots: wholeOf(ctx, 'slots', options, 'answers at once', 1)
   }
 }
 
