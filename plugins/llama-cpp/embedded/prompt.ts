@@ -61,13 +61,22 @@ export class Prompts {
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
-    const shows = this.shows(tools, spoken)
-    const rendered = this.template.render(shows ? spoken : inHermes(spoken, tools), {
+    let shows = this.shows(tools, spoken)
+    const render = (): string => this.template.render(shows ? spoken : inHermes(spoken, tools), {
       addGenerationPrompt: payload['add_generation_prompt'] !== false,
       ...shows && tools.length > 0 ? { tools } : {},
       ...isObject(payload['chat_template_kwargs'])
         ? { extra: this.others.cut(payload['chat_template_kwargs']) } : {}
     })
+    let rendered
+    try {
+      rendered = render()
+    } catch (error) {
+      if (!shows || tools.length === 0) throw error
+      // Some templates fail at parameters without a type.
+      shows = false
+      rendered = render()
+    }
     const { reasoning } = this.template
     return {
       ids: this.vocabulary.encodeRendered(rendered),
