@@ -22,12 +22,16 @@ const EVALUATES = [
   /^plugins\/llama-cpp\/text\//
 ]
 
+/** Encodes tar headers of the node's own files with the package, and reads no archive. */
+const PACKS = 'plugins/diagnostics/capture/tar.ts'
+
 type Inputs = Metafile['inputs']
 
 /** Every module that the entries reach, with the one that imports it. Verbs run in another process. */
 function reached (inputs: Inputs, entries: readonly string[]): Map<string, string | null> {
   const found = new Map<string, string | null>(entries.map((entry) => [entry, null]))
   for (const at of found.keys()) {
+    if (at === PACKS) continue
     for (const { path, kind } of inputs[at]?.imports ?? []) {
       const verb = kind === 'dynamic-import' && /(^|\/)cli\//.test(path)
       if (!verb && !found.has(path)) found.set(path, at)

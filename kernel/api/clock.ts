@@ -108,7 +108,7 @@ export class AbortableWaits {
   end (): void { this.#signal.removeEventListener('abort', this.#onAbort) }
 }
 
-/** What the source yields, and `beat` after each `ms` of silence. Pulls one thing at a time. */
+/** Passes on the items of the source, and `beat` after each `ms` without one. Pulls one item at a time. */
 export async function * beating<T, B> (
   source: AsyncIterable<T>, clock: Clock, ms: number, beat: B
 ): AsyncGenerator<T | B> {
@@ -116,7 +116,7 @@ export async function * beating<T, B> (
   let askedMs = 0
   let stop = (): void => {}
   let wake = (): void => {}
-  // One timer for all: a stream has many things and little silence.
+  // A single timer: streams have many items and few pauses.
   const watch = (afterMs: number): void => {
     stop = clock.after(afterMs, () => {
       const left = askedMs + ms - clock.mono()

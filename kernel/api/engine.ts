@@ -10,7 +10,7 @@ export { cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED, type CacheTyp
 /** One file of a model, relative to the model's folder. */
 export interface CardFile { path: string, role: string, bytes: number, sha256?: string }
 
-/** Ways to use a GPU that need nothing of a model: a card that names cuda runs on each. */
+/** GPU backends that run every model whose card names cuda. */
 const LIKE_CUDA: readonly string[] = ['rocm', 'vulkan', 'metal']
 
 /** Whether a model runs on a backend, where its engine has it. */
@@ -43,9 +43,9 @@ export interface ModelCard {
   kvHeads: number
   /** Values per head. */
   headSize: number
-  /** What the files say about memory; without it `totalBytes` and the sizes above stand for it. */
+  /** Memory facts from the file headers; if absent, `totalBytes` and the sizes above are used. */
   memory?: MemoryFacts
-  /** How an engine that can choose keeps keys and values; f16 when absent. */
+  /** Type of cached keys and values, for engines that support several; f16 when absent. */
   cacheType?: CacheType
   contextLength: number
   supportsTensor: boolean

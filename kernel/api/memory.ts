@@ -9,7 +9,7 @@ const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
 /** A key and a value of 16 bits. */
 const KEY_AND_VALUE_BYTES = 4
-/** Memory in use per byte of weights, and beside the model, where neither card nor engine say more. */
+/** Defaults of `overhead` and `fixedBytes`. */
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
 /** Tokens that an engine computes in one go, unless it says otherwise; most of an embedded text. */
@@ -21,7 +21,7 @@ const WINDOW_BLOCK = 256
 const VOCABULARY_BYTES = 160
 const LOGIT_BYTES = 4
 const CANDIDATE_BYTES = 12
-/** Prompts that may come again are kept in this part of weights and cache, or in so many bytes. */
+/** Size of the prompt cache: this fraction of weights and KV cache, at least `KEPT_BYTES`. */
 const KEPT_PART = 1 / 16
 const KEPT_BYTES = 32 * MIB
 /** Copies of the windows and states of a context, from which a server goes on. */
@@ -31,7 +31,7 @@ export const CHECKPOINTS = 2
 const CACHE_TYPES = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 } as const
 export type CacheType = keyof typeof CACHE_TYPES
 
-/** What the headers of a model's files say about its memory, those of a drafter and vision weights with it. */
+/** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
 export interface MemoryFacts {
   weightBytes: number
   /** A token in all layers that see the whole context, with values of 16 bits. */
@@ -41,11 +41,11 @@ export interface MemoryFacts {
   windowTokens?: number
   /** The state of recurrent layers, whatever the length. */
   stateBytes?: number
-  /** What one token of a batch takes while it is computed. */
+  /** Compute buffer per token of a batch. */
   batchTokenBytes?: number
   /** Tokens of the vocabulary. */
   vocabulary?: number
-  /** What is beside the weights whatever the context: arenas of a runtime, the work on an image. */
+  /** Buffers that do not depend on the context: arenas of a runtime, image encoding. */
   workBytes?: number
 }
 
@@ -123,7 +123,7 @@ export interface Need {
   shareBytes: number
   /** Keys, values and states. */
   cacheBytes: number
-  /** What is computed with, the vocabulary, prompts that are kept. */
+  /** Compute buffers, vocabulary, prompt cache. */
   bufferBytes: number
   /** The process, or what a GPU takes before anything is loaded. */
   fixedBytes: number
@@ -143,7 +143,7 @@ export function needWords (
     `process ${show(fixedBytes)}`
 }
 
-/** What of a model lies where: `gpu` in the memory of one, else in that of a process. */
+/** The part of a model on one device: `gpu` for the memory of a GPU, else that of a process. */
 export interface Place {
   /** Tokens of a context, and contexts; the usual numbers when absent. */
   context?: number | undefined
@@ -152,7 +152,7 @@ export interface Place {
   gpu?: boolean
 }
 
-/** What a node needs for its part on one device. */
+/** Memory for a part of a model on one device. */
 export function needOf (
   card: Sized, traits: MemoryTraits, { context, slots, part = { of: 1, parts: 1 }, gpu = false }: Place = {}
 ): Need {

@@ -63,8 +63,8 @@ export const cardSchema = {
     memory: {
       type: 'object', additionalProperties: false, required: ['weightBytes', 'tokenBytes'],
       properties: {
-        weightBytes: count, tokenBytes: count, windowTokenBytes: count, windowTokens: count, stateBytes: count,
-        batchTokenBytes: count, vocabulary: count, workBytes: count
+        weightBytes: count, tokenBytes: count, windowTokenBytes: count, windowTokens: count,
+        stateBytes: count, batchTokenBytes: count, vocabulary: count, workBytes: count
       }
     },
     contextLength: count,

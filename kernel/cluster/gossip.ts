@@ -32,6 +32,8 @@ export interface GossipCounters extends Readonly<Counts> {
 export const MAX_READING_BYTES = 64 * 1024
 /** Most readings in one body, and most that wait to be published. */
 const MAX_READINGS = 64
+/** Most bytes of readings in one body: half a frame of 1 MiB. */
+const BODY_BYTES = 512 * 1024
 /** Most keys kept of one peer; the one not heard of longest goes first. */
 const PEER_KEYS = 256
 const PERIOD_MS = 2000
@@ -44,9 +46,12 @@ export const bodySchema = record({
 /** What travels between nodes. */
 export type GossipBody = Of<typeof bodySchema>
 
-/** Whether a reading is plain JSON, neither nested too deeply nor too large. */
-const isReading = (value: unknown): boolean =>
-  checkValue(value) === null && Buffer.byteLength(JSON.stringify(value)) <= MAX_READING_BYTES
+/** Bytes of a reading as JSON; null when it is no plain JSON, is nested too deeply or is too large. */
+function readingBytes (value: unknown): number | null {
+  if (checkValue(value) !== null) return null
+  const bytes = Buffer.byteLength(JSON.stringify(value))
+  return bytes <= MAX_READING_BYTES ? bytes : null
+}
 
 const UNFIT = `is no plain JSON of at most ${MAX_READING_BYTES} bytes`
 
@@ -57,7 +62,7 @@ function bodyProblem (body: unknown): string | null {
   for (const [key, value] of Object.entries((body as GossipBody).readings)) {
     const wrongKey = checkKey(key)
     if (wrongKey !== null) return `the key "${key.slice(0, 40)}" ${wrongKey}`
-    if (!isReading(value)) return `"${key}" ${UNFIT}`
+    if (readingBytes(value) === null) return `"${key}" ${UNFIT}`
   }
   return null
 }
@@ -83,8 +88,8 @@ interface Heard { readonly value: unknown, readonly atMs: number }
  */
 export class Gossip {
   readonly #options: GossipOptions
-  /** Readings that wait. */
-  readonly #waiting = new Map<string, unknown>()
+  /** Readings that wait, with their bytes, the oldest first. */
+  readonly #waiting = new Map<string, { readonly value: unknown, readonly bytes: number }>()
   /** The newest readings of every peer. */
   readonly #peers = new Map<string, Map<string, Heard>>()
   /** Keys that callers offer: their readings replace those of the sample, which lack what plugins add. */
@@ -125,17 +130,21 @@ export class Gossip {
 
   #queue (key: string, value: unknown): void {
     if (!this.#options.enabled || this.#closed) return
-    const waits = this.#waiting.has(key)
+    const bytes = readingBytes(value)
     this.#counts.readingsOffered++
-    const full = !waits && this.#waiting.size >= MAX_READINGS
-    if (full || !isReading(value)) {
+    if (bytes === null) {
       this.#counts.readingsDropped++
-      const why = full ? `is one more than ${MAX_READINGS}` : UNFIT
-      this.#warnOnce(`reading ${key}`, { reading: key }, `the reading "${key}" ${why} and was dropped`)
+      this.#warnOnce(`reading ${key}`, { reading: key }, `the reading "${key}" ${UNFIT} and was dropped`)
       return
     }
-    if (waits) this.#counts.readingsCoalesced++
-    this.#waiting.set(key, value)
+    if (this.#waiting.has(key)) {
+      this.#counts.readingsCoalesced++
+    } else if (this.#waiting.size >= MAX_READINGS) {
+      const [oldest] = this.#waiting.keys()
+      this.#waiting.delete(oldest!)
+      this.#counts.readingsDropped++
+    }
+    this.#waiting.set(key, { value, bytes })
     this.#counts.maxQueueDepth = Math.max(this.#counts.maxQueueDepth, this.#waiting.size)
   }
 
@@ -197,18 +206,27 @@ export class Gossip {
     }
   }
 
+  /** Publishes the oldest readings that fit into one body. */
   #flush (): void {
-    if (this.#waiting.size === 0) return
+    const readings: Record<string, unknown> = {}
+    let left = BODY_BYTES
+    for (const [key, { value, bytes }] of this.#waiting) {
+      if (bytes > left) break
+      left -= bytes
+      readings[key] = value
+    }
+    const keys = Object.keys(readings)
+    if (keys.length === 0) return
     try {
-      const { peers, bytes } = this.#options.publish({ v: 1, readings: Object.fromEntries(this.#waiting) })
+      const { peers, bytes } = this.#options.publish({ v: 1, readings })
       if (peers === 0) {
         this.#counts.noPeerPublishes++
         return
       }
-      this.#counts.readingsPublished += this.#waiting.size
+      for (const key of keys) this.#waiting.delete(key)
+      this.#counts.readingsPublished += keys.length
       this.#counts.bytesPublished += bytes
       this.#lastSuccessMs = this.#options.clock.mono()
-      this.#waiting.clear()
     } catch (err) {
       this.#counts.publishFailures++
       this.#warnOnce('publish', { err }, 'readings could not be published; they go with the next ones')

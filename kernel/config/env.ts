@@ -64,9 +64,14 @@ export function readEnv (
 /** Every variable and the settings it could mean; more than one is refused when it is used. */
 function targetsByName (known: Known): Map<string, Target[]> {
   const targets = new Map<string, Target[]>()
-  for (const target of known.leaves) {
-    const name = envName(target.path)
-    targets.set(name, [...targets.get(name) ?? [], target])
+  const add = (name: string, target: Target): void => {
+    const same = targets.get(name)
+    if (same === undefined) targets.set(name, [target])
+    else same.push(target)
+  }
+  for (const { path, schema } of known.leaves) {
+    const also = known.aliased.find((one) => formatPath(one.path) === formatPath(path))?.also ?? []
+    for (const name of new Set([path, ...also].map(envName))) add(name, { path, schema })
   }
   return targets
 }

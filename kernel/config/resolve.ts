@@ -5,11 +5,11 @@
  */
 import type { JsonSchema } from '../api/schema.js'
 import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
-import { makeDraft, openSections, overlayOf, problemAt } from './draft.js'
+import { makeDraft, openSections, overlayOf, placeInFile, problemAt } from './draft.js'
 import type { Draft } from './draft.js'
 import { kernelKeys, kernelRules } from './kernel-keys.js'
 import type { KernelConfig } from './kernel-keys.js'
-import { gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
+import { canonicalPath, gatherKnown, isLocal, schemaAt, suggestKey } from './known.js'
 import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
@@ -51,6 +51,11 @@ export interface ResolvedConfig {
   masked (path: string, value: unknown): unknown
   /** What the schemas say of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
+  /**
+   * The dotted path at which svc.yaml has (or should get) a setting: for one that is accepted in several
+   * places.
+   */
+  writtenAt (path: string): string
 }
 
 export interface ResolveInput {
@@ -157,16 +162,17 @@ function makeResolved (draft: Draft): ResolvedConfig {
     plugin: (name) => pluginKeys(getIn(tree, ['plugins', name])),
     settings: (key) => getIn(tree, [key]),
     entries: (under) => {
-      const prefix = under === undefined ? [] : parsePath(under) ?? [under]
+      const prefix = under === undefined ? [] : canonicalPath(known, parsePath(under) ?? [under])
       const all = known.pieces.flatMap(({ path }) => listEntries(draft, getIn(tree, path), path))
       return all.filter((entry) => isUnder(parsePath(entry.path) ?? [], prefix))
     },
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     masked: (path, value) => {
-      const at = parsePath(path) ?? [path]
+      const at = canonicalPath(known, parsePath(path) ?? [path])
       // What a module means by keys that are not known here nobody can tell: they may be secrets.
       return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
-    }
+    },
+    writtenAt: (path) => formatPath(placeInFile(draft, canonicalPath(known, parsePath(path) ?? [path])))
   }
 }
 
@@ -202,7 +208,7 @@ function mask (draft: Draft, value: unknown, path: Path): unknown {
 function originOf (draft: Draft, path: Path): { origin: Origin, line?: number, source?: string } {
   const overlay = overlayOf(draft, path)
   if (overlay !== undefined) return { origin: overlay.origin, source: overlay.source }
-  const position = draft.raw.position(path)
+  const position = draft.raw.position(placeInFile(draft, path))
   return position === undefined ? { origin: 'default' } : { origin: 'file', line: position.line }
 }
 
@@ -212,7 +218,7 @@ export function findSetting (
 ): { schema: JsonSchema } | { schema: null, suggestion?: string } {
   const known = gatherKnown(owners)
   const parsed = parsePath(path)
-  const schema = parsed === null ? undefined : schemaAt(known, parsed)
+  const schema = parsed === null ? undefined : schemaAt(known, canonicalPath(known, parsed))
   if (schema !== undefined) return { schema }
   const suggestion = parsed === null ? undefined : suggestKey(known, parsed)
   return suggestion === undefined ? { schema: null } : { schema: null, suggestion }

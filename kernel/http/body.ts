@@ -209,7 +209,8 @@ function prototypeKey (object: object): string | null {
 function repeatedKey (text: string): string {
   const objects: Set<string>[] = []
   let last = ''
-  for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}:]/g)) {
+  // The last quote of a string is optional, since a pattern that cannot fail takes linear time.
+  for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"?|[{}:]/g)) {
     if (token === '{') objects.push(new Set())
     else if (token === '}') objects.pop()
     else if (token !== ':') last = token

@@ -30,7 +30,7 @@ export class EventParser {
     this.#also = also
   }
 
-  /** What these bytes complete. Lines are ended by CR, LF or both. */
+  /** The events that these bytes complete. Lines end with CR, LF or both. */
   * push (bytes: Uint8Array): Generator<ServerEvent> {
     const text = this.#rest + this.#decoder.decode(bytes, { stream: true })
     // The LF that belongs to a CR may be in the next part.

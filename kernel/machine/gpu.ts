@@ -21,17 +21,17 @@ export interface Gpu {
 export interface GpuReport {
   readonly gpus: readonly Gpu[]
   readonly problems: readonly string[]
-  /** Bytes on all GPUs by process; empty where the driver does not tell, or only of processes elsewhere. */
+  /** Bytes on all GPUs by process; empty if the driver does not report it, or for other PID namespaces. */
   readonly vramByPid?: ReadonlyMap<number, number>
 }
 
-/** When GPUs were last looked at, and what processes had in their memory then. */
+/** The last reading of the GPUs. */
 export interface GpuReading {
   /** Monotonic; -Infinity before the first time. */
   readonly atMs: number
   /** Those that programs of this node can use. */
   readonly gpus: readonly Gpu[]
-  /** Bytes; processes that are not in it have none, or the driver does not tell. */
+  /** Bytes by process; a missing process uses none, or is not reported. */
   readonly vramByPid: ReadonlyMap<number, number>
 }
 
@@ -63,7 +63,7 @@ export async function readGpus (io: MachineIo): Promise<GpuReport> {
   const gpus = io.platform === 'linux'
     ? await readLinuxGpus(io, ask)
     : await ask('systeminformation', async () => gpusOf(await io.ask('graphics')))
-  // Only NVIDIA's tool tells it, and only where it told of its GPUs.
+  // Only nvidia-smi reports processes, and only if it could query the GPUs.
   const asked = gpus.some(({ vendor, vramUsedBytes }) => vendor === 'nvidia' && vramUsedBytes !== null)
   const vramByPid = parseProcesses(asked ? await io.nvidiaSmi(SMI_PROCESSES).catch(() => '') : '')
   gpus.sort((a, b) => MAKERS.indexOf(a.vendor) - MAKERS.indexOf(b.vendor))
@@ -101,7 +101,7 @@ async function nvidiaNames ({ list, read }: MachineIo): Promise<string[]> {
   return texts.map((text) => /^Model:\s*(.+)$/m.exec(text)?.[1]?.trim() ?? 'NVIDIA GPU')
 }
 
-/** What `nvidia-smi` is asked for; `parseSmi` and `parseProcesses` read the answers. */
+/** Arguments of nvidia-smi; `parseSmi` and `parseProcesses` read the output. */
 const SMI_GPUS = [
   '--query-gpu=name,utilization.gpu,memory.total,memory.used,power.draw,temperature.gpu',
   '--format=csv,noheader,nounits'

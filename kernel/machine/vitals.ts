@@ -41,7 +41,7 @@ export interface MachineOptions {
 export interface MachineReader extends Machine {
   /** The same reading again within a second. It never throws and never waits longer than a second. */
   vitals (): Promise<Vitals>
-  /** GPUs and sensors as they were last looked at; begins to look where that is due. */
+  /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
   load (): LoadReading
 }
 
@@ -184,7 +184,7 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** What is known of GPUs and sensors: `load` looks in the background, `look` at once. */
+/** Readings of GPUs and sensors: `load` returns the last one, `look` takes a new one. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
   let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
@@ -198,7 +198,7 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
     const celsius = await heat
-    // The newer of two looks counts, whichever ends first.
+    // The later of two readings wins, whichever ends first.
     if (startedAt < last.atMs) return found
     known = summarize(found.gpus, celsius, env)
     last = { atMs: startedAt, gpus: known.accelerators, vramByPid }

@@ -96,12 +96,24 @@ t.test('offers wait for the period, the newest of a key wins', async (t) => {
   addsUp(t, gossip)
 })
 
-t.test('of more than 64 readings the first wait', (t) => {
+t.test('over 64 waiting readings the oldest go', (t) => {
   const { gossip } = rig()
   for (let i = 0; i < 70; i++) gossip.offer(`k${i}`, i)
   t.match(gossip.counters(), { pendingReadings: 64, maxQueueDepth: 64, readingsDropped: 6 })
   addsUp(t, gossip)
   t.end()
+})
+
+t.test('large readings are spread over several bodies', async (t) => {
+  const { gossip, clock, bodies } = rig()
+  for (let i = 0; i < 12; i++) gossip.offer(`k${i}`, 'x'.repeat(60_000))
+  gossip.start()
+  for (let i = 0; i < 3; i++) await clock.advance(2000)
+  const large = (body: GossipBody): number =>
+    Object.keys(body.readings).filter((key) => key.startsWith('k')).length
+  t.same(bodies.map(large).slice(0, 2), [8, 4])
+  t.equal(gossip.counters().pendingReadings, 0)
+  addsUp(t, gossip)
 })
 
 t.test('what cannot be a reading', (t) => {
@@ -224,6 +236,19 @@ t.test('a peer that invents keys without end takes bounded memory', (t) => {
   t.equal(kept.filter((r) => r !== undefined).length, 255)
   t.match(gossip.latest('a', 'memory'), { value: 999 }, 'what is heard often stays')
   t.end()
+})
+
+t.test('what waits keeps its place and takes the newest value; a full queue drops its oldest', async (t) => {
+  const { gossip, clock, bodies } = rig()
+  for (const [i, key] of ['a', 'b', 'c', 'a'].entries()) gossip.offer(key, i)
+  for (let i = 0; i < 62; i++) gossip.offer(`k${i}`, i)
+  gossip.offer('c', 'newest')
+  gossip.start()
+  await clock.advance(0)
+  const keys = Object.keys(bodies[0]!.readings)
+  t.same(keys.slice(0, 2), ['k2', 'k3'], 'the four of the sample took the place of b, c, k0 and k1')
+  t.match(gossip.counters(), { readingsCoalesced: 2, readingsDropped: 5, maxQueueDepth: 64 })
+  addsUp(t, gossip)
 })
 
 t.test('a random course of offers and publishes adds up', async (t) => {

@@ -37,11 +37,8 @@ const owners = [{
     }
   },
   settings: {
-    cache: { 'type': 'string', 'x-local': true },
-    shelf: {
-      type: 'object',
-      properties: { size: { type: 'integer' }, cache: { 'type': 'string', 'x-local': true } }
-    }
+    cache: { 'type': 'string', 'x-local': true, 'x-also': ['shelf.cache'] },
+    shelf: { type: 'object', properties: { size: { type: 'integer' } } }
   }
 }, { name: 'guest', bundled: false }]
 

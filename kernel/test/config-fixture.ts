@@ -58,11 +58,13 @@ export const owners: readonly ConfigOwner[] = [
       node_cache_path: {
         type: 'string',
         minLength: 1,
-        default: '~/.svc/staging'
+        default: '~/.svc/staging',
+        'x-also': ['model_store.node_cache_path', 'model_store.staging.node_cache_path']
       },
       node_overrides: {
         type: 'object',
-        additionalProperties: section({ staging_keep_recent_gb: { type: 'number', minimum: 0 } })
+        additionalProperties: section({ staging_keep_recent_gb: { type: 'number', minimum: 0 } }),
+        'x-also': ['model_store.node_overrides']
       }
     }
   },

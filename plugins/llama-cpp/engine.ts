@@ -1,6 +1,8 @@
-import { BATCH } from './embedded/decoder.js'
 import { PACKAGES } from './packages.js'
 import type { ProgramDecl } from '../../kernel/index.js'
+
+/** Most tokens that the library computes in one step. */
+export const BATCH = 128
 
 /** The engine of GGUF models, as cards and settings name it. */
 export const GGUF_ENGINE = 'llama-server'

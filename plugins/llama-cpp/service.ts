@@ -23,11 +23,11 @@ export function nobodyRuns (
 
 /** For verbs: offers to bring the program of GGUF models; see there. True when it is there now. */
 export async function offerEngine (ctx: VerbContext, yes: boolean): Promise<boolean> {
-  const offer = await import('../llama-cpp/cli/offer.js')
+  const offer = await import('./cli/offer.js')
   return await offer.offerEngine(ctx, yes)
 }
 
-/** How long a node may take to see a program that has come, seconds. */
+/** Longest time until a node has seen a new program, seconds. */
 const SEEN_SECONDS = 15
 
 /**

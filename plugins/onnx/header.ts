@@ -3,7 +3,7 @@ import { ProtoWalker, type Field, type FileReader } from './walker.js'
 
 /** Most inputs, outputs, operators and external files. */
 const ENTRIES = 4096
-/** Longest value of a place that is kept, and longest name of a size. */
+/** Longest value of an external-data entry, and longest name of a dimension, bytes. */
 const PLACE_BYTES = 65_536
 const DIM_BYTES = 256
 /** Files of an older version than this (IR) list their weights among their inputs. */

@@ -131,7 +131,7 @@ const off = need.neededBytes - used
 const mib = (bytes: number): number => Math.round(bytes / MIB)
 const terms = [need.shareBytes, need.cacheBytes, need.bufferBytes, need.fixedBytes].map(mib).join(' + ')
 const fits = Math.abs(off) <= Math.max(BYTES, used * SHARE)
-console.log(`| ${[basename(directory), ...pairs].join(' ')} | ${driver} | ` +
+process.stdout.write(`| ${[basename(directory), ...pairs].join(' ')} | ${driver} | ` +
   `${mib(need.neededBytes)} (${terms}) | ${mib(used)} | ` +
-  `${mib(off)} MiB, ${(off / used * 100).toFixed(1)} % |${fits ? '' : ' too far'}`)
+  `${mib(off)} MiB, ${(off / used * 100).toFixed(1)} % |${fits ? '' : ' too far'}\n`)
 process.exitCode = fits ? 0 : 1

@@ -45,7 +45,7 @@ t.test('verbs bring the build that a model needs', {
   const model = join(directory, 'made')
   mkdirSync(model)
   writeFileSync(join(model, 'm.gguf'), gguf(llama))
-  writeFileSync(join(model, 'mmproj-m.gguf'), 'x')
+  writeFileSync(join(model, 'mmproj-m.gguf'), gguf(llama))
   const pulled = await verb('pull', model)
   t.match(pulled, { status: 0, stderr: /which no node has: `svc engine add llama\.cpp` brings it\nnext: / })
 

@@ -88,7 +88,7 @@ function liveness ({ live, drained, lostForSeconds }: NodeRow): string {
   return lostForSeconds === null ? 'lost' : `lost ${showSpan(lostForSeconds)}`
 }
 
-/** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`, as far as it tells. */
+/** `NVIDIA H200: 131 GiB of 140 GiB, 50 %, 38 °C, 79 W`, without the values that are unknown. */
 function gpuText (gpu: Gpu): string {
   const { name, vramUsedBytes: used, vramTotalBytes: total, utilizationRatio: busy } = gpu
   const { temperatureCelsius: celsius, powerWatts: watts } = gpu

@@ -326,7 +326,7 @@ export async function answerJson (
   await invocations.serve(request, {
     as,
     contentType: 'application/json; charset=utf-8',
-    // Empty chunks while the value is made keep the call from its deadline.
+    // Empty chunks reset the deadline of the call until the value is there.
     handler: (call) => beating(once(call), clock, BEAT_MS, { payload: {} })
   })
 }

@@ -1,6 +1,11 @@
+import { promisify } from 'node:util'
+import { gunzip } from 'node:zlib'
 import { Parser } from 'tar'
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+
+/** A bundle that claims to be larger when unpacked is not listed, bytes. */
+const UNPACKED_BYTES = 64 * 1024 ** 2
 
 export default {
   async run (ctx, _args, options) {
@@ -29,6 +34,7 @@ interface Listed { name: string, bytes: number }
 async function listed (ctx: VerbContext, bytes: Buffer): Promise<Listed[]> {
   const files: Listed[] = []
   try {
+    const archive = await promisify(gunzip)(bytes, { maxOutputLength: UNPACKED_BYTES })
     await new Promise<void>((resolve, reject) => {
       new Parser({
         strict: true,
@@ -36,7 +42,7 @@ async function listed (ctx: VerbContext, bytes: Buffer): Promise<Listed[]> {
           files.push({ name: entry.path, bytes: entry.size })
           entry.resume()
         }
-      }).on('end', resolve).on('error', reject).end(bytes)
+      }).on('end', resolve).on('error', reject).end(archive)
     })
     return files
   } catch {

@@ -4,7 +4,7 @@ import type { Meters, Row } from './meters.js'
 
 export interface GpuMetricsParts { machine: Pick<Machine, 'lastGpus'> }
 
-/** A gauge with a figure for each GPU that tells it. */
+/** A gauge with a value for each GPU that reports it. */
 const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<GpuMetricsParts> =>
   gauge(name, help, ({ machine }) => machine.lastGpus().gpus.flatMap((gpu, i) => {
     const value = of(gpu)

@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { gunzipSync } from 'node:zlib'
+import { randomBytes } from 'node:crypto'
+import { gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import {
   ClusterService, definePlugin, InspectionService, InvocationService, LogRingService, StateService
@@ -228,6 +229,13 @@ t.test('svc capture saves the bundle and says what is in it', async (t) => {
   t.match(piped.err, /the bundle: /)
 })
 
+/** A valid archive that is larger than any bundle when it is unpacked; the noise makes it compress less. */
+const huge = (): Buffer => {
+  const bytes = Buffer.alloc(65 * 1024 ** 2)
+  for (let at = 0; at < bytes.length; at += 65_536) randomBytes(512).copy(bytes, at)
+  return gzipSync(packTar([{ name: 'a', bytes }], 0))
+}
+
 t.test('svc capture without a name takes the one the node gives, never a path', async (t) => {
   const { bytes } = await makeBundle({ node: 'n', version: '1', nowMs: 0, secrets: [], parts: [] })
   const here = process.cwd()
@@ -240,6 +248,7 @@ t.test('svc capture without a name takes the one the node gives, never a path', 
     }
     if (token === 'Bearer evil') send('../evil.tar.gz')
     else if (token === 'Bearer none') response.end('<html>')
+    else if (token === 'Bearer huge') response.end(huge())
     else if (token === 'Bearer weak') sendError(response, 403, 'missing_grant')
     else send('svc-capture-n-1.tar.gz')
   } })
@@ -248,6 +257,8 @@ t.test('svc capture without a name takes the one the node gives, never a path', 
   t.match(await run('good'), { status: 0, out: /^svc-capture-n-1\.tar\.gz: / })
   t.equal(unpackTar(gunzipSync(readFileSync('svc-capture-n-1.tar.gz'))).length, 1)
   t.match(await run('evil'), { status: 0, out: /^svc-capture\.tar\.gz: / })
-  t.match(await run('none'), { status: 1, err: /sent something that is no bundle/ })
+  for (const other of ['none', 'huge']) {
+    t.match(await run(other), { status: 1, err: /sent something that is no bundle/ }, other)
+  }
   t.match(await run('weak'), { status: 5 })
 })

@@ -6,7 +6,7 @@ export const verbs = {
     heading: 'Keep models', local: true,
     summary: 'list the builds of llama.cpp in this home, and which program is used',
     examples: ['svc engine ls'],
-    load: async () => ({ default: (await import('../../llama-cpp/cli/engine.js')).ls })
+    load: async () => ({ default: (await import('./engine.js')).ls })
   },
   'engine add': {
     heading: 'Keep models', local: true,
@@ -23,13 +23,13 @@ export const verbs = {
       'svc engine add llama.cpp', 'svc engine add llama.cpp --build b11146 --backend vulkan',
       'svc engine add llama.cpp --from llama-b11146-bin-ubuntu-x64.tar.gz'
     ],
-    load: async () => ({ default: (await import('../../llama-cpp/cli/engine.js')).add })
+    load: async () => ({ default: (await import('./engine.js')).add })
   },
   'engine rm': {
     heading: 'Keep models', local: true,
     summary: 'remove a build of llama.cpp that no runner uses',
     args: '<engine> <build>',
     examples: ['svc engine rm llama.cpp b11146-cpu'],
-    load: async () => ({ default: (await import('../../llama-cpp/cli/engine.js')).rm })
+    load: async () => ({ default: (await import('./engine.js')).rm })
   }
 } satisfies Record<string, VerbDecl>

@@ -3,10 +3,9 @@
  * that wait as fits into the time of a step. Steps are short, so that a cancelled request leaves soon.
  */
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import { BATCH } from '../engine.js'
 import type { NativeContext } from './binding.js'
 
-/** Most tokens of a step. */
-export const BATCH = 128
 /** Tokens of prompts in the first step, and the fewest in a step. */
 const FIRST_PART = 32
 const LEAST_PART = 4

@@ -6,13 +6,14 @@ import { join } from 'node:path'
 import {
   EngineError, type CacheType, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { BATCH } from '../engine.js'
 import { sizesOf } from '../server/command-line.js'
 import { modelFile } from '../server/index.js'
 import { readGguf, type GgufHeader, type GgufValue } from '../../staging/cards/gguf.js'
 import {
   errorsRead, llamaCpp, withErrors, type Binding, type ContextOptions, type NativeContext, type NativeModel
 } from './binding.js'
-import { BATCH, Decoder } from './decoder.js'
+import { Decoder } from './decoder.js'
 import { Prompts } from './prompt.js'
 import { cannotLoad } from './refusals.js'
 import { TextSession } from './session.js'

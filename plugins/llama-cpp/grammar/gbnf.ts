@@ -1,10 +1,10 @@
 /** Rules of a GBNF grammar, and their text. */
-import { EngineError } from '../../../kernel/api/engine.js'
+import { invalid as refusal } from '../../runners/language/refusals.js'
+import type { EngineError } from '../../../kernel/api/engine.js'
 
 /** The refusal of a schema; `path` is the JSON pointer of the keyword. */
 export function invalid (path: string, why: string): EngineError {
-  const message = `${path === '' ? 'the schema' : path} ${why}`
-  return new EngineError('invalid_request', message, { issues: [{ path, message }] })
+  return refusal(`${path === '' ? 'the schema' : path} ${why}`, path)
 }
 
 /** A pattern or a number that this compiler does not translate. */
@@ -17,7 +17,7 @@ export type Item = string | { rule: Rule, min: number, max: number }
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
 /** llama.cpp refuses 2,000 repetitions and more, and an exponent of them in groups. */
-const MAX_REPEAT = 1000
+export const MAX_REPEAT = 1000
 /** No context has room for so many. */
 const ENDLESS = 1_000_000
 /** Bounded white space, as items. */

@@ -1,12 +1,13 @@
 /** JSON strings in GBNF: regular expressions of ECMA-262 (flag u), part by part, and enumerations. */
-import { charClass, type Grammar, type Item, literal, NotExpressible, ref, type Rule } from './gbnf.js'
+import {
+  charClass, type Grammar, type Item, literal, MAX_REPEAT, NotExpressible, ref, type Rule
+} from './gbnf.js'
 
 /** Items for texts of `least` to `most` characters. */
 export interface Part { items: Item[], least: number, most: number }
 /** Closed ranges of code points. */
 type Ranges = readonly (readonly [low: number, high: number])[]
 
-const MAX_REPEAT = 1000
 const MAX_DEPTH = 64
 const LAST = 0x10ffff
 /** Characters that need no escape in a JSON string. */

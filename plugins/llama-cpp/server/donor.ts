@@ -27,7 +27,7 @@ export interface DonorOptions {
 /** The arguments for a donor: the devices that placement counts on, on this machine's own address. */
 export function donorArguments ({ flags, port, threads, backend, split }: DonorOptions): string[] {
   const devices = devicesOf(split ?? { layers: 1 })
-  const names = devices.map(({ gpu }) => gpu === null ? 'CPU' : `${backend.toUpperCase()}${gpu}`)
+  const names = devices.map(({ gpu }) => gpu === null ? 'CPU' : deviceName(backend, gpu))
   return [
     '--host', LOOPBACK, '--port', String(port),
     ...[

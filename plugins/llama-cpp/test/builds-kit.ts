@@ -13,7 +13,7 @@ import type { Ran } from '../../../kernel/test/cli-helpers.js'
 import type { AddressInfo } from 'node:net'
 import type { ServerResponse } from 'node:http'
 import { buildsFolder } from '../../runners/service.js'
-import chat from '../../chat/index.js'
+import llamaCpp from '../index.js'
 import type { TestCase } from './llama-kit.js'
 
 const SYSTEM = process.platform === 'darwin' ? 'macos' : 'ubuntu'
@@ -153,5 +153,5 @@ export async function engine (
   home: string, words: readonly string[], given: { env?: NodeJS.ProcessEnv, signal?: AbortSignal } = {}
 ): Promise<Ran> {
   return await cli(['engine', ...words, '--home', home],
-    { ...given, env: { PATH: '/usr/bin:/bin', ...given.env }, plugins: [chat] })
+    { ...given, env: { PATH: '/usr/bin:/bin', ...given.env }, plugins: [llamaCpp] })
 }

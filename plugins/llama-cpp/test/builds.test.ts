@@ -11,7 +11,7 @@ import { addBuild } from '../builds/add.js'
 import { readDevices } from '../../runners/service.js'
 import { assetsFor, backendFor, checked, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
 import { archiveOf, engine, homeAt, nameOf, sha256, startReleases, tarOf, underWay } from './builds-kit.js'
-import chat from '../../chat/index.js'
+import llamaCpp from '../index.js'
 import type { Asset } from '../builds/release.js'
 import type { Made, Served } from './builds-kit.js'
 import { folder } from './llama-kit.js'
@@ -113,7 +113,7 @@ t.test('a release that svc does not know is taken by the digest that a person gi
 t.test('the address of releases is an https one', async (t) => {
   const home = homeAt(folder(t), 'http://127.0.0.1:4711')
   t.match(await engine(home, CPU), { status: 1, err: /127\.0\.0\.1 is not connected to: it is not https/ })
-  t.match(await cli(['config', 'check', '--home', home], { plugins: [chat] }),
+  t.match(await cli(['config', 'check', '--home', home], { plugins: [llamaCpp] }),
     { status: 1, out: /engines\.url: expected an https address without a password or a query/ })
 })
 

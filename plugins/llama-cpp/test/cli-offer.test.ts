@@ -5,6 +5,7 @@ import t from 'tap'
 import { startTicks } from '../../../kernel/boot/home.js'
 import { buildsOf } from '../../runners/service.js'
 import chat from '../../chat/index.js'
+import { manifest } from '../manifest.js'
 import { archiveOf, homeAt, nameOf, startReleases } from './builds-kit.js'
 import { nodeOf, sendError, sendJson, stream } from '../../chat/test/cli-kit.js'
 import { folder } from './llama-kit.js'
@@ -14,6 +15,7 @@ import type { Answers, Node } from '../../chat/test/cli-kit.js'
 import type { Served } from './builds-kit.js'
 
 const ID = 'acme/gguf'
+const both = { ...chat, manifest: { ...chat.manifest, settings: manifest.settings } }
 const BACKEND = process.platform === 'darwin' && process.arch === 'arm64' ? 'metal' : 'cpu'
 const skip = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name)) &&
   'a build for CUDA would be fetched'
@@ -58,7 +60,7 @@ async function world (t: Test, served: Partial<Served> = {}, more: Answers = {})
       })
     },
     ...more
-  }, chat)
+  }, both)
   mkdirSync(join(home, 'run'))
   writeFileSync(join(home, 'run', 'node.json'), JSON.stringify({
     format: 1, url: node.url, processes: [{ pid: process.pid, startTicks: startTicks(process.pid) }]

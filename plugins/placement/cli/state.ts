@@ -7,7 +7,7 @@ export { nameOf } from '../../../kernel/cli/index.js'
 /** Bytes of one runner; null where nothing tells. */
 export interface RunnerMemory {
   residentBytes: number | null
-  /** On GPUs; a node of an earlier release does not tell it. */
+  /** On GPUs; absent from nodes of earlier releases. */
   vramBytes?: number | null
   estimatedBytes: number | null
 }

@@ -20,7 +20,7 @@ export interface ArrangedNode {
 /** A device's part of a rank: layers of a pipeline, or proportions of a tensor rank. */
 export interface Held extends DeviceOption { layers: number, need: Need }
 
-/** What GPUs and RAM hold, each together; empty where it is only one of the two. */
+/** The parts that GPUs and the RAM hold; empty if only one of the two is used. */
 export function memoriesOf (held: readonly Held[]): MemoryPart[] {
   const parts = (['vram', 'ram'] as const).flatMap((memory) => {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
@@ -34,6 +34,12 @@ export function memoriesOf (held: readonly Held[]): MemoryPart[] {
     }]
   })
   return parts.length === 2 ? parts : []
+}
+
+/** The field `memories`, if there is anything for it. */
+export function memoriesField (held: readonly Held[]): { memories?: MemoryPart[] } {
+  const memories = memoriesOf(held)
+  return memories.length === 0 ? {} : { memories }
 }
 
 /** The nodes that may be chosen from, and what the search for a ring among them may still cost. */
@@ -156,7 +162,7 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   })
 }
 
-/** What a node needs on all its devices that hold something. */
+/** Memory that a node needs on all devices with a part of the model. */
 function needOfAll (held: readonly Held[]): Need {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return addNeeds(used.map(({ need }) => need))

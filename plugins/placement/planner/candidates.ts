@@ -159,9 +159,7 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
 }
 
 /** Of the `parts` of a model those that fit, at most as many as it has layers. A part more needs no less. */
-export function layersThatFit (
-  job: Job, on: DeviceOption, parts: number
-): number {
+export function layersThatFit (job: Job, on: DeviceOption, parts: number): number {
   if (job.request.force) return job.layers
   let [fits, tooMany] = [0, job.layers + 1]
   while (tooMany - fits > 1) {

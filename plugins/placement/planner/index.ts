@@ -10,7 +10,7 @@ export { withChange } from './suggest.js'
 export { REFUSALS } from './types.js'
 export type {
   Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, MemoryPart, NodeFacts, Plan,
-  PlanRank,  PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
+  PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
 /** Chooses the nodes and parts for a model, or says why there is no choice and what would make one. Pure. */

@@ -19,11 +19,11 @@ type ToldNode = NodeFacts & { memory: NonNullable<NodeFacts['memory']> }
 /** Which memory of a node: that of a GPU by its number, or the RAM. */
 export type Device = number | 'ram'
 
-/** Whether a backend uses the memory of a GPU that the node tells about. */
+/** Whether a backend uses the memory of a GPU that the node reports. */
 export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
   backend !== 'cpu' && gpus.length > 0
 
-/** What an engine takes on the node beside a model: its library, where its program is not. */
+/** Memory traits of an engine on the node: those of its library if the program is missing there. */
 export const memoryTraits = (
   traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
 ): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits

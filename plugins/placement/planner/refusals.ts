@@ -1,5 +1,5 @@
 import { needWords } from '../../../kernel/index.js'
-import { memoriesOf } from './arrange.js'
+import { memoriesField, memoriesOf } from './arrange.js'
 import type { ArrangedNode } from './arrange.js'
 import { beyond } from '../../runners/service.js'
 import { compareText, onLibrary } from './candidates.js'
@@ -212,8 +212,8 @@ export function shortOf ({ held }: ArrangedNode): number {
 }
 
 /**
- * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU together
- * each memory apart.
+ * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; of GPUs and CPU
+ * together each memory apart.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member
@@ -229,10 +229,9 @@ function arithmetic (member: ArrangedNode): string {
 /** Every term of the comparison, in bytes. */
 function termsOf (member: ArrangedNode): Record<string, unknown> {
   const { candidate: { node }, option: { backend, usable }, startLayer, endLayer, need, held } = member
-  const memories = memoriesOf(held)
   return {
     ...idOf(node), backend, startLayer, endLayer, ...need, ...usable, shortBytes: shortOf(member),
-    ...memories.length === 0 ? {} : { memories }
+    ...memoriesField(held)
   }
 }
 

@@ -1,5 +1,5 @@
 import { contextOf } from '../../../kernel/index.js'
-import { arrange, arrangeAnyway, memoriesOf } from './arrange.js'
+import { arrange, arrangeAnyway, memoriesField } from './arrange.js'
 import type { ArrangedNode, Held, Pool } from './arrange.js'
 import { joins, layersOn, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
@@ -142,7 +142,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
       startLayer,
       endLayer,
       ...gpuLayersOf(job, candidate, held),
-      ...memoriesOf(held).length === 0 ? {} : { memories: memoriesOf(held) },
+      ...memoriesField(held),
       shareBytes: need.shareBytes,
       neededBytes: need.neededBytes,
       usableBytes: option.usable.usableBytes,

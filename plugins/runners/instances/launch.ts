@@ -169,7 +169,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
 }
 
-/** What the engine takes here beside a model: its program's driver, else the library. */
+/** Memory traits of the engine on this node: those of the library if the program is missing. */
 export function memoryTraits (
   { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
 ): MemoryTraits {

@@ -11,7 +11,7 @@ export interface ModelState extends ClusterState {
 
 interface EngineFacts {
   engineBackends?: Record<string, readonly string[]>
-  /** What each drives, in words; null for an engine without its program. */
+  /** The program of each engine, in words; null if it is missing. */
   engines?: Record<string, { words?: string } | null>
   engineNotes?: Record<string, string>
 }
@@ -118,7 +118,7 @@ function checkRank (modelId: string, node: string, kind: string): Check {
 const nameIn = ({ nodeIdentities }: ModelState, nodeId: string): string =>
   plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId)
 
-/** What each engine of a node can use, and why it leaves a GPU alone. */
+/** The backends of each engine of a node, and why an engine does not use a GPU. */
 export function checkEngines (state: ModelState): Check[] {
   return Object.entries(state.nodeResources ?? {}).flatMap(([nodeId, resources]) => {
     const { engineBackends = {}, engines = {}, engineNotes = {} } = resources ?? {}

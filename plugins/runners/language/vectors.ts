@@ -1,8 +1,8 @@
-/** What a task `embed` asks for and is answered: vectors of texts. Pure. */
+/** Request and answer of the task `embed`: vectors of texts. Pure. */
 import { invalid } from './refusals.js'
 import type { EngineChunk } from '../../../kernel/api/engine.js'
 
-/** How the vector of a text is to be given. */
+/** The requested form of vectors. */
 export interface VectorShape {
   /** Its first numbers only; all of them where absent. */
   dimensions: number | undefined

@@ -59,15 +59,15 @@ export function programMissing (
   }
 }
 
-/** What an engine drives. */
+/** The devices of an engine. */
 interface Drives {
   /** A program outside of this process, which brings its own GPU libraries. */
   external?: boolean | undefined
-  /** The GPUs that it lists, or the backends that its library has; null where it tells neither. */
+  /** The GPUs that it lists, or the backends of its library; null if unknown. */
   devices?: readonly string[] | null | undefined
 }
 
-/** Whether a backend can be used here as far as files and the list of devices tell. */
+/** Whether files and the list of devices show that a backend is usable here. */
 export function isFound (
   backend: string, { external, devices }: Drives, { cuda, nvidiaDevice }: Runtimes
 ): boolean {

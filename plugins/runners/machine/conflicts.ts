@@ -20,7 +20,7 @@ export interface EngineOffer {
   external?: boolean | undefined
   /** That program is on this node. */
   present?: boolean
-  /** What `svc engine add` brings it as. */
+  /** Its name for `svc engine add`. */
   builds?: string | undefined
   /** The GPUs that it lists; null where it lists none or was not asked. */
   devices?: readonly string[] | null

@@ -53,7 +53,7 @@ export function residentBytes (pid: number): number | null {
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
 }
 
-/** Memory of a process and of its descendants, resident by default, in bytes; null when it is gone. */
+/** Memory of a process and its descendants, bytes, resident by default; null if the process has ended. */
 export function familyBytes (
   pid: number, bytesOf: (pid: number) => number | null = residentBytes
 ): number | null {

@@ -31,12 +31,12 @@ export const largestOf = (value: GgufValue | undefined): number | undefined => {
 
 type Layer = ReadonlyMap<string, readonly number[]>
 
-/** What a header says of its family, and of each layer the shapes of its tensors. */
+/** The family of a model, its metadata, and the shapes of the tensors of each layer. */
 interface Model {
   family: string
   /** One for each layer; null where there is one for all. */
   list (key: string): readonly number[] | null
-  /** 0 where nothing is said. */
+  /** 0 if the header has no such key. */
   number (key: string, layer?: number): number
   layers: readonly Layer[]
 }
@@ -96,9 +96,10 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
   return usual < 0 ? at % period !== 0 : at % period < period - 1
 }
 
-/** What a model keeps of its context. */
-export function contextFacts (header: GgufHeader): Omit<MemoryFacts, 'weightBytes'> {
-  const model = read(header)
+/** Bytes that a model keeps for its context: keys, values and states. */
+export function contextFacts (
+  header: GgufHeader, model = read(header)
+): Omit<MemoryFacts, 'weightBytes'> {
   const { family, number, layers } = model
   const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
   const own = layers.length - number('nextn_predict_layers')
@@ -120,8 +121,7 @@ export function contextFacts (header: GgufHeader): Omit<MemoryFacts, 'weightByte
 }
 
 /** What one token of a batch takes: the widest results of a layer, and some copies of its input. */
-function batchTokenBytes (header: GgufHeader): number {
-  const { layers, number } = read(header)
+function batchTokenBytes ({ layers, number }: Model): number {
   const used = number('expert_used_count') || 1
   const widths = layers.flatMap((layer) => [...layer].map(([name, [, width = 0]]) =>
     width * (name.endsWith('_exps') ? used : 1)))
@@ -149,9 +149,10 @@ export function memoryFacts (
   const facts: MemoryFacts = { weightBytes: 0, tokenBytes: 0 }
   // A drafter has a context, equally long, and a batch beside those of the model.
   for (const one of drafter === undefined ? [whole] : [whole, drafter]) {
-    const { windowTokens = 0, ...more } = contextFacts(one)
+    const model = read(one)
+    const { windowTokens = 0, ...more } = contextFacts(one, model)
     if (windowTokens > 0) facts.windowTokens = Math.max(windowTokens, facts.windowTokens ?? 0)
-    const sums = { ...more, batchTokenBytes: batchTokenBytes(one), vocabulary: wordsOf(one) }
+    const sums = { ...more, batchTokenBytes: batchTokenBytes(model), vocabulary: wordsOf(one) }
     for (const [key, value] of Object.entries(sums) as [keyof MemoryFacts, number][]) {
       facts[key] = (facts[key] ?? 0) + value
     }

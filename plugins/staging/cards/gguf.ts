@@ -7,7 +7,7 @@ const KEY_BYTES = 65_535
 const ENTRIES = 65_536
 const STRING_BYTES = 1024 * 1024
 const ARRAY_DEPTH = 8
-/** Longest array whose values are kept: those with one per layer are shorter. */
+/** Longest array whose values are read: arrays with a value per layer are shorter. */
 const SMALL_ARRAY = 4096
 
 /** An array in the metadata. The values of a short one of whole numbers or booleans; true is 1. */

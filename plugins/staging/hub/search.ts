@@ -6,7 +6,7 @@ import type { Found } from './types.js'
 /** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
-/** What runs here in ONNX, in the hub's words; a model without a word is offered. */
+/** Tasks of the hub whose ONNX models run here; null: a model without a task. */
 const ONNX_TASKS =
   new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 

@@ -8,8 +8,8 @@ import { kit, until, withTeardown } from './processes.mjs'
 
 const { descendants } = await source('test/node/proc.ts')
 /**
- * The start ends with the last model placed and the first measure of the links. V8 compiles what became hot and
- * compacts the heap once in the two minutes after it.
+ * The start ends with the last model placed and the first measure of the links. V8 compiles what became hot
+ * and compacts the heap once in the two minutes after it.
  */
 const SETTLE_MS = 180_000
 const LIMITS = { 3: 1, 12: 2.5 }

@@ -1,15 +1,15 @@
 // The ways to place a model: what fits with its sums, and why the others do not.
 
-const SHARED = ['shareBytes', 'neededBytes', 'usableBytes'] as const
-
 /** The sums of one node, of a way that fits or, with every term, of one that does not. */
 export interface NodeSum {
   nodeId: string, name?: string, backend: string, startLayer: number, endLayer: number
   shareBytes: number, neededBytes: number, usableBytes: number
   cacheBytes?: number, bufferBytes?: number, fixedBytes?: number
   freeBytes?: number, limitBytes?: number, reservedBytes?: number
-  /** Where its GPUs and its CPU share the part. */
-  memories?: ({ memory: 'vram' | 'ram', layers: number } & Pick<NodeSum, typeof SHARED[number]>)[]
+  /** If GPUs and CPU share the part: the sums of each memory. */
+  memories?: {
+    memory: 'vram' | 'ram', layers: number, shareBytes: number, neededBytes: number, usableBytes: number
+  }[]
 }
 
 /** A change after which the same request fits; each was tried by the node. */
