@@ -190,11 +190,12 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
-  const { tool_choice: choice = 'auto', parallel_tool_calls: parallel, json_schema } = payload
+  const { tool_choice: choice = 'auto', parallel_tool_calls: parallel, json_schema, grammar } = payload
+  const { warnings } = constraintOf(payload, PLAIN)
   const asked = templated(payload, facts)
   return bodiesOf(payload, facts, {
     ...templateBody(asked, facts.callIds),
-    ...present({ response_format: payload['response_format'], json_schema }),
+    ...present({ response_format: payload['response_format'], json_schema, grammar }),
     // The server takes a word only: one chosen function is the only tool, and required.
     ...'tools' in asked
       ? { tool_choice: isObject(choice) ? 'required' : choice, ...present({ parallel_tool_calls: parallel }) }
@@ -202,7 +203,7 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
     max_tokens: mostTokens(payload, facts),
     stream_options: { include_usage: true },
     ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
-  })
+  }, warnings)
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */

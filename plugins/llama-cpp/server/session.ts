@@ -124,8 +124,10 @@ export class LlamaSession implements EngineSession {
     const asked = templated(payload, facts)
     const tools = 'tools' in asked || asked['messages'] !== payload['messages'] ? 'hermes' : null
     if (!isConstrained(payload)) {
-      const reader: Asked['reader'] = (...of) => tools === null || 'tools' in asked ? new ChatReader(...of)
-        : new CallReader(new ChatReader(...of), new OutputReader({ tools, reasoning: null, newId: newCallId }))
+      const readsCalls = tools !== null && !('tools' in asked)
+      const output = { tools, reasoning: null, newId: newCallId } as const
+      const reader: Asked['reader'] = (...of) => readsCalls
+        ? new CallReader(new ChatReader(...of), new OutputReader(output)) : new ChatReader(...of)
       const bodies = chatBodies(payload, facts)
       yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
       return
