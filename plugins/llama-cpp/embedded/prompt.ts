@@ -62,20 +62,19 @@ export class Prompts {
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
     let shows = this.shows(tools, spoken)
-    const render = (): string => this.template.render(shows ? spoken : inHermes(spoken, tools), {
+    const variables = isObject(payload['chat_template_kwargs'])
+      ? this.others.cut(payload['chat_template_kwargs']) : {}
+    const render = (extra: Fields): string => this.template.render(shows ? spoken : inHermes(spoken, tools), {
       addGenerationPrompt: payload['add_generation_prompt'] !== false,
-      ...shows && tools.length > 0 ? { tools } : {},
-      ...isObject(payload['chat_template_kwargs'])
-        ? { extra: this.others.cut(payload['chat_template_kwargs']) } : {}
+      ...shows && tools.length > 0 ? { tools } : {}, extra
     })
     let rendered
     try {
-      rendered = render()
+      rendered = render(variables)
     } catch (error) {
-      if (!shows || tools.length === 0) throw error
-      // Some templates fail at parameters without a type.
-      shows = false
-      rendered = render()
+      // Some templates fail at parameters without a type, or at an absent list of tools.
+      shows &&= tools.length === 0
+      try { rendered = render({ ...variables, tools: [] }) } catch { throw error }
     }
     const { reasoning } = this.template
     return {
