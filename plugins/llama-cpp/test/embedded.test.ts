@@ -167,6 +167,14 @@ t.test('a template that fails at a tool, or without tools, gets an empty list', 
   }
 })
 
+t.test('a system message where the template refuses one', async (t) => {
+  const template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TOOLS
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  const [read] = await chunks('tokenize', { messages: [{ role: 'system', content: 'Be kind' }, ...HELLO] })
+  const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+  t.match(text, `user\nBe kind\n\n${HELLO[0]?.content}`)
+})
+
 t.test('special tokens in messages are plain text', async (t) => {
   const { chunks } = await loadTiny(t)
   const tokensOf = async (content: string): Promise<number[]> =>
