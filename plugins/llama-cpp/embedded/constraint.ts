@@ -30,7 +30,7 @@ export function constraintOf (payload: Fields, writing: Writing): Constraint {
   const all = [answer, calls].filter((each) => each !== null)
   return {
     gbnf: behind(either(all.map(({ grammar }) => grammar)), writing), tools: enforced?.reader ?? null,
-    // Nothing is written in channels then.
+    // An answer of a grammar has no channels.
     reasoning: hasChannels(reasoning) ? null : reasoning, warnings: notEnforced(all)
   }
 }
