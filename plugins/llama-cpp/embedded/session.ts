@@ -138,13 +138,13 @@ export class TextSession implements EngineSession {
   }
 
   /** Special tokens that the reader of an answer needs; all others are not shown. */
-  private markers ({ constraint: { tools }, prompt: { reasoning }, isChat }: Asked): string[] {
+  private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]
     return isChat ? MARKERS.filter((marker) => own.includes(marker)) : []
   }
 
-  private reader ({ constraint: { tools }, prompt: { reasoning, thoughts }, payload }: Asked): OutputReader {
+  private reader ({ constraint: { tools, reasoning }, prompt: { thoughts }, payload }: Asked): OutputReader {
     const functions = listOf(payload['tools']).map((tool) => fieldsOf(tool['function']))
     return new OutputReader({
       tools, reasoning, startsInReasoning: thoughts === 'inside', newId: newCallId,

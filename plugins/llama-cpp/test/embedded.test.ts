@@ -156,6 +156,25 @@ t.test('a template without tools is told of them in the system message', async (
   t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
 })
 
+t.test('a template that fails at a tool, or without tools, gets an empty list', async (t) => {
+  const template = TOOLS.replace('{% if tools %}', '').replace('{% endfor %}<|im_end|>\n{% endif %}',
+    '{{ x.function.parameters.kind.type | upper }}{% endfor %}')
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  for (const tools of [[], [LOOK]]) {
+    const [read] = await chunks('tokenize', { messages: HELLO, tools })
+    const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+    t.equal(/You may call/.test(text), tools.length > 0, text)
+  }
+})
+
+t.test('a system message where the template refuses one', async (t) => {
+  const template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TOOLS
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  const [read] = await chunks('tokenize', { messages: [{ role: 'system', content: 'Be kind' }, ...HELLO] })
+  const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+  t.match(text, `user\nBe kind\n\n${HELLO[0]?.content}`)
+})
+
 t.test('special tokens in messages are plain text', async (t) => {
   const { chunks } = await loadTiny(t)
   const tokensOf = async (content: string): Promise<number[]> =>
