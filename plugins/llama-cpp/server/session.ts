@@ -3,7 +3,7 @@ import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
 import { vectorChunk } from '../../runners/language/vectors.js'
-import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
 import { newCallId } from '../embedded/answer.js'
 import { constraintOf } from '../embedded/constraint.js'
@@ -53,7 +53,6 @@ export class LlamaSession implements EngineSession {
   private readonly client: Client
   private readonly facts: Facts
   private props: Fields = {}
-  private open = 0
 
   constructor (parts: SessionParts) {
     const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
@@ -147,20 +146,13 @@ export class LlamaSession implements EngineSession {
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies, warnings, payload } = asked
-    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
-    if (open + bodies.length > most) throw overloaded(modelId, open, most)
-    this.open += bodies.length
     let begun = false
-    try {
-      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
-      for await (const chunk of checked(all, payload)) {
-        // Each answer has the same prompt, and the server reports its progress several times.
-        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
-        begun = true
-      }
-    } finally {
-      this.open -= bodies.length
+    if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+    const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
+    for await (const chunk of checked(all, payload)) {
+      // Each answer has the same prompt, and the server reports its progress several times.
+      if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
+      begun = true
     }
   }
 

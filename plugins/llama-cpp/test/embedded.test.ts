@@ -253,9 +253,8 @@ t.test('steps follow the speed of the model', async (t) => {
   }
 })
 
-t.test('answers above the bound are refused, and a closed model ends its answers', async (t) => {
-  const { refusal, session, ask } = await loadTiny(t, { spec: { options: { max_batch: 2, max_queue: 1 } } })
-  t.match(await refusal('chat', { messages: HELLO, n: 4 }), { reason: 'overloaded', details: { limit: 3 } })
+t.test('a closed model ends its answers', async (t) => {
+  const { session, ask } = await loadTiny(t, { spec: { options: { max_batch: 2 } } })
   const three = [1, 2, 3].map(async () => await ask({ max_tokens: 400 }).catch((error: unknown) => error))
   await new Promise((resolve) => { setImmediate(() => { setImmediate(resolve) }) })
   await session.close!()

@@ -26,7 +26,7 @@ function thrown (call: () => unknown): unknown {
 }
 
 t.test('the command line', (t) => {
-  const sizes = { contextLength: 64, slots: 2, most: 4, promptCacheMib: 8 }
+  const sizes = { contextLength: 64, slots: 2, promptCacheMib: 8 }
   const base = {
     flags: new Set<string>(), model: '/m.gguf', keyFile: 'k', threads: 2, backend: 'cpu', sizes,
     embeds: false, address: { host: '127.0.0.1', port: 9 }
@@ -67,18 +67,18 @@ t.test('sizes', (t) => {
       ...specOf('/', '/bin', { ...shape, ...card }, { ...options }),
       ...contextLength === undefined ? {} : { contextLength }
     }, embeds)
-  t.match(sizes({}), { contextLength: 8192, slots: 1, most: 257, promptCacheMib: 64 }, 'a usual model')
+  t.match(sizes({}), { contextLength: 8192, slots: 1, promptCacheMib: 64 }, 'a usual model')
   t.match(sizes({}, {}, 65_536), { contextLength: 65_536, slots: 1 }, 'as it was placed')
   t.match(sizes({}, {}, 1024), { contextLength: 1024, slots: 4 }, 'several short ones')
   t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 2 })
   t.match(sizes({ nLayers: 1, kvHeads: 1, headSize: 8 }), { contextLength: 8192, slots: 16 }, 'small')
   t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, undefined, true), { contextLength: 512, slots: 16 })
   t.match(sizes({ kvHeads: 0 }, {}, 16_384, true), { contextLength: 8192 }, 'embeddings')
-  const options = { max_batch: 2, max_queue: 3, prefix_cache_bytes: 0 }
+  const options = { max_batch: 2, prefix_cache_bytes: 0 }
   t.same(sizes({}, options, 1000),
-    { contextLength: 1000, slots: 2, most: 5, promptCacheMib: 0, cacheType: undefined })
+    { contextLength: 1000, slots: 2, promptCacheMib: 0, cacheType: undefined })
   t.match(sizes({}, { max_batch: 9 }, 1024), { slots: 4 }, 'no more than there is memory for')
-  const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: '9' }, { max_queue: NaN }]
+  const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: NaN }]
   for (const option of wrong) {
     t.match(thrown(() => sizes({}, option)), { reason: 'model_invalid' }, JSON.stringify(option))
   }

@@ -24,6 +24,8 @@ export interface Ask {
   minNodes: number
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Answers at once; as many as there is memory for when left out. */
+  slots?: number | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
   force: boolean
@@ -189,6 +191,9 @@ export class Planning {
     if (card === undefined) throw modelUnknown(modelId, [])
     checkContext(card, ask.contextLength)
     const view = this.view(facts, modelId)
+    if (ask.slots !== undefined && view.engines[card.engine]?.slots === undefined) {
+      throw unfit('slots', `${modelId} runs on ${card.engine}, which keeps no slots`)
+    }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
@@ -208,9 +213,11 @@ function checkContext ({ modelId, contextLength }: ModelCard, asked: number | un
   if (asked === undefined || asked <= contextLength) return
   const message = contextLength === 0 ? `${modelId} has no context to choose`
     : `context_length must be at most ${contextLength}, the context of ${modelId}`
-  throw kernelError('invalid_request', message,
-    { param: 'context_length', issues: [{ path: 'context_length', message }] })
+  throw unfit('context_length', message)
 }
+
+const unfit = (path: string, message: string): SvcError =>
+  kernelError('invalid_request', message, { param: path, issues: [{ path, message }] })
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
   const message = `No model is called ${modelId.slice(0, 200)} on the nodes that are there, and the store ` +
