@@ -2,7 +2,7 @@
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
 import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
-import { contextExceeded, overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
@@ -81,14 +81,12 @@ export class TextSession implements EngineSession {
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
-    const { modelId, sizes, decoder, vocabulary, defaults } = this.parts
-    const { contextLength } = sizes
+    const { modelId, sizes: { contextLength }, decoder, vocabulary, defaults } = this.parts
     const { ids } = asked.prompt
     if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to go on from', 'prompt')
     if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
-    if (decoder.open + parameters.n > sizes.most) throw overloaded(modelId, decoder.open, sizes.most)
     // The reader may leave without an abort.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
@@ -132,13 +130,13 @@ export class TextSession implements EngineSession {
   }
 
   /** Special tokens that the reader of an answer needs; all others are not shown. */
-  private markers ({ constraint: { tools }, prompt: { reasoning }, isChat }: Asked): string[] {
+  private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]
     return isChat ? MARKERS.filter((marker) => own.includes(marker)) : []
   }
 
-  private reader ({ constraint: { tools }, prompt: { reasoning, thoughts }, payload }: Asked): OutputReader {
+  private reader ({ constraint: { tools, reasoning }, prompt: { thoughts }, payload }: Asked): OutputReader {
     const functions = listOf(payload['tools']).map((tool) => fieldsOf(tool['function']))
     return new OutputReader({
       tools, reasoning, startsInReasoning: thoughts === 'inside', newId: newCallId,

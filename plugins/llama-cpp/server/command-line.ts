@@ -7,7 +7,6 @@ import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
-const DEFAULT_QUEUE = 256
 /** More layers than any model has. */
 const ALL_LAYERS = '999'
 
@@ -17,8 +16,6 @@ export interface Sizes {
   contextLength: number
   /** Answers generated at once. */
   slots: number
-  /** Answers generated or waiting at once. */
-  most: number
   /** Memory for prompts that may come again. */
   promptCacheMib: number
   cacheType?: CacheType | undefined
@@ -36,19 +33,19 @@ function option (
 
 /**
  * The server takes the memory of all its contexts when it starts: as many as placement counts. Options:
- * `prefix_cache_bytes`, `max_batch` (answers at once, fewer than there is memory for) and `max_queue`
- * (answers waiting).
+ * `prefix_cache_bytes` and `max_batch` (answers at once, fewer than there is memory for).
  * @throws EngineError model_invalid for an option that is no such number
  */
-export function sizesOf ({ card, options, contextLength: asked }: ModelSpec, embeds: boolean): Sizes {
+export function sizesOf (
+  { card, options, contextLength: asked, slots: planned }: ModelSpec, embeds: boolean
+): Sizes {
   const contextLength = Math.min(contextOf(card, asked), embeds ? MAX_EMBEDDED : Infinity)
-  const { contexts } = cacheOf(card, contextLength)
-  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength))
+  const { contexts } = cacheOf(card, contextLength, planned)
+  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength, planned))
   const slots = Math.min(option(options, 'max_batch', 1, contexts), contexts)
   return {
     contextLength,
     slots,
-    most: slots + option(options, 'max_queue', 1, DEFAULT_QUEUE),
     promptCacheMib: Math.floor(kept / MIB),
     cacheType: card.cacheType
   }

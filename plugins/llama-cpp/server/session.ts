@@ -3,9 +3,12 @@ import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
 import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
-import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
+import { newCallId } from '../embedded/answer.js'
+import { constraintOf } from '../embedded/constraint.js'
 import { warmCompiler } from '../structure.js'
+import { OutputReader } from '../text/parse/output.js'
 import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
 import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
@@ -15,7 +18,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, promptOf, readsTools, templateBody,
+  callIdsOf, chatBodies, completionBodies, isConstrained, promptOf, readsTools, templateBody, templated,
   type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -41,7 +44,7 @@ export interface SessionParts {
 interface Asked extends Bodies {
   path: string
   payload: Fields
-  Reader: new (index: number, tops: number) => AnswerReader
+  reader: (index: number, tops: number) => Pick<AnswerReader, 'read' | 'end'>
 }
 
 /** A model that a server has loaded. */
@@ -50,7 +53,6 @@ export class LlamaSession implements EngineSession {
   private readonly client: Client
   private readonly facts: Facts
   private props: Fields = {}
-  private open = 0
 
   constructor (parts: SessionParts) {
     const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
@@ -112,7 +114,7 @@ export class LlamaSession implements EngineSession {
     if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
       const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
-      return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
+      return this.write({ ...asked, reader: (...of) => new CompletionReader(...of) }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
@@ -121,31 +123,39 @@ export class LlamaSession implements EngineSession {
     payload: Fields, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { facts, facts: { reasoning = null } } = this
-    const thoughts = reasoning !== null && dependsOnPrompt(payload, facts)
-      ? thoughtsAfter(await this.rendered(payload, signal), reasonings[reasoning]) : 'over'
-    const bodies = chatBodies(payload, { ...facts, thoughts })
-    const Reader = bodies.calls ? CallReader : ChatReader
-    yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
+    const asked = templated(payload, facts)
+    const tools = 'tools' in asked || asked['messages'] !== payload['messages'] ? 'hermes' : null
+    if (!isConstrained(payload)) {
+      const readsCalls = tools !== null && !('tools' in asked)
+      const output = { tools, reasoning: null, newId: newCallId } as const
+      const reader: Asked['reader'] = (...of) => readsCalls
+        ? new CallReader(new ChatReader(...of), new OutputReader(output)) : new ChatReader(...of)
+      const bodies = chatBodies(payload, facts)
+      yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
+      return
+    }
+    // The server takes no grammar beside tools, enforces calls with some templates only, and fails at reading
+    // answers of a grammar with others.
+    const prompt = await this.rendered(asked, signal)
+    const thoughts = reasoning === null ? 'over' : thoughtsAfter(prompt, reasonings[reasoning])
+    const constraint = constraintOf(payload, { tools, reasoning, thoughts })
+    const bodies = completionBodies({ ...payload, prompt }, facts, constraint)
+    const reader: Asked['reader'] = (...of) => new CallReader(new CompletionReader(...of), new OutputReader(
+      { ...constraint, startsInReasoning: thoughts === 'inside', newId: newCallId }))
+    yield * this.write({ path: '/completion', payload, ...bodies, reader }, signal, trace)
   }
 
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies, warnings, payload } = asked
-    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
-    if (open + bodies.length > most) throw overloaded(modelId, open, most)
-    this.open += bodies.length
     let begun = false
-    try {
-      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
-      for await (const chunk of checked(all, payload)) {
-        // Each answer has the same prompt, and the server reports its progress several times.
-        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
-        begun = true
-      }
-    } finally {
-      this.open -= bodies.length
+    if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+    const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
+    for await (const chunk of checked(all, payload)) {
+      // Each answer has the same prompt, and the server reports its progress several times.
+      if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
+      begun = true
     }
   }
 
@@ -157,8 +167,8 @@ export class LlamaSession implements EngineSession {
   private async * answer (
     asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
   ): AsyncGenerator<AnswerChunk> {
-    const { path, bodies, tops, Reader } = asked
-    const own = new Reader(index, tops)
+    const { path, bodies, tops, reader } = asked
+    const own = reader(index, tops)
     const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
     try {
       for await (const event of this.client.events({ path, body: { ...bodies[index], ...forget }, signal })) {

@@ -180,6 +180,25 @@ t.test('templates: the given one, that beside the file, its own, ChatML', async 
   }
 })
 
+t.test('a template that fails at a tool, or without tools, gets an empty list', async (t) => {
+  const template = TOOLS.replace('{% if tools %}', '').replace('{% endfor %}<|im_end|>\n{% endif %}',
+    '{{ x.function.parameters.kind.type | upper }}{% endfor %}')
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  for (const tools of [[], [LOOK]]) {
+    const [read] = await chunks('tokenize', { messages: HELLO, tools })
+    const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+    t.equal(/You may call/.test(text), tools.length > 0, text)
+  }
+})
+
+t.test('a system message where the template refuses one', async (t) => {
+  const template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TOOLS
+  const { chunks } = await loadTiny(t, { file: tinyModel({ template }) })
+  const [read] = await chunks('tokenize', { messages: [{ role: 'system', content: 'Be kind' }, ...HELLO] })
+  const [{ text } = { text: '' }] = await chunks('detokenize', { tokens: read?.tokens })
+  t.match(text, `user\nBe kind\n\n${HELLO[0]?.content}`)
+})
+
 t.test('special tokens in messages are plain text', async (t) => {
   const { chunks } = await loadTiny(t)
   const tokensOf = async (content: string): Promise<number[]> =>
@@ -258,9 +277,8 @@ t.test('steps follow the speed of the model', async (t) => {
   }
 })
 
-t.test('answers above the bound are refused, and a closed model ends its answers', async (t) => {
-  const { refusal, session, ask } = await loadTiny(t, { spec: { options: { max_batch: 2, max_queue: 1 } } })
-  t.match(await refusal('chat', { messages: HELLO, n: 4 }), { reason: 'overloaded', details: { limit: 3 } })
+t.test('a closed model ends its answers', async (t) => {
+  const { session, ask } = await loadTiny(t, { spec: { options: { max_batch: 2 } } })
   const three = [1, 2, 3].map(async () => await ask({ max_tokens: 400 }).catch((error: unknown) => error))
   await new Promise((resolve) => { setImmediate(() => { setImmediate(resolve) }) })
   await session.close!()

@@ -31,6 +31,7 @@ export async function place (
     instanceMeta: body.instance_meta,
     minNodes: body.min_nodes ?? 1,
     contextLength: body.context_length,
+    slots: body.slots,
     chatTemplate: body.chat_template,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
@@ -78,11 +79,13 @@ export async function create (
 
 /** With this cluster's own card, addresses and intent, which a client only repeats. */
 function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
-  const { contextTokenLimit, systemRole } = bodyOf(given)
+  const { contextTokenLimit, systemRole, slots } = bodyOf(given)
   const intent = intentShownBy(given)
   const all = ranksOf(given)
   const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
   const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
   const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
-  return changed(made, { contextTokenLimit: contextOf(card, contextTokenLimit), systemRole })
+  return changed(made, {
+    contextTokenLimit: contextOf(card, contextTokenLimit), systemRole, ...slots === undefined ? {} : { slots }
+  })
 }

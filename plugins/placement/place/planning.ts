@@ -1,6 +1,5 @@
 import { delay, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
-import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, Refusal, Sharding } from '../planner/index.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
@@ -26,6 +25,8 @@ export interface Ask {
   minNodes: number
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Answers at once; as many as there is memory for when left out. */
+  slots?: number | undefined
   /** Instead of the model's own. */
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
@@ -194,6 +195,9 @@ export class Planning {
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
     const view = this.view(facts, modelId)
+    if (ask.slots !== undefined && view.engines[card.engine]?.slots === undefined) {
+      throw invalid('slots', `cannot be chosen for ${modelId}: ${card.engine} keeps no slots`)
+    }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
@@ -209,12 +213,12 @@ export class Planning {
 }
 
 /** Throws `invalid_request` for a context, or a use of a template, that the model does not have. */
-function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: Ask): void {
+function checkAsked ({ modelId, contextLength, files }: ModelCard, asked: Ask): void {
   if ((asked.contextLength ?? 0) > contextLength) {
     throw invalid('context_length', contextLength === 0 ? `is not for ${modelId}: it has no context to choose`
       : `must be at most ${contextLength}, the context of ${modelId}`)
   }
-  if (asked.chatTemplate === undefined || engine === GGUF_ENGINE) return
+  if (asked.chatTemplate === undefined || files.some(({ path }) => path.endsWith('.gguf'))) return
   throw invalid('chat_template', `is for models in GGUF files, and ${modelId} is none`)
 }
 

@@ -1,9 +1,9 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { addNeeds, needOf, runsOn } from '../../../kernel/index.js'
+import { addNeeds, cacheOf, needOf, runsOn } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, Place, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
@@ -129,7 +129,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
-  const { contextTokenLimit: contextLength, placement } = bodyIn(parts, assignment) ?? {}
+  const { contextTokenLimit, slots, placement } = bodyIn(parts, assignment) ?? {}
+  const context: Pick<Place, 'context' | 'slots'> = { context: contextTokenLimit, slots }
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
@@ -147,7 +148,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       // Planned for the CPU where the GPUs have no room.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
-      ...contextLength === undefined ? {} : { contextLength },
+      ...context.context === undefined ? {} : { contextLength: context.context },
+      ...context.slots === undefined ? {} : { slots: context.slots },
       options
     },
     engineModule: module,
@@ -158,9 +160,9 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
-      { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
-    maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
+      { ...context, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, context, config.memory_limit_mb),
+    maxConcurrent: atOnce(config, options, engine.decl, model.card, context),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
@@ -204,10 +206,18 @@ function filesOf (
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
-/** Requests that the engine computes in one batch; the engine refuses an option that is no number. */
-function batchOf (options: Record<string, unknown>, { batch = 0 }: { batch?: number | undefined }): number {
-  const given = Number(options['max_batch'])
-  return given >= 1 ? Math.floor(given) : batch
+/**
+ * Requests inside the runner at once: an engine that keeps a context for each has so many; else those that it
+ * computes in one batch. It refuses an option that is no number.
+ */
+function atOnce (
+  { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
+  { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
+  { context, slots }: Pick<Place, 'context' | 'slots'>
+): number {
+  const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
+  return kept === undefined ? Math.max(usual, most ?? batch)
+    : Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 
 function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {
@@ -225,11 +235,12 @@ function programs (
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  const built = program != null && 'build' in program ? { serverBinary: program.path } : {}
-  if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
+  // Also of one in PATH, since the runner's sandbox has what the path leads to.
+  const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
+  if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.
-  const beside = server?.problem === null ? { serverBinary: server.path } : built
+  const beside = server?.problem === null ? { serverBinary: server.path } : found
   return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 
