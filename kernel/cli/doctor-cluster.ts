@@ -10,7 +10,6 @@ const SKEW_FAIL_SECONDS = 60
 /** The Date header has whole seconds. */
 const SKEW_STEP_SECONDS = 1
 
-/** Master and quorum. Pure, as all here. */
 export function checkMaster (state: State, nodes: readonly NodeRow[]): Check[] {
   const master = nodes.find((node) => node.isMaster)
   const { term, quorum, liveNodes, knownNodes } = state.cluster ??
@@ -58,7 +57,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** Nodes that give no sign of life, where the members are not shown. */
+/** Silent nodes, if the members are unknown. */
 export function checkLost (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${showSpan(node.lostForSeconds)}`
@@ -113,7 +112,7 @@ export function checkNames (nodes: readonly NodeRow[]): Check[] {
   })
 }
 
-/** What the nodes say of themselves. */
+/** The health that the nodes report. */
 export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   const live = nodes.filter((node) => node.live)
   const reasons = live.flatMap((node) => node.health.reasons.map((reason): Check => {
@@ -124,7 +123,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `${live.length} live nodes report nothing`)]
 }
 
-/** A node's clock against the one of this machine, seconds; positive: ahead. */
+/** Clock of a node minus the clock of this machine, seconds. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
 /** How far the clocks of the nodes are apart. */

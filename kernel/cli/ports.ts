@@ -4,7 +4,6 @@ import { createServer } from 'node:net'
 import { CliError, exitCodes } from './errors.js'
 import type { AddressInfo, Server } from 'node:net'
 
-/** A process that listens on a port. */
 export interface Holder { pid: number, command: string }
 
 /** State of a listening socket in /proc/net/tcp. */
@@ -23,7 +22,6 @@ export function portHolder (port: number): Holder | undefined {
   return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
 }
 
-/** The same in words. */
 export function holderOf (port: number): string {
   const holder = portHolder(port)
   return holder === undefined
@@ -66,8 +64,8 @@ export interface Ports { api: number, cluster: number }
 const HOST = '127.0.0.1'
 
 /**
- * The ports of `count` nodes: base + 2i and base + 2i + 1, or any free ones for 0. Throws CliError (1) naming
- * the first port in use and its holder; nothing stays open.
+ * Ports of `count` nodes: base + 2i and base + 2i + 1, or free ones for 0. Throws CliError (1) for one in
+ * use.
  */
 export async function devPorts (count: number, base: number): Promise<Ports[]> {
   const wanted = Array.from({ length: 2 * count }, (_, i) => base === 0 ? 0 : base + i)
