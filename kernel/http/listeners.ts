@@ -11,8 +11,7 @@ import type { Served } from './origin.js'
 type Rewrite = (path: string) => string
 
 /**
- * Further ports of the public API, at the same host. Their connections are given to the one server, so that
- * all of its limits and checks count there too.
+ * Further ports of the public API. Their connections go to the one server, so its limits and checks apply.
  */
 export class MorePorts {
   readonly #rewrites = new Map<number, Rewrite>()
@@ -22,7 +21,7 @@ export class MorePorts {
     return this.#rewrites.get(socket.localPort ?? 0)?.(url) ?? url
   }
 
-  /** What is served at the port a request came to. */
+  /** The names and addresses of the port that a request came to. */
   servedAt (port: number | undefined, served: Served): Served {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
@@ -32,7 +31,7 @@ export class MorePorts {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)
-        // What is inside of it is plain, whatever the port speaks.
+        // The bytes inside are plain HTTP, whatever the port speaks.
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {

@@ -3,8 +3,8 @@ import { identityFrom, IdentityError } from './identity.js'
 import type { IdentityFiles, IdentitySource } from './identity.js'
 
 /**
- * Key and certificates in files of the operator's, which others renew. They are read again when one of them
- * changes; links are followed, so that a renewal may swap the link alone.
+ * Key and certificates in the operator's files, reread after a change. Follows links, so that a renewal may
+ * swap only the link.
  */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
   let seen: string | undefined
@@ -20,7 +20,7 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
   }
 }
 
-/** What is another when the file has changed. */
+/** Differs when the file has changed. */
 function stateOf (path: string): string {
   try {
     const { ino, size, mtimeMs, mode } = statSync(path)
