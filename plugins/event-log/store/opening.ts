@@ -14,18 +14,15 @@ import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
 /**
- * Entries that are kept in memory where there is a store. Enough for most requests; with more of them they
- * live so long, at many events a second, that the garbage collector has to move them.
+ * Entries in memory beside a store: enough for most requests; more would outlive the young generation at high
+ * rates.
  */
 const RING_STORED = 1_000
 
-/**
- * Entries that are kept as JSON, to be sent. At 10,000 events a second, a follower that is up to two seconds
- * behind is served from memory.
- */
+/** Entries as JSON for sending: at 10,000 events a second, two seconds of lag are served from memory. */
 const RING_TEXTS = 20_000
 
-/** What the store needs of the machine. */
+/** The machine as the store uses it. */
 export interface StoreParts {
   /** Loads SQLite. Rejects where there is none. */
   readonly load: () => Promise<OpenDb>
@@ -35,8 +32,8 @@ export interface StoreParts {
 }
 
 /**
- * SQLite, the disk and the usual limits. `floorBytes`: another floor of free space, as decimal digits; any
- * other text is ignored.
+ * SQLite, the disk and the usual limits. `floorBytes`: least free space in decimal digits; other text is
+ * ignored.
  */
 export function realParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
@@ -107,8 +104,8 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
 }
 
 /**
- * Opens the store and reads the newest entries. Rejects where there is no SQLite, and when the disk does not
- * answer in time: it holds no start up.
+ * Opens the store and reads the newest entries. Rejects without SQLite, and when the disk is too slow: it
+ * must not delay a start.
  */
 async function startStore (
   { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
