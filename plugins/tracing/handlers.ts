@@ -16,7 +16,6 @@ export interface HandlerParts extends PeersParts, PeerReaders {
 interface ById { caller: Caller, signal: AbortSignal, params: { id: string } }
 interface Listing { caller: Caller, signal: AbortSignal, query: { limit: number } }
 
-/** Handlers of the routes that show and remove traces. */
 export function traceHandlers (parts: HandlerParts) {
   const { store, nodeId } = parts
   const own = () => ({ nodeId, value: store.list() })
