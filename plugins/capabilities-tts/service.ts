@@ -10,7 +10,7 @@ export {
 export { standIns } from './text/symbols.js'
 export { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
-/** What a person needs beside the model so that it speaks all that its card lists; undefined: nothing. */
+/** Additional software for all languages of the card; undefined: none. */
 export function phonemizerHint (
   card: { engine?: string, family?: string, languages?: string[] }
 ): string | undefined {
@@ -69,7 +69,6 @@ const TABLES: Record<string, Record<string, string>> = {
   }
 }
 
-/** The table of a family; empty for one this engine does not have. */
 export function supportOf (family: string): Record<string, string> {
   return { ...TABLES[family] }
 }

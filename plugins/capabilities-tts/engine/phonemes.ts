@@ -1,6 +1,6 @@
 /**
- * From text to phoneme strings short enough for one run: with the built-in English front end, with espeak
- * (an optional package), character by character, or as phonemes already.
+ * Text to phoneme strings for one run: by the English front end, by espeak (an optional package), by
+ * character, or as given phonemes.
  */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { skippedScripts } from '../text/fold.js'
@@ -40,7 +40,7 @@ function breakBefore (text: string, limit: number): number {
   return (text.codePointAt(limit - 1) ?? 0) > 0xffff ? limit - 1 : limit
 }
 
-// Where a phoneme string may be split, best first.
+// Places for a split of a phoneme string, best first.
 const BREAKS = [/[.!?…]/u, /[:;]/u, /[,—–]/u, /\s/u]
 
 function splitPoint (symbols: string[], limit: number): number {
@@ -103,12 +103,12 @@ export function englishFront (code: string): Front {
   }
 }
 
-/** What the package calls some of espeak's languages. */
+/** The package's names for some of espeak's languages. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
 /**
- * Phonemes from espeak in the language `voice`, or in that without a region where it has no such one.
- * @throws EngineError language_unsupported at once where it has neither
+ * Phonemes from espeak in the language `voice`, else without its region. @throws EngineError
+ * language_unsupported at once for neither
  */
 export function espeakFront (espeak: Espeak, voice: string): Front {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)

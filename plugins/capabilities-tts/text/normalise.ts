@@ -5,8 +5,8 @@ import { CODES, QUANTITIES } from './quantities.js'
 import { RANGES } from './ranges.js'
 
 /**
- * A global pattern without nested repetition, and what String.replace takes for it. The replacer's arguments
- * are the groups of its own pattern, which the type system cannot see.
+ * A global pattern without nested repetition, and its replacement; a replacer's arguments are the groups of
+ * its pattern.
  */
 export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]
 
@@ -110,8 +110,8 @@ function splitCodes (text: string): string {
 }
 
 /**
- * One sentence of folded text (see `fold.ts`) as words of a to z with the marks , . ; : ? ! between them.
- * Empty when the sentence has no letter and no digit. Upper case means nothing in the result.
+ * One sentence of folded text (see `fold.ts`) as lower-case words of a to z with the marks , . ; : ? ! Empty
+ * without letters and digits.
  */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''

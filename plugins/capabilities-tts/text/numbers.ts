@@ -55,7 +55,6 @@ export function ordinalOf (words: string): string {
   return words.slice(0, at) + changed
 }
 
-/** "21" -> "twenty first". */
 export function ordinal (text: string): string {
   return ordinalOf(cardinal(text))
 }
@@ -70,7 +69,6 @@ export function year (text: string): string {
   return century + (rest < 10 ? ' oh ' : ' ') + belowHundred(rest)
 }
 
-/** "nineteen eighty" -> "nineteen eighties", "five" -> "fives". */
 export function pluralNumber (words: string): string {
   if (words.endsWith('y')) return words.slice(0, -1) + 'ies'
   return words.endsWith('x') ? words + 'es' : words + 's'
