@@ -48,7 +48,7 @@ export interface CallerScheme {
 }
 
 export interface Callers {
-  /** Returns a function that unregisters it. Throws when the word or the prefix is taken. */
+  /** Returns a function that unregisters it. Throws for a registered word or prefix. */
   register (scheme: CallerScheme): () => void
   /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
   distrust (test: (arrival: Arrival) => boolean): () => void

@@ -55,7 +55,7 @@ export interface ModelCard {
   support: Record<string, string>
 }
 
-/** What a runner loads; `directory` is absolute and read-only to the engine. */
+/** The model for a runner to load; `directory` is absolute and read-only to the engine. */
 export interface ModelSpec {
   card: ModelCard
   directory: string

@@ -191,7 +191,7 @@ export interface Manifest {
   readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
-  /** What it keeps on a machine that is a paired device; the module's default export is a `DeviceNews`. */
+  /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
   /** Environment variables without a setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
@@ -202,8 +202,8 @@ export interface Manifest {
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
    * Example lines that `svc up` prints. `{url}` is the node's, `{svc}` the program, `{home}` an option for
-   * another home, `{curl}` curl with the authority it needs, `{token}` a header of curl (such lines are left
-   * out when the node listens on loopback only).
+   * another home, `{curl}` curl with the authority it needs, `{token}` a header of curl (such lines are
+   * missing when the node listens on loopback only).
    */
   readonly firstSteps?: readonly string[]
 }

@@ -1,4 +1,4 @@
-// How a route answers: as a stream that it writes itself, or as JSON with a status.
+// A route answers with a stream that it writes itself, or with JSON and a status.
 
 export interface StreamHead {
   status?: number

@@ -33,7 +33,7 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   return ajv
 }
 
-/** Why a field is refused, and the values that are allowed all the same as null is. */
+/** The reason for refusing a field, and the values that are allowed, besides null. */
 export interface Refusal { why: string, unless?: readonly unknown[] }
 
 function refuse ({ why, unless = [] }: Refusal, value: unknown): boolean {

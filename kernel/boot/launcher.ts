@@ -43,7 +43,7 @@ export interface LaunchOptions {
   stop?: AbortSignal
 }
 
-/** How a node ended; one of the two is null. */
+/** The end of a node; one of the two is null. */
 export interface Ending { status: number | null, signal: NodeJS.Signals | null }
 
 /** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */

@@ -67,7 +67,7 @@ export interface SvcNode {
   readonly logsJson: boolean
   /** Whether this start joined a cluster. */
   readonly joined: boolean
-  /** Throws with code EADDRINUSE when the port is taken. */
+  /** Throws with code EADDRINUSE when another program has the port. */
   listen (): Promise<{ url: string }>
   /** Drains, ends what is open, stops plugins and gives the home back. */
   stop (reason: string): Promise<void>
@@ -240,7 +240,7 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   }
 }
 
-/** How long the list of the machine's addresses is cached, ms. */
+/** Life of the cached list of the machine's addresses, ms. */
 const ADDRESSES_MS = 1000
 
 /** The served names and addresses: asked for with every request, so cached. */
@@ -333,7 +333,7 @@ function running (parts: Running): SvcNode {
   }
 }
 
-/** Replaces the certificate before it expires, then calls `told`; returns a function that stops it. */
+/** Replaces the certificate before it expires, then runs the callback. Returns a function that stops it. */
 function watchTls ({ tls, kernel, log }: Running, told: () => void): () => void {
   if (tls === undefined) return () => {}
   return watchIdentity({

@@ -33,7 +33,7 @@ export function factOf ({ name, result, message, remedy, code, about = [], evide
   return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
 }
 
-/** What a plugin's part of `svc doctor` or `svc status` works with. */
+/** Context of a plugin's part of `svc doctor` or `svc status`. */
 export interface CheckContext {
   /** The answer of GET /state. */
   readonly state: State
@@ -45,7 +45,6 @@ export interface Checker { run (ctx: CheckContext): Promise<Check[]> }
 
 export interface StatusPart { run (ctx: CheckContext): Promise<StatusLines> }
 
-/** What a plugin adds to `svc status`. */
 export interface StatusLines {
   json: Record<string, unknown>
   /** Lines above and below the table of the nodes. */

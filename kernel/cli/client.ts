@@ -287,7 +287,7 @@ export function ownToken (home: string, url: string): string | undefined {
   }
 }
 
-/** Fingerprint of this home's node, or of one of its `svc dev`, at its https address; else undefined. */
+/** Fingerprint of this home's node, or of a `svc dev` node, at its https address; else undefined. */
 export function ownFingerprint (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
   return holder === undefined ? undefined : runningAt(holder)?.fingerprint

@@ -80,7 +80,7 @@ function strangers ({ dials, members }: MemberList): Check[] {
     'of cluster.peers, else look at that machine with `svc doctor`.', { code: 'address_silent' }))
 }
 
-/** Whether other machines can join at all. */
+/** Whether other machines can join. */
 export function checkListener ({ members }: MemberList): Check[] {
   const own = members.find((member) => member.self)
   if (own === undefined || own.addresses.length === 0) return []
@@ -126,7 +126,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
 /** Clock of a node minus the clock of this machine, seconds. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
-/** How far the clocks of the nodes are apart. */
+/** Differences between the clocks of the nodes. */
 export function checkClocks (readings: readonly ClockReading[]): Check {
   if (readings.length < 2) return ok('clocks', 'only one node could be asked for its time')
   const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
-/** What each exit status of `svc` means; `svc help exit-codes` prints it. */
+/** Exit statuses of `svc`; `svc help exit-codes` prints them. */
 export const exitCodes = {
   ok: 0,
   failed: 1,

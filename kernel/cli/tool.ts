@@ -18,7 +18,7 @@ export type Evidence =
 
 /** One thing that a tool found: a sentence that is true without the others. */
 export interface Fact {
-  /** fail: broken now. warn: it hurts, or will. ok: checked and fine. info: none of these. */
+  /** fail: broken now. warn: it hurts, or will. ok: checked and fine. info: a plain fact. */
   readonly level: 'fail' | 'warn' | 'ok' | 'info'
   /** The kind of finding, in snake_case: `node_lost`, `disk_full`, `runner_failed`. */
   readonly code: string
@@ -38,7 +38,7 @@ export interface Finding {
   readonly unknown: readonly string[]
 }
 
-/** Context of a tool. It reads by `look` alone, so it sees only what its caller may see. */
+/** Context of a tool: GETs with the rights of its caller. */
 export interface ToolContext extends Pick<CheckContext, 'look'> {
   /** Wall time, ms since 1970. */
   readonly nowMs: number
@@ -51,7 +51,7 @@ export interface Tool<A = Record<string, unknown>> {
   run (ctx: ToolContext, args: A): Promise<Finding>
 }
 
-/** The answer of a GET in the form that `look` returns. */
+/** Turns the answer of a GET into the result of `ToolContext.look`. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
   const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T

@@ -96,7 +96,7 @@ export function stillness (pace: Pick<Pace, 'mono'>): (shown: string) => boolean
   }
 }
 
-/** How long to retry a broken stream, ms. */
+/** A broken stream is retried for this long, ms. */
 const RETRY_MS = 60_000
 /** It broke off, the node does not answer (yet), or is not ready. */
 const PASSING = [1, 4, 7]

@@ -34,7 +34,7 @@ interface ErrorParts {
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
-/** How long a command is retried under its id, ms. */
+/** A command is retried under its id for this long, ms. */
 const TRY_MS = 10_000
 /** Pause between two tries, growing: a refusal may come at once. */
 const PAUSE = { minMs: 20, maxMs: 1000 }

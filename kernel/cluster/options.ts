@@ -13,7 +13,7 @@ export interface LinkPeer extends LinkedNode {
   readonly rttMs: number | null
 }
 
-/** What the cluster needs of the links; a lone node has none. */
+/** The links as the cluster uses them; a lone node has none. */
 export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
   peers (): readonly LinkPeer[]
   drop (installId: string): void

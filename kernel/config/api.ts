@@ -17,7 +17,7 @@ import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 export interface ConfigChange {
-  /** Revision of the file that the change is meant for; any when absent. */
+  /** Revision of the file to change; any when absent. */
   revision?: string
   set: Record<string, unknown>
 }

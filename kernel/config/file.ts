@@ -117,8 +117,8 @@ export interface PluginModule {
 }
 
 /**
- * Lists the modules in `plugins.<name>.module`, to import before `resolveConfig` needs their schemas.
- * Malformed ones are left out here; `resolveConfig` reports them.
+ * Lists the modules in `plugins.<name>.module`, to import before `resolveConfig` needs their schemas. Skips
+ * malformed ones, which `resolveConfig` reports.
  */
 export function pluginModules (raw: RawConfig): PluginModule[] {
   const plugins = raw.value['plugins']

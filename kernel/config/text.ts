@@ -16,7 +16,6 @@ export interface RawConfig {
   readonly problems: readonly Problem[]
   /** Position of the key at a path; undefined when the file lacks it. */
   readonly broken: boolean
-  /** Where the key at a path stands; undefined when the file does not have it. */
   position (path: Path): Position | undefined
 }
 

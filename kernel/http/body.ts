@@ -89,8 +89,8 @@ function bringsBody ({ method, headers }: FastifyRequest): boolean {
 }
 
 /**
- * Sets the expected body hash of a request. Throws `unauthenticated` when a body was signed and none comes; a
- * body is checked before its first use.
+ * Sets the expected body hash of a request. Throws `unauthenticated` when a signed body is missing; a body is
+ * checked before its first use.
  */
 export function expectBody (request: FastifyRequest, bodySha256: Uint8Array): void {
   if (bringsBody(request)) expected.set(request, bodySha256)

@@ -16,7 +16,7 @@ async function inPieces (
 
 /**
  * Writes a stream with backpressure: a write resolves once the socket has room. Rejects with `slow_consumer`
- * after a stall of `stallMs`, `cancelled` when the reader is gone.
+ * after a stall of `stallMs`, `cancelled` when the reader left.
  */
 export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }

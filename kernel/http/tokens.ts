@@ -32,7 +32,7 @@ export function checksum (body: string): string {
 /** CRC-32 (IEEE 802.3); node:zlib has it from 20.15. */
 function crc (body: string): number { return crc32(body) >>> 0 }
 
-/** A new token: kind prefix for scanners, 256 random bits, checksum so that a typo costs no look-up. */
+/** A new token: kind prefix for scanners, 256 random bits, checksum to find typos without a query. */
 export function newToken (kind: 'op' | 'app' | 'dev'): string {
   const body = `svc_${kind}_${base62(randomBytes(32), 43)}`
   return `${body}_${checksum(body)}`

@@ -119,7 +119,7 @@ export function assemble (options: KernelOptions) {
     adopted: new Map<string, ResolvedConfig>(),
     work: new OpenWork(),
     streams: createStreamCount(options.limits.streamsPerToken),
-    /** On while open work may end and no new work is taken. */
+    /** On while open work may end and new work is refused. */
     drain: { on: false }
   }
 }

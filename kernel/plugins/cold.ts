@@ -36,7 +36,7 @@ function stopReason (from: Manifest, move: Move): string | null {
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
-  // The audit must record how a change it recorded ends, so it cannot be stopped meanwhile.
+  // The audit must record how a change it recorded ends, so it cannot be stopped until then.
   if (shared(from, { audit: AuditService }) !== undefined) return 'open changes are recorded by it'
   return engineReason(from, move)
 }

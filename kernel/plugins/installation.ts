@@ -62,7 +62,7 @@ export async function readInstallation (options: InstallationOptions): Promise<I
   }
 }
 
-/** Write times of the modules that this process has loaded; Node loads none of them twice. */
+/** Write times of the modules that this process has loaded; Node loads each only once. */
 const stamps = new Map<string, string>()
 
 /**

@@ -19,7 +19,7 @@ export interface PackageRecord {
   readonly files: Readonly<Record<string, string>>
   /** The serialisable part of the manifest. */
   readonly module: string
-  /** What of the manifest can be written down. */
+  /** The serialisable part of the manifest. */
   readonly manifest: Manifest
 }
 

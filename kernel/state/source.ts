@@ -10,7 +10,7 @@ import type { StateHistory, StateReader } from '../api/services.js'
 import type { Present } from '../plugins/present.js'
 import type { Hidden, NodeFacts } from './state.js'
 
-/** How often a node checks for news to publish, ms. */
+/** Interval of checks for news to publish, ms. */
 const PUBLISH_MS = 2000
 /** A burst of changes, such as those of busy runners, is published once, this long after the first, ms. */
 const PUBLISH_SOON_MS = 20

@@ -19,7 +19,7 @@ const MESSAGE_AWARENESS = 1
 const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
 /** A y-websocket client gives up a connection that says nothing for 30 s. */
 const ALIVE_MS = 10_000
-/** A reader with this many unanswered pings is gone. */
+/** A reader with this many unanswered pings is cut off. */
 const MOST_PINGS = 3
 /** Readings are written this often, the times of links more rarely where there are many. */
 const READINGS_MS = 2000

@@ -19,7 +19,7 @@ export interface Aliases {
 /** A model that is known in the cluster, and whether a ready runner serves it. */
 export interface Speaker { card: ModelCard, ready: boolean }
 
-/** The name an alias stands for, or the name itself. */
+/** The target of an alias, or the name itself. */
 export function renamed (aliases: Readonly<Record<string, string>>, name: string): string {
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }

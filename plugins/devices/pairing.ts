@@ -186,8 +186,7 @@ export class Pairing {
 
   /**
    * Step 5: the operator has compared. Resolves after the device has agreed too. Throws `pairing_closed`,
-   * `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal; `wish` is the
-   * window's.
+   * `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal.
    */
   async confirm (
     id: string, digits: string

@@ -73,7 +73,7 @@ export interface Names {
 
 type Options = readonly (readonly [flags: string, description: string])[]
 
-/** Completions of the last word, which may be empty. Names that cannot be read are left out. */
+/** Completions of the last word, which may be empty, without unreadable names. */
 export async function candidates (
   words: readonly string[], verbs: readonly KnownVerb[], globals: Options, names: Names
 ): Promise<string[]> {
@@ -121,7 +121,7 @@ const KINDS = [
   [/id@version/, 'capabilities']
 ] as const
 
-/** The names that a word may represent; unreadable ones are left out. */
+/** The names that a word may represent, without unreadable ones. */
 async function namesFor (what: string, names: Names): Promise<string[]> {
   const kinds = KINDS.filter(([pattern]) => pattern.test(what))
   return (await Promise.all(kinds.map(([, kind]) => names[kind]().catch(() => [])))).flat()

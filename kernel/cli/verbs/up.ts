@@ -203,7 +203,7 @@ async function announce (
   }
 }
 
-/** How clients verify this node. */
+/** Lines by which clients can verify this node. */
 function aboutTls ({ tls }: SvcNode): string[] {
   if (tls === undefined) return []
   const { fingerprint, authority } = tls

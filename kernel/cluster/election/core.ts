@@ -235,7 +235,7 @@ export class Election {
 
   status (now: number): Status { return statusOf(this.#e, now) }
 
-  /** After a pause (suspend, GC) peers only look silent: reset the timers. */
+  /** After a pause (suspend, GC) peers only seem silent: reset the timers. */
   #step (now: number): void {
     const e = this.#e
     const gap = now - (e.lastStep ?? now)

@@ -87,7 +87,7 @@ export class Liveness {
     return alive
   }
 
-  /** After a pause peers only look silent, and their last messages are old. */
+  /** After a pause peers only seem silent, and their last messages are old. */
   forgive (now: number): void {
     for (const peer of this.#peers.values()) peer.heardAt = now
     this.forgetReports()

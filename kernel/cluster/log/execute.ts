@@ -16,7 +16,8 @@ export interface ControlOptions {
   readonly durable: boolean
   /**
    * On the master: runs a command entry; its writes go into the document, its result into the receipt.
-   * Throwing is a defect: nothing is written, and the result is `{ error: { code: 'internal', message } }`.
+   * Throwing is a defect: then the result is `{ error: { code: 'internal', message } }` and the document
+   * stays.
    */
   execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
   /** The contents of a new session's document out of those of the old one. */

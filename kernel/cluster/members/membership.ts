@@ -292,8 +292,8 @@ export function union (
 }
 
 /**
- * The next voters on the way to the members: one node added or removed, never the master. A node gets its
- * vote once it is present, since an absent voter only counts as missing. Null without a change. Pure.
+ * The next voters on a path to the members: one node added or removed, never the master. A node gets its vote
+ * once it is present, since an absent voter only counts as missing. Null without a change. Pure.
  */
 export function nextVoters (
   voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },

@@ -20,7 +20,7 @@ export interface ServerIdentity {
 
 /** The source of a TLS identity. */
 export interface IdentitySource {
-  /** Path of the certificate authority for clients to trust; null if they need none of ours. */
+  /** Path of the certificate authority for clients to trust; null without one. */
   readonly authority: string | null
   /**
    * The new identity, or null if unchanged. Throws IdentityError once for an unusable one, until something

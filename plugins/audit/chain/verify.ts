@@ -23,8 +23,8 @@ export interface Verdict {
 }
 
 /**
- * Finds the first altered, removed or reordered record. `told` are heads that other nodes have seen: the
- * chain must still contain them. Give it every line, in order.
+ * Finds the first altered, removed or reordered record. The chain must contain the `told` heads, which other
+ * nodes have seen. Give it every line, in order.
  */
 export class Verifier {
   readonly #told: ReadonlyMap<number, string>

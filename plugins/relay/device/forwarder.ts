@@ -30,7 +30,7 @@ export interface Forwarder { readonly port: number, close (): Promise<void> }
 /**
  * A loopback port through which local programs reach the node of the line. Each request runs as the device,
  * whatever its client showed. Refuses foreign web pages and host names, as the node's own port does. Rejects
- * when the port is taken.
+ * when the port is in use.
  */
 export async function openForwarder (options: ForwarderOptions): Promise<Forwarder> {
   const server: Server = createServer((incoming, outgoing) => {

@@ -270,8 +270,8 @@ function evidenceOf (facts: readonly Fact[]): Evidence[] {
 }
 
 /**
- * A further call that the findings call for: the plugins, when none that is on `has` the first tool; the
- * story of the newest failed request; or null.
+ * A further call that the findings require: the plugins, if the first tool is of none that is on; the story
+ * of the newest failed request; or null.
  */
 export function moreOf (
   asked: Understood, found: readonly Found[], has: (tool: string) => boolean

@@ -21,7 +21,7 @@ export interface World {
   readonly plugins: readonly string[]
 }
 
-/** What a word of the question names. */
+/** A word of the question with the thing that it names. */
 export interface Named<T> {
   readonly value: T
   /** The words that name it, by their index. */

@@ -143,7 +143,7 @@ export class Near {
       .map((text) => ({ text, letters: lettersOf(text), figures: figures(text) }))
   }
 
-  /** The word that was meant: at most one letter differs, in long ones two. */
+  /** The intended word: at most one letter differs, in long ones two. */
   slipOf (low: string): string | undefined {
     if (low.length < 4) return undefined
     const [letters, own] = [lettersOf(low), figures(low)]

@@ -9,7 +9,7 @@ import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
 import type { Answer, Message } from './conversation.js'
 
-/** A node sends data at least every 10 s; after this silence it is gone, ms. */
+/** A node sends data at least every 10 s; a longer silence than this means that it left, ms. */
 const SILENCE_MS = 30_000
 
 /** Abort controllers of open answers, by message. */
