@@ -68,8 +68,8 @@ interface NetInternals {
 }
 
 /**
- * Runs a node through its restarts, and resolves with how it ended. Passes on signals that stop this process.
- * Throws ListenError.
+ * Runs a node through its restarts until its end. Passes on signals that stop this process. Throws
+ * ListenError.
  */
 export async function launch (options: LaunchOptions): Promise<Ending> {
   let child: ChildProcess | undefined

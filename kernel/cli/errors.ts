@@ -93,10 +93,7 @@ export function interrupted (): CliError { return new CliError(exitCodes.interru
 const COMMAND_HEADER = 'x-svc-command-id'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/**
- * Turns the API's error object (of a body or a `failed` frame) into a CliError; a header may name the
- * command.
- */
+/** Turns the API's error object (body or `failed` frame) into a CliError; a header may name the command. */
 export function apiFailure (
   status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
 ): CliError {

@@ -40,8 +40,7 @@ function fromProc (port: number): Holder | undefined {
     const fds = quiet(() => readdirSync(`/proc/${name}/fd`)) ?? []
     if (fds.some((fd) => links.has(quiet(() => readlinkSync(`/proc/${name}/fd/${fd}`)) ?? ''))) {
       const words = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0')
-      const command = words.join(' ').trim()
-      return { pid: Number(name), command }
+      return { pid: Number(name), command: words.join(' ').trim() }
     }
   }
   return undefined
@@ -63,10 +62,7 @@ export interface Ports { api: number, cluster: number }
 
 const HOST = '127.0.0.1'
 
-/**
- * Ports of `count` nodes: base + 2i and base + 2i + 1, or free ones for 0. Throws CliError (1) for one in
- * use.
- */
+/** Ports of `count` nodes: base + 2i and base + 2i + 1, or free ones for 0. Throws CliError (1) if in use. */
 export async function devPorts (count: number, base: number): Promise<Ports[]> {
   const wanted = Array.from({ length: 2 * count }, (_, i) => base === 0 ? 0 : base + i)
   const servers: Server[] = []

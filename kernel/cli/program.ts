@@ -46,8 +46,7 @@ export async function runCli (argv: readonly string[], options: CliOptions): Pro
   const err = createProgress(options.io)
   const json = argv.includes('--json')
   try {
-    const words = argv.map((word) => word === '--wait' ? '--wait=' : word)
-    return await execute(words, options)
+    return await execute(argv.map((word) => word === '--wait' ? '--wait=' : word), options)
   } catch (error) {
     if (error instanceof CommanderError) return commanderStatus(error)
     const debug = options.io.env['SVC_DEBUG'] === '1'

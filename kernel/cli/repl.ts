@@ -14,10 +14,7 @@ export interface Conversation {
   readonly about: string
   /** Further commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
-  /**
-   * Answers a text; the signal ends this answer only, and then it resolves to true. Shows a VerbError and
-   * goes on.
-   */
+  /** Answers a text; true if the signal ended this answer. The prompt shows a VerbError and goes on. */
   answer (text: string, signal: AbortSignal): Promise<boolean>
   /** Forgets what was said. */
   forget (): void

@@ -17,10 +17,7 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
   return configFlag === undefined && ownHome(home, client.url) === home
 }
 
-/**
- * Switches a plugin: by this home's node if one runs, else in the file. Throws CliError and changes nothing
- * then.
- */
+/** Switches a plugin by this home's running node, else in the file. Throws CliError without any change. */
 export async function switched (
   ctx: VerbContext, installation: Installation, name: string, enabled: boolean, configFlag: unknown
 ): Promise<Effect & { file: string }> {

@@ -75,7 +75,7 @@ export const modelInPath = (modelId: string): string => modelId.split('/').map(e
 const SPAN_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 /**
- * The end of a token as ISO-8601: a span (`12h`, `90d`, `4w`) from `now` (ms), or a date; null if not in the
+ * End of a token as ISO-8601: a span (`12h`, `90d`, `4w`) from `now`, ms, or a date; null if not in the
  * future.
  */
 export function expiryOf (text: string, now: number): string | null {

@@ -64,10 +64,7 @@ export interface VerbContext {
   sink (path: string): Sink
   /** Tries until it works, the time is up or the error is final; `notYet` covers the usual reasons. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
-  /**
-   * Lets the plugins store data of the node at which this machine became a device. Returns lines; never
-   * throws.
-   */
+  /** Lets the plugins store data of a node that has paired this machine. Returns lines; never throws. */
   learn (url: string): Promise<string[]>
   /** True for a starting or busy node, and for no answer. */
   notYet (error: CliError): boolean

@@ -6,10 +6,7 @@ import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
 import type { Outcome, Receipt, Refusal } from './election/protocol.js'
 
-/**
- * Runs a command on the master in one go, writing through its sections. `from`: install id of the node that
- * asked.
- */
+/** Runs a command on the master in one go, writing through its sections. `from`: the asking install id. */
 export type CommandHandler = (args: unknown, from?: string) => unknown
 
 /** A committed command: its log position and its result. */

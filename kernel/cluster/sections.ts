@@ -38,10 +38,7 @@ export function createSections (options: SectionsOptions): Sections {
 
 const TOLD_MAX = 100
 
-/**
- * Checks a section's entries, own and others': nodes may run another version, or lie, so an invalid entry is
- * skipped.
- */
+/** Checks a section's entries: nodes may run another version, or lie, so an invalid entry is skipped. */
 export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null

@@ -48,10 +48,7 @@ export function getIn (root: unknown, path: Path): unknown {
   return value
 }
 
-/**
- * Puts a value at a path, creating or filling maps. Returns false, changing nothing, if a non-map is in
- * between.
- */
+/** Puts a value at a path, creating or filling maps. False, without a change, if a non-map is in between. */
 export function setIn (root: Tree, path: Path, value: unknown): boolean {
   let map = root
   for (const key of path.slice(0, -1)) {

@@ -35,10 +35,7 @@ export function remoteOf (request: FastifyRequest): string {
   return request.raw.socket.remoteAddress === undefined ? '' : request.ip
 }
 
-/**
- * The requested host: of a target in absolute form, else of the Host header. Throws `invalid_request` for two
- * Host headers.
- */
+/** The host of an absolute target, else of the Host header. Throws `invalid_request` for two Host headers. */
 export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
   sentOnce(raw, 'Host')
   const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)

@@ -8,10 +8,7 @@ const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))
 
-/**
- * Counts the parts of a JSON text, valid or not, keys above all; `excess`: why it is not parsed, as the end
- * of a sentence.
- */
+/** Counts the parts of any text as JSON; `excess`: why it is not parsed, as the end of a sentence. */
 export function countParts (body: Buffer): { keys: number, excess: string | null } {
   let [keys, nodes, values] = [0, 0, 0]
   for (let at = 0; at < body.length; at++) {

@@ -75,10 +75,7 @@ export class OwnRequests {
   }
 }
 
-/**
- * A signal that follows another until released: a caller may ask many times under one signal, and listeners
- * would pile up.
- */
+/** A signal that follows another until released, since listeners on a long-lived signal would pile up. */
 function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => void } {
   signal.throwIfAborted()
   const own = new AbortController()

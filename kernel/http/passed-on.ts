@@ -40,8 +40,5 @@ export function setMember (socket: object, installId: string | undefined): void 
   else members.set(socket, installId)
 }
 
-/**
- * Install id of the member at a socket of the members' listener; undefined for strangers, dropped members and
- * other sockets.
- */
+/** Install id of the member at a socket of the members' listener; undefined for every other socket. */
 export function memberOf (socket: object): string | undefined { return members.get(socket) }

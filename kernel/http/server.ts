@@ -134,10 +134,8 @@ export function createTable (options: TableOptions): FastifyInstance {
     return compileLater(compile, schema as Record<string, unknown>)
   })
   app.setSerializerCompiler(() => JSON.stringify)
-  app.setSchemaErrorFormatter((errors, part) => {
-    const issues = issuesOf(errors as Parameters<typeof issuesOf>[0])
-    return invalid(issues, part)
-  })
+  app.setSchemaErrorFormatter((errors, part) =>
+    invalid(issuesOf(errors as Parameters<typeof issuesOf>[0]), part))
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const svc = fromFastify(error)
     if (svc.reason === 'internal') {

@@ -54,8 +54,7 @@ const LAST_ANSWERS_MS = 1000
 type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
 
 /**
- * Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with every plugin that
- * failed.
+ * Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failed plugins.
  */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)

@@ -6,10 +6,7 @@ import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
 import type { LiveContext } from './context.js'
 
-/**
- * Longest `start` of a plugin, ms: slow work belongs in the background. Allows for a dozen nodes that start
- * at once.
- */
+/** Longest `start` of a plugin, ms; a dozen nodes may start at once. Slow work belongs in the background. */
 const START_LIMIT_MS = 30_000
 
 /** The result of starting plugins. */

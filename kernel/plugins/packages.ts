@@ -58,10 +58,7 @@ export class PackageFault extends Error {
   }
 }
 
-/**
- * The hash of every file, by path with `/`. Throws PackageFault for special files, foreign owners and files
- * that others may write.
- */
+/** Hashes by path with `/`. Throws PackageFault for special files, foreign owners and foreign writers. */
 export function hashFolder (root: string): Record<string, string> {
   const files: Record<string, string> = {}
   const visit = (path: string): void => {

@@ -56,10 +56,7 @@ export interface Compared {
   readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
 }
 
-/**
- * Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for an invalid key or one of low
- * order.
- */
+/** Compares by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order. */
 export async function compared (privateKey: WebKey, peer: Bytes, transcriptHash: Bytes): Promise<Compared> {
   const { subtle } = crypto
   const peerKey = await subtle.importKey('raw', peer, 'X25519', true, [])

@@ -1,9 +1,7 @@
 import { isEnglish, PHONEMIZER_COMMAND } from './languages.js'
 
 export { Mp3Time } from './engine/mp3-frames.js'
-export {
-  isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES, PHONEMIZER, PHONEMIZER_COMMAND
-} from './languages.js'
+export { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from './languages.js'
 export {
   archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW
 } from './style-packs.js'

@@ -1,7 +1,4 @@
-/**
- * The vocabulary of Kokoro-82M v1.0 by number, for exports without config.json and tokenizer.json. Unused
- * numbers are absent.
- */
+/** Kokoro-82M v1.0's vocabulary by number, for exports without JSON files. Unused numbers are absent. */
 const V1: ReadonlyArray<readonly [number, string]> = [
   [1, ';:,.!?'], [9, '—…"()“” \u0303ʣʥʦʨᵝ\uAB67AI'], [31, 'O'], [33, 'Q'], [35, 'ST'], [39, 'W'],
   [41, 'Yᵊabcdef'], [50, 'hijklmnopqrstuvwxyzɑɐɒæ'], [75, 'βɔɕç'], [80, 'ɖðʤə'], [85, 'ɚɛɜ'], [90, 'ɟ'],

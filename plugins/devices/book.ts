@@ -34,8 +34,7 @@ export class DeviceBook {
   constructor (options: BookOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'devices.json')
-    const stored = readVersioned<Partial<Stored>>(this.#path, FORMAT)
-    const { entries = [] } = stored ?? {}
+    const { entries = [] } = readVersioned<Partial<Stored>>(this.#path, FORMAT) ?? {}
     if (!Array.isArray(entries)) {
       throw new HomeError(`${this.#path} holds no list of devices; restore it from a backup or remove it`)
     }
@@ -99,8 +98,7 @@ export class DeviceBook {
   /** Revocations count even on a full disk, which nodeHealth reports. */
   #trySave (): void {
     try {
-      const stored: Stored = { entries: this.entries() }
-      writeVersioned(this.#path, FORMAT, stored)
+      writeVersioned(this.#path, FORMAT, { entries: this.entries() })
     } catch (err) {
       this.#options.log.error({ err }, 'the list of devices could not be written')
     }

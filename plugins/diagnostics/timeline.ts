@@ -71,10 +71,7 @@ export interface OpenTask {
 /** A line of the timeline: `at` by the clock of the node that answers, ISO-8601. */
 export type TimelineEntry = { nodeId: string | null, node: string | null } & (Moment | OpenTask)
 
-/**
- * Lead of a node's clock over the answering node's; its times are corrected by it unless it is within the
- * uncertainty.
- */
+/** Lead of a node's clock over ours; corrects its times unless it is within the uncertainty. */
 interface ShownClock { clockAheadMs: number | null, clockUncertaintyMs: number | null }
 
 export interface TimelineNode extends ShownClock {

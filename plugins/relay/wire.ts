@@ -58,10 +58,7 @@ export function provenRoute (
   return fits ? routeOf(key) : undefined
 }
 
-/**
- * The node's id and time (ms since 1970), encrypted in the handshake, so that a device can sign its first
- * request.
- */
+/** The node's id and time (ms since 1970), encrypted, so that a device can sign its first request. */
 export const writeHello = (nodeId: string, timeMs: number): Uint8Array =>
   Buffer.from(JSON.stringify({ nodeId, time: String(timeMs) }))
 

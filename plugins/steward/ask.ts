@@ -27,8 +27,7 @@ export interface Desk {
   /** Why no question is answered now; null when it is. */
   refusal (): SvcError | null
   /**
-   * Answers through the voice. Throws the refusal, `overloaded`, `timeout` after 30 s, and the signal's
-   * reason.
+   * Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s) and the signal's reason.
    */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
   /** Handles POST /v1/steward/ask. */
@@ -110,10 +109,7 @@ async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { te
   return { ...answer!, text }
 }
 
-/**
- * Answers with server-sent events. A failure before the first one is an ordinary error body, later it is an
- * event.
- */
+/** Answers with server-sent events; a failure before the first one is an error body, later an event. */
 async function answerStream (
   events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
 ): Promise<void> {

@@ -45,8 +45,7 @@ export function traceHandlers (parts: HandlerParts) {
     async delete ({ body }: { body: { taskIds: string[] } }) {
       const outcome = { deleted: [] as string[], notFound: [] as string[] }
       for (const id of new Set(body.taskIds)) {
-        const gone = await store.remove(id)
-        outcome[gone ? 'deleted' : 'notFound'].push(id)
+        outcome[await store.remove(id) ? 'deleted' : 'notFound'].push(id)
       }
       return outcome
     }

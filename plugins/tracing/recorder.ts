@@ -60,10 +60,7 @@ const SERIES_MAX = 4
 const POINTS_MAX = 128
 const POINTS_FIRST = 32
 
-/**
- * Spans of one request in one process, bounded: counts single spans beyond 2,048, and joins the steps of a
- * series in pairs at 128.
- */
+/** Spans of one request in one process: at most 2,048 single ones, and 128 points per series. */
 export class SpanRecorder implements SpanSink {
   readonly #now: () => number
   readonly #spans: RecordedSpan[] = []

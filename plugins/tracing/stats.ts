@@ -12,10 +12,7 @@ export interface TraceStats {
   byRank: Record<string, { byCategory: ByCategory }>
 }
 
-/**
- * Time by category. A span of several steps counts as so many of equal length; the wall time is from first
- * start to last end. Pure.
- */
+/** Time by category; a span counts as its number of steps. Wall time: first start to last end. Pure. */
 export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStats {
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
   const first = spans.reduce((least, { startUs }) => Math.min(least, startUs), Infinity)

@@ -81,10 +81,7 @@ interface ChromeEvent {
 /** A place's process id in the file. */
 const pidOf = (place: number): number => place + 1
 
-/**
- * Assigns lanes so that spans of one place never overlap in a lane; spans of a category share lanes. Spans
- * are sorted by start. Pure.
- */
+/** Lanes in which spans of one place never overlap, shared within a category. Input sorted by start. Pure. */
 export function lanes (spans: readonly TraceSpan[]): number[] {
   const open: { key: string, freeUs: number }[] = []
   return spans.map(({ place, category, startUs, durationUs }) => {
@@ -96,10 +93,7 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
   })
 }
 
-/**
- * A trace as a file in Chrome's trace form (Perfetto). The first line has everything but the spans, so that
- * lists read no more. Pure.
- */
+/** A trace in Chrome's form (Perfetto). All but the spans is in the first line, for lists. Pure. */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record
   const tids = lanes(spans)

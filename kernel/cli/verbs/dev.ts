@@ -31,8 +31,7 @@ export default {
     })
     try {
       const nodes = await cluster.join()
-      const agreed = await agreement(ctx, cluster, nodes)
-      announce(ctx, nodes, agreed)
+      announce(ctx, nodes, await agreement(ctx, cluster, nodes))
       return await watch(ctx, cluster.nodes, stop.signal)
     } catch (error) {
       // Told to stop while it was still starting: no failure.

@@ -144,10 +144,7 @@ export class KvDoc {
     this.#sizes.delete(key)
   }
 
-  /**
-   * Applies a transaction of any origin, by its changes only: Yjs' `event.changes` walks through the whole
-   * list.
-   */
+  /** Applies a transaction by its changes only: Yjs' `event.changes` walks through the whole list. */
   #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
     const before = transaction.beforeState.get(this.writer) ?? 0
     Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {

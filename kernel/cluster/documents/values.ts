@@ -67,10 +67,7 @@ export function sizeOf (key: string, val: unknown): number {
   return encode((encoder) => { writeAny(encoder, { key, val } as Parameters<typeof writeAny>[1]) }).length
 }
 
-/**
- * SHA-256, in hex, of the canonical JSON of the entries `[key, value]`, ordered by key (UTF-16 code units):
- * the same on every node.
- */
+/** SHA-256 (hex) of the canonical JSON of the entries `[key, value]`, ordered by key (UTF-16 code units). */
 export function hashOf (entries: Iterable<readonly [string, unknown]>): string {
   const sorted = [...entries].sort(([a], [b]) => a < b ? -1 : 1)
   return createHash('sha256').update(canonicalJson(sorted)).digest('hex')

@@ -1,10 +1,7 @@
 import type { Elector } from './elector.js'
 import type { CommandId, Leader, MessageOf, NodeId, Outcome, SessionId, StreamId } from './protocol.js'
 
-/**
- * Follows `next`, or no master. If the session ends with that, its streams get their one terminal and its
- * commands their answer.
- */
+/** Follows `next` or no master. A session's end gives streams their terminal and commands their answer. */
 export function setLeader (e: Elector, next: Leader | null, now: number): void {
   const old = e.leader
   e.leader = next

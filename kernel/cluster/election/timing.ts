@@ -30,10 +30,7 @@ export type Timing = Readonly<typeof DEFAULT_TIMING>
 /** Recommended time between two calls of `tick`, milliseconds. */
 export const TICK = 200
 
-/**
- * The default timing with some values replaced. @throws RangeError that names the value, if it is not
- * positive or breaks the order of two
- */
+/** Defaults with overrides. @throws RangeError that names the value, if not positive or out of order */
 export function timingWith (overrides: Partial<Timing> = {}): Timing {
   const timing = { ...DEFAULT_TIMING, ...overrides }
   for (const [name, ms] of Object.entries(timing)) {

@@ -75,8 +75,7 @@ export function seedOf (
   options: ControlOptions, previous: ReadonlyMap<string, unknown>
 ): ReadonlyMap<string, unknown> {
   try {
-    const seeded = [...options.seed(previous)]
-    return new Map(seeded.map(([key, value]) => [key, keep(key, value)]))
+    return new Map([...options.seed(previous)].map(([key, value]) => [key, keep(key, value)]))
   } catch (err) {
     options.log.error({ err },
       'the new session could not be seeded; it begins with everything of the old one')

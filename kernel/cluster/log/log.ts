@@ -37,10 +37,7 @@ interface Draft {
   readonly whole?: boolean
 }
 
-/**
- * The control document: the master's decisions, entry by entry. `append` and `adopt` do not throw on bad
- * input.
- */
+/** The control document: the master's decisions as entries. `append` and `adopt` never throw on bad input. */
 export class ControlLog implements Log {
   readonly #options: ControlOptions
   readonly #disk: SnapshotWriter

@@ -2,10 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { identityFrom, IdentityError } from './identity.js'
 import type { IdentityFiles, IdentitySource } from './identity.js'
 
-/**
- * Key and certificates in the operator's files, reread after a change. Follows links, so that a renewal may
- * swap only the link.
- */
+/** The operator's key and certificates, reread after a change of a file or of the link to it. */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
   let seen: string | undefined
   return {
@@ -14,8 +11,7 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
       const state = [files.cert, files.key].map(stateOf).join()
       if (state === seen) return null
       seen = state
-      const pem = { cert: read(files.cert, false), key: read(files.key, true) }
-      return identityFrom(pem, files, now())
+      return identityFrom({ cert: read(files.cert, false), key: read(files.key, true) }, files, now())
     }
   }
 }

@@ -22,10 +22,7 @@ export interface ServerIdentity {
 export interface IdentitySource {
   /** Path of the certificate authority for clients to trust; null without one. */
   readonly authority: string | null
-  /**
-   * The new identity, or null if unchanged. Throws IdentityError once for an unusable one, until something
-   * changes.
-   */
+  /** The new identity; null if unchanged. Throws IdentityError once for an unusable one, until a change. */
   next (): ServerIdentity | null
 }
 

@@ -80,18 +80,14 @@ export async function firstOf (folder: string, part: Part): Promise<AuditRecord 
   return null
 }
 
-/**
- * The lines of files up to their present sizes. Opens all at once, so that a file dropped during this is
- * still read.
- */
+/** The lines of files up to their present sizes; opens all at once, so that a dropped file is still read. */
 export async function * linesOf (folder: string, parts: readonly Part[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
   try {
     for (const part of parts) files.push({ file: await open(pathOf(folder, part), 'r'), bytes: part.bytes })
     for (const { file, bytes } of files) {
       if (bytes === 0) continue
-      const stream = file.createReadStream({ autoClose: false, start: 0, end: bytes - 1 })
-      yield * splitLines(stream)
+      yield * splitLines(file.createReadStream({ autoClose: false, start: 0, end: bytes - 1 }))
     }
   } finally {
     for (const { file } of files) await file.close()

@@ -24,10 +24,7 @@ export interface AudioEncoder {
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
-/**
- * The encoder for one answer; rare formats load on demand. @throws EngineError format_unsupported for an MP3
- * or AAC at an unsupported rate.
- */
+/** Rare formats load on demand. @throws EngineError format_unsupported for MP3 or AAC at a wrong rate */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
     case 'mp3':

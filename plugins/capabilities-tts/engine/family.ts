@@ -1,7 +1,4 @@
-/**
- * The interface of families of voices: text to symbol ids, and ids to samples. Validation, pacing and
- * encoding are shared.
- */
+/** The interface of voice families: text to symbol ids to samples. All else is shared. */
 import type { CardVoice } from '../../../kernel/api/engine.js'
 
 /** Seconds of the first piece: one MP3 frame comes out of it at every sampling rate. */

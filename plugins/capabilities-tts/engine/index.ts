@@ -1,7 +1,4 @@
-/**
- * Engine `onnx-tts`: text to speech on onnxruntime, in a runner process. See family.ts for families of voices
- * and speech.ts for answers.
- */
+/** Engine `onnx-tts` on onnxruntime, in a runner process; see family.ts (voices) and speech.ts (answers). */
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'

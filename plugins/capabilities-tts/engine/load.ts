@@ -162,8 +162,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
 }
 
 /**
- * The voices by their names on the card; logs those that need espeak. @throws EngineError phonemizer_missing
- * if all do
+ * The voices by their names on the card; logs those without espeak. @throws EngineError phonemizer_missing
  */
 function kokoroVoices (
   { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv

@@ -85,10 +85,7 @@ function reachFrom (
   return reachOf.get(output)
 }
 
-/**
- * Frames to each side that a frame's samples need; they lie from the frame's start to a sample before the
- * next.
- */
+/** Frames to each side of a frame, which ends a sample before the next, that its samples need. */
 function overlapOf ({ rate, left, right }: Reach): number {
   return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
 }
@@ -127,10 +124,7 @@ export interface TailRun {
   run: (from: number, to: number) => Promise<Float32Array>
 }
 
-/**
- * Samples of all frames in pieces, each computed with `overlap` frames to each side and cut: equal to one
- * whole run up to float rounding.
- */
+/** Samples of all frames in overlapping pieces: equal to one whole run up to float rounding. */
 export async function * decodeLocal (
   tail: TailRun, pace: Pace, signal: AbortSignal
 ): AsyncGenerator<Float32Array> {

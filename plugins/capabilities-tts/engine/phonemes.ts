@@ -1,7 +1,4 @@
-/**
- * Text to phoneme strings for one run: by the English front end, by espeak (an optional package), by
- * character, or as given phonemes.
- */
+/** Text to phonemes for one run: English front end, espeak (optional), by character, or as given. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { skippedScripts } from '../text/fold.js'
 import { prepareEnglish, type Unit, type UnitSizes } from '../text/front-end.js'
@@ -106,10 +103,7 @@ export function englishFront (code: string): Front {
 /** The package's names for some of espeak's languages. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
-/**
- * Phonemes from espeak in the language `voice`, else without its region. @throws EngineError
- * language_unsupported at once for neither
- */
+/** Phonemes from espeak in `voice`, else without region. @throws EngineError language_unsupported */
 export function espeakFront (espeak: Espeak, voice: string): Front {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)

@@ -1,7 +1,4 @@
-/**
- * Payload of a task to a request. The schema was checked; this checks bounds of the voice, and reports all
- * problems together.
- */
+/** Payload to request: checks bounds of the voice beyond the schema, and reports all problems together. */
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { ENCODINGS, type Encoding } from './encoder.js'
 import {

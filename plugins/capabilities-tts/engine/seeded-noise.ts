@@ -1,7 +1,4 @@
-/**
- * Seedable noise: replaces the RandomNormalLike nodes of a graph, which no request can seed, by lookups in a
- * table for each run.
- */
+/** Replaces the RandomNormalLike nodes of a graph, which take no seed, by lookups in a table per run. */
 import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode

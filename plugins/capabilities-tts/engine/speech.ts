@@ -131,10 +131,7 @@ class ChunkWriter {
   }
 }
 
-/**
- * Speaks one task in chunks that grow to the interval; the last one has the encoder's rest. Ends without it
- * on abort.
- */
+/** Speaks in chunks that grow to the interval; the last has the encoder's rest, and is missing on abort. */
 export async function * speak (
   family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {

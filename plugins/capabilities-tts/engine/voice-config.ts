@@ -107,10 +107,7 @@ export function phonemeIds (config: VoiceConfig, phonemes: string, pads: boolean
   return [...ids, ...id('$')]
 }
 
-/**
- * The configuration with substitutes for missing English symbols. @throws EngineError model_invalid without a
- * substitute
- */
+/** Adds substitutes for missing English symbols. @throws EngineError model_invalid without a substitute */
 export function withEnglish (config: VoiceConfig): VoiceConfig {
   const { found, missing } = standIns(new Set(config.idMap.keys()))
   if (missing.length > 0) {

@@ -4,10 +4,7 @@ import { digits } from './numbers.js'
 import { CODES, QUANTITIES } from './quantities.js'
 import { RANGES } from './ranges.js'
 
-/**
- * A global pattern without nested repetition, and its replacement; a replacer's arguments are the groups of
- * its pattern.
- */
+/** A global pattern without nested repetition, and its replacement, whose arguments are the groups. */
 export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]
 
 /** Applies the rules one after the other. */
@@ -110,8 +107,7 @@ function splitCodes (text: string): string {
 }
 
 /**
- * One sentence of folded text (see `fold.ts`) as lower-case words of a to z with the marks , . ; : ? ! Empty
- * without letters and digits.
+ * Folded text (`fold.ts`) as lower-case words with the marks , . ; : ? ! Empty without letters and digits.
  */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''

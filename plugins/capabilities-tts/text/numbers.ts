@@ -51,8 +51,7 @@ export function ordinalOf (words: string): string {
   const at = words.lastIndexOf(' ') + 1
   const last = words.slice(at)
   const regular = last.endsWith('y') ? last.slice(0, -1) + 'ieth' : last + 'th'
-  const changed = ORDINALS[last] ?? regular
-  return words.slice(0, at) + changed
+  return words.slice(0, at) + (ORDINALS[last] ?? regular)
 }
 
 export function ordinal (text: string): string {

@@ -23,10 +23,7 @@ export interface Bundle { name: string, bytes: Buffer }
 /** A part that was collected. */
 interface Collected extends TarFile { what: string, problem: string | null }
 
-/**
- * Makes a bundle for a bug report. Names a part that fails or is too large, with the reason, and keeps the
- * others.
- */
+/** Makes a bundle for a bug report. Names a failed or large part with the reason, and keeps the others. */
 export async function makeBundle (options: BundleOptions): Promise<Bundle> {
   const { node, nowMs } = options
   const safe = node.replace(/[^A-Za-z0-9.-]+/g, '-').slice(0, 40)

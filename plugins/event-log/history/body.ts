@@ -22,10 +22,7 @@ const TWIN = 'node_identities'
 /** Not recorded: tasks in flight end before anybody reads them, and took most of the disk space. */
 const TRANSIENT = 'tasks'
 
-/**
- * A snapshot for the disk: its JSON, at most `most` bytes without the largest keys, deflated, in base64.
- * Pure.
- */
+/** A snapshot for the disk: JSON of at most `most` bytes without the largest keys, deflated, base64. Pure. */
 export function encodeBody (
   { part, stale }: Pick<Recorded, 'part' | 'stale'>, state: Fields, most = BODY_BYTES
 ): string {

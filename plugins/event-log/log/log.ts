@@ -50,8 +50,8 @@ export class EventLog {
   #made: { readonly page: Page, readonly last: Position } | null = null
 
   /**
-   * Keeps `most` entries, and at least as many JSON texts: `mostTexts` of `mostBytes` together. Removes in
-   * bulk, at an eighth above.
+   * Keeps `most` entries, and JSON of at least as many: `mostTexts` of `mostBytes`. Removes an eighth at
+   * once.
    */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most

@@ -10,10 +10,7 @@ const BATCH_MS = 10
 /** Pause before a link that was full is tried again, ms. */
 const FULL_MS = 20
 
-/**
- * Most indices sent to a follower beyond its last ack: half a second at 10,000 events a second, within its
- * disk queue.
- */
+/** Most indices beyond a follower's last ack: half a second at 10,000 events/s, within its disk queue. */
 const WINDOW_IDX = 5_000
 
 /** A follower without an ack of a full window for this long gets the end of the log again, ms. */

@@ -337,8 +337,7 @@ export class Replication implements Host {
 
   /** This log ends before the master's begins: other peers may have what is between. */
   #startFetching (target: Position): void {
-    const others = [...this.peers].filter((peer) => peer !== this.#master)
-    this.#fetching = { target, untried: others }
+    this.#fetching = { target, untried: [...this.peers].filter((peer) => peer !== this.#master) }
     this.#fetch()
   }
 

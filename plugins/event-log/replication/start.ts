@@ -135,10 +135,7 @@ function queued (handle: (input: Input) => void): (input: Input) => void {
 /** The result for a store that does not answer. */
 const NOTHING: Found = { base: null, entries: [] }
 
-/**
- * Finds the newest of these positions in the store, and the page after it without a gap. Rejects when the
- * disk does.
- */
+/** Finds the newest of these positions in the store, and the page after it. Rejects when the disk does. */
 export async function findInStore (
   store: Pick<EventStore, 'read'>, have: readonly Position[]
 ): Promise<Found> {

@@ -84,8 +84,7 @@ export async function contentsOf (db: Db): Promise<Contents | null> {
 
 /** True when SQLite finds nothing wrong with the file. Rejects with DbError. */
 export async function isSound (db: Db): Promise<boolean> {
-  const rows = await db.all<{ quick_check: string }>('PRAGMA quick_check(1)')
-  return rows[0]?.quick_check === 'ok'
+  return (await db.all<{ quick_check: string }>('PRAGMA quick_check(1)'))[0]?.quick_check === 'ok'
 }
 
 /** A group of writes in one transaction. */

@@ -76,8 +76,7 @@ export class LogFiles {
   }
 
   /**
-   * Reads the folder. Rejects when a file is unreadable for lack of space or the like, with the others in the
-   * list.
+   * Reads the folder. Rejects when a file is unreadable for lack of space or the like; `list` has the others.
    */
   async scan (): Promise<void> {
     await this.close()
@@ -166,10 +165,7 @@ export class LogFiles {
     return this.#active = { db, file, unmeasured: 0 }
   }
 
-  /**
-   * After enough writes: closes a full file, and deletes the oldest while all are too large. Rejects when a
-   * file cannot be deleted.
-   */
+  /** Closes a full file, and deletes the oldest above the total. Rejects when a deletion fails. */
   async rotate (): Promise<void> {
     const { fileBytes, totalBytes, keepEntries } = this.#options.limits
     const active = this.#active
@@ -206,8 +202,7 @@ export class LogFiles {
   }
 
   /**
-   * Sets aside the damaged file that the error names, else the one in use. False without one, or if it cannot
-   * be moved.
+   * Sets aside the error's damaged file, else the one in use. False without one, or if it cannot be moved.
    */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path

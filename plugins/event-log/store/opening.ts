@@ -13,10 +13,7 @@ import type { OpenDb } from './sqlite.js'
 import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
-/**
- * Entries in memory beside a store: enough for most requests; more would outlive the young generation at high
- * rates.
- */
+/** Entries in memory beside a store: enough for most requests; more burden the garbage collector. */
 const RING_STORED = 1_000
 
 /** Entries as JSON for sending: at 10,000 events a second, two seconds of lag are served from memory. */
@@ -31,10 +28,7 @@ export interface StoreParts {
   readonly limits: StoreLimits
 }
 
-/**
- * SQLite, the disk and the usual limits. `floorBytes`: least free space in decimal digits; other text is
- * ignored.
- */
+/** SQLite, the disk and the usual limits. `floorBytes`: least free space in digits; other text is ignored. */
 export function realParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
   const floor = given ? { floorBytes: Number(floorBytes) } : {}
@@ -103,10 +97,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   return { log, store }
 }
 
-/**
- * Opens the store and reads the newest entries. Rejects without SQLite, and when the disk is too slow: it
- * must not delay a start.
- */
+/** Opens the store and reads the newest entries. Rejects without SQLite, and on a slow disk. */
 async function startStore (
   { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
 ): Promise<{ store: EventStore, newest: Entry[] }> {

@@ -12,10 +12,7 @@ import type { Gap, Range } from './gaps.js'
 import type { Op } from './queue.js'
 import type { Moment, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
-/**
- * Opens the store; in the mode counting-only if the disk is full or fails. Rejects when the folder cannot be
- * created or listed.
- */
+/** Opens the store, counting-only on a full or failing disk. Rejects when the folder is unusable. */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
   await mkdir(options.folder, { recursive: true, mode: 0o700 })
   const store = new Store(options)
@@ -260,10 +257,7 @@ class Store {
     })
   }
 
-  /**
-   * Writes all waiting groups, up to the next check of free space: separate small groups would fall behind on
-   * a busy event loop.
-   */
+  /** Writes all groups up to the next space check: single ones would lag on a busy event loop. */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)

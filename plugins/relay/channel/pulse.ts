@@ -21,10 +21,7 @@ export interface PulseOptions {
   readonly gone: () => void
 }
 
-/**
- * Detects a vanished peer. A relay answers for itself only, so silence is the only sign of a dead end behind
- * it.
- */
+/** Detects a vanished peer: a relay answers only for itself, so silence is the one sign of a dead end. */
 export class Pulse {
   readonly #clock: Pick<Clock, 'mono'>
   #sentMs: number

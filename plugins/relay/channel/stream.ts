@@ -17,10 +17,7 @@ export interface StreamHost {
   closed (stream: MuxStream, whole: boolean): void
 }
 
-/**
- * A stream of a connection, as a socket for HTTP: sides end separately, and a stalled reader blocks the
- * writer.
- */
+/** A stream of a connection as a socket: sides end separately, and a stalled reader blocks the writer. */
 export class MuxStream extends Duplex {
   readonly id: number
   readonly #host: StreamHost

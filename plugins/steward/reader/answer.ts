@@ -104,10 +104,7 @@ function clean (fact: Fact): Fact {
   }
 }
 
-/**
- * A sentence for before the other calls return: a fault of the first tool that no other can explain; else
- * null.
- */
+/** A first sentence: a fault of the first tool that no other call can explain; else null. */
 export function leadOf (asked: Understood, first: Found): string | null {
   if (asked.asks !== 'cause') return null
   if (!diagnoses(asked)) return null
