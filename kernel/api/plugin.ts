@@ -355,9 +355,7 @@ export interface Plugin {
   readonly start: (ctx: Context<never>) => unknown
 }
 
-/**
- * Declares a plugin. `start` wires it up and returns at once; slow work continues as a state of its plugin.
- */
+/** Declares a plugin. `start` wires it up and returns at once; slow work continues as a state. */
 export function definePlugin<const M extends Manifest> (
   manifest: M, start: (ctx: Context<M>) => Started<M> | Promise<Started<M>>
 ): Plugin {

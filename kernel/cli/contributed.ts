@@ -33,9 +33,7 @@ export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Pr
   return (await homePlugins(ctx)).plugins.map(({ manifest }) => manifest)
 }
 
-/**
- * The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without loading its parser.
- */
+/** The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without its parser. */
 export async function homePlugins (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: string
 ): Promise<Pick<Installation, 'plugins' | 'failures'>> {

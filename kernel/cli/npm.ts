@@ -9,9 +9,7 @@ const NPM_MS = 10 * 60_000
 const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
 const TAG = /^[a-z][\w.-]*$/i
 
-/**
- * True for a package of the registry: a name, perhaps with a range or a tag; false for npm's other sources.
- */
+/** True for a package of the registry: a name, perhaps with a range or tag; false for other sources. */
 export function isPackage (text: string): boolean {
   const at = text.indexOf('@', 1)
   const [name, wanted] = at < 0 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]

@@ -80,9 +80,7 @@ export function canAsk ({ io }: VerbContext): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
 
-/**
- * Asks for a yes; the end of the input or an empty line (unless `yes`) is a no. VerbError (130) at Ctrl-C.
- */
+/** Asks for a yes; end of input or an empty line (unless `yes`) is a no. VerbError (130) at Ctrl-C. */
 export async function confirm (
   ctx: VerbContext, question: string, { yes = false } = {}
 ): Promise<boolean> {

@@ -151,9 +151,7 @@ function * changedPaths (before: unknown, after: unknown, path: Path = []): Gene
   }
 }
 
-/**
- * Throws `missing_grant` for settings of plugins without `plugin:manage`, and for grants beyond the caller's.
- */
+/** Throws `missing_grant` for settings of plugins without `plugin:manage`, and for excessive grants. */
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')

@@ -98,9 +98,7 @@ export type Expanded =
   | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
   | { readonly kind: 'problem', readonly message: string }
 
-/**
- * Replaces `${env.NAME}` in a text; `whole`: the text was one reference only. Values are not expanded again.
- */
+/** Replaces `${env.NAME}` in a text, once; `whole`: the text was one reference and nothing more. */
 export function expandEnv (text: string, env: Env): Expanded {
   const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
   const malformed = text.replace(reference, '').includes('${env.')

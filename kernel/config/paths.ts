@@ -14,9 +14,7 @@ export function emptyTree (): Tree { return Object.create(null) as Tree }
 
 export const isTree: (value: unknown) => value is Tree = isObject
 
-/**
- * Copies plain data into maps without a prototype; reports forbidden keys to `refuse` and leaves them out.
- */
+/** Copies plain data into maps without a prototype; skips forbidden keys and reports them to `refuse`. */
 export function cleanCopy (value: unknown, refuse: (path: Path) => void = () => {}, at: Path = []): unknown {
   if (Array.isArray(value)) return value.map((item, index) => cleanCopy(item, refuse, [...at, String(index)]))
   if (!isTree(value)) return value

@@ -23,9 +23,7 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * Writes problems for people, one line each. Names a file below `folder` (an absolute path) relative to it.
- */
+/** Writes problems for people, one line each. Names a file below `folder` (absolute) relative to it. */
 export function formatProblems (problems: readonly Problem[], folder?: string): string {
   return problems.map((problem) => formatProblem(problem, folder)).join('\n')
 }

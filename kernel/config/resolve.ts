@@ -77,9 +77,7 @@ export function resolveConfig (
   return { config: makeResolved(draft), problems: inOrder(draft.problems), warnings: inOrder(draft.warnings) }
 }
 
-/**
- * Plugins the file brings in whose module the caller has not loaded: only the kernel's keys can be checked.
- */
+/** Plugins of the file whose module is not loaded: only the kernel's keys can be checked. */
 function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner[] {
   const plugins = raw.value['plugins']
   const names = isTree(plugins) ? Object.keys(plugins) : []
@@ -170,9 +168,7 @@ function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
   return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
 }
 
-/**
- * The leaves of a value in the order of its schema; an empty map counts as one unless its keys have names.
- */
+/** The leaves of a value in the schema's order; an empty map counts as one unless its keys have names. */
 function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
   if (value === undefined) return []
   if (isTree(value)) {

@@ -19,9 +19,7 @@ export interface RawConfig {
   position (path: Path): Position | undefined
 }
 
-/**
- * Deepest nesting of svc.yaml; the YAML composer recurses, and running out of stack there ends the process.
- */
+/** Deepest nesting of svc.yaml: the YAML composer recurses, and a stack overflow ends the process. */
 const maxDepth = 64
 const maxSyntaxProblems = 20
 const plainTag = /^(!|tag:yaml\.org,2002:(str|int|float|bool|null|map|seq))$/

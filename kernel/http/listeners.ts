@@ -10,9 +10,7 @@ import type { Served } from './origin.js'
 
 type Rewrite = (path: string) => string
 
-/**
- * Further ports of the public API. Their connections go to the one server, so its limits and checks apply.
- */
+/** Further ports of the public API. The one server gets their connections, so its limits apply. */
 export class MorePorts {
   readonly #rewrites = new Map<number, Rewrite>()
 

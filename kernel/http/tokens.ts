@@ -182,7 +182,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       try {
         save()
       } catch (error) {
-        // The record was not saved, so the token must not work until a restart only.
+        // The token was not saved, so it would end with the next restart.
         tokens.delete(record.id)
         throw error
       }

@@ -53,9 +53,7 @@ const LAST_ANSWERS_MS = 1000
 
 type Booting = Assembly & { readonly front: Front, readonly state: StateSource }
 
-/**
- * Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failed plugins.
- */
+/** Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failures. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options

@@ -5,7 +5,7 @@ import type { LinkFact, NodeReport } from '../api/services.js'
 import type { Vitals } from '../machine/vitals.js'
 
 /**
- * A plugin's view of a `/state` key; `base` is the kernel's value. A frozen value never changes at any depth.
+ * A plugin's view of a `/state` key; `base`: the kernel's value. A frozen value never changes, at any depth.
  */
 export type StateView = (caller: Caller, base: unknown) => unknown
 

@@ -7,9 +7,7 @@ const CALLERS = 1000
 export class Refusals {
   readonly #seen = new Map<string, { recorded: number[], left: number }>()
 
-  /**
-   * Whether to record one more at `nowMs` (monotonic): the number of unrecorded ones since the last, or null.
-   */
+  /** Unrecorded refusals before this one at `nowMs` (monotonic); null: this one is not recorded either. */
   admit (who: string, nowMs: number): number | null {
     const known = this.#seen.get(who) ?? { recorded: [], left: 0 }
     if (!this.#seen.has(who) && this.#seen.size >= CALLERS) this.#seen.delete(this.#seen.keys().next().value!)

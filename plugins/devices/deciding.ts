@@ -131,9 +131,7 @@ export class Deciding {
     return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
   }
 
-  /**
-   * The deciding device if a token of it decides, so that its admissions end with it; and the token's end.
-   */
+  /** The device behind a token, so that its admissions end with it; and the token's end. */
   #origin ({ id }: Caller): { id: string, ends: string | null } {
     const tokens = new Map(this.#ctx.deps.tokens.list().map((one) => [one.id, one]))
     const own = tokens.get(id)

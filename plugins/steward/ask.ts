@@ -26,9 +26,7 @@ export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
 export interface Desk {
   /** Why no question is answered now; null when it is. */
   refusal (): SvcError | null
-  /**
-   * Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s) and the signal's reason.
-   */
+  /** Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s), the signal's reason. */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
   /** Handles POST /v1/steward/ask. */
   ask (request: RouteRequest<typeof routes.ask>): Promise<unknown>

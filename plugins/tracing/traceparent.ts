@@ -2,9 +2,7 @@ export interface TraceContext { traceId: string, parentSpanId: string }
 
 const HEADER = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$/
 
-/**
- * The ids of a `traceparent` (W3C Trace Context, 3.2; later fields allowed); null if absent or invalid. Pure.
- */
+/** The ids of a `traceparent` (W3C Trace Context, 3.2; later fields allowed); null if invalid. Pure. */
 export function readTraceparent (header: string | undefined): TraceContext | null {
   const found = HEADER.exec(header ?? '')
   if (found === null) return null

@@ -63,9 +63,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/**
- * The address to listen on, without plugins; null for an unusual svc.yaml: the node then binds and reports.
- */
+/** The address to listen on, without plugins; null for an unusual svc.yaml: the node then binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)

@@ -97,9 +97,7 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 export class Election {
   readonly #e: Elector
 
-  /**
-   * @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work
-   */
+  /** @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work */
   constructor (options: ElectionOptions, io: Io, log: Log) {
     const { id, stored, rules = RULES } = options
     const quorum = readQuorum(options.quorum, log.voters())

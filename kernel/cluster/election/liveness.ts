@@ -33,9 +33,7 @@ export class Liveness {
 
   forget (id: NodeId): void { this.#peers.delete(id) }
 
-  /**
-   * Anything arrived from that node. False when it is not known: whoever speaks must have connected first.
-   */
+  /** Any message of a node. False for an unknown node: it must have connected first. */
   heard (id: NodeId, now: number): boolean {
     const peer = this.#peers.get(id)
     if (peer !== undefined) peer.heardAt = now

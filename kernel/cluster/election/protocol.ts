@@ -156,15 +156,11 @@ export type Outcome = ({ readonly ok: true } & Receipt) | { readonly ok: false, 
 /** Why a stream ended without its own terminal. */
 export type StreamEnd = 'session_changed' | 'no_master'
 
-/**
- * Every effect of the core. Methods return at once; what they queue leaves after the step that called them.
- */
+/** Effects of the core. Methods return at once; queued effects leave after the step. */
 export interface Io {
   /** May lose, delay, repeat and reorder. */
   send (to: NodeId, message: Message): void
-  /**
-   * Writes the hard state durably before it returns and before messages of this step leave. False: refused.
-   */
+  /** Writes durably before it returns and before messages of this step leave. False: refused. */
   persist (record: HardStateRecord): boolean
   random (): number
   /** Ends an open stream. Called once for each stream at most. */
@@ -176,9 +172,7 @@ export interface Io {
   sessionChanged (next: Leader | null, previous: Leader | null): void
   /** The disk began to refuse votes, or takes them again. A node that cannot vote is not eligible. */
   storageChanged (storing: boolean): void
-  /**
-   * Someone acts as a master below the term that this node voted in. Once for each term of a session.
-   */
+  /** A master acts below the term that this node voted in. Once for each term of a session. */
   staleRefused (stale: Leader, voted: Token): void
 }
 

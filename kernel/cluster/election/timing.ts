@@ -1,9 +1,7 @@
 /** Every duration of the election, milliseconds of a monotonic clock. Only differences mean anything. */
 export const DEFAULT_TIMING = {
   heartbeat: 2000,
-  /**
-   * Silence after which a peer counts as gone: three heartbeats, so that a lost one elects no other master.
-   */
+  /** Silence after which a peer counts as gone: three heartbeats, so that a lost one is harmless. */
   silence: 6000,
   campaign: 3000,
   /** A closed connection to the master counts after this time. */

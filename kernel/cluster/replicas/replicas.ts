@@ -50,9 +50,7 @@ export class Replicas {
     this.#own = new ObservedDoc(options.installId, options.nodeId)
   }
 
-  /**
-   * Throws TypeError for an invalid key or value, RangeError for a document above 192 KiB; both name the key.
-   */
+  /** Throws TypeError for a bad key or value, RangeError above 192 KiB; both name the key. */
   put (key: string, value: unknown): void { if (this.#own.put(key, value)) this.#changed(key) }
   remove (key: string): void { if (this.#own.remove(key)) this.#changed(key) }
   get (key: string): unknown { return this.#own.view.get(key) }

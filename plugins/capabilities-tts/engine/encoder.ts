@@ -117,9 +117,7 @@ function measured (bytes: Uint8Array): Encoded {
   return { bytes, seconds: time.seconds }
 }
 
-/**
- * A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as streaming writers do.
- */
+/** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF, as in streams. */
 function wavHeader (sampleRate: number): Uint8Array {
   const header = Buffer.alloc(44)
   header.write('RIFF', 0, 'latin1')

@@ -39,9 +39,7 @@ export interface KokoroParts {
   modelId: string
 }
 
-/**
- * Style of a phoneme string of `length` symbols: the row of that length, averaged over the voices of a mix.
- */
+/** The style for a string of `length` symbols: that row, averaged over the voices of a mix. */
 export function styleRow (packs: Float32Array[], length: number): Float32Array {
   const row = new Float32Array(STYLE_WIDTH)
   for (const pack of packs) {

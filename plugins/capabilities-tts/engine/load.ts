@@ -161,9 +161,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   }, sessions)
 }
 
-/**
- * The voices by their names on the card; logs those without espeak. @throws EngineError phonemizer_missing
- */
+/** The card's voices; logs those that need espeak. @throws EngineError phonemizer_missing if all do */
 function kokoroVoices (
   { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv
 ): CardVoice[] {

@@ -85,7 +85,7 @@ function reachFrom (
   return reachOf.get(output)
 }
 
-/** Frames to each side of a frame, which ends a sample before the next, that its samples need. */
+/** Frames to each side that a frame's samples need; its last sample is one before the next frame. */
 function overlapOf ({ rate, left, right }: Reach): number {
   return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
 }

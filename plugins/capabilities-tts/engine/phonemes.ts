@@ -149,9 +149,7 @@ export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Uni
 
 interface EspeakModule { phonemizeToString?: Espeak }
 
-/**
- * Finds the optional package; undefined where it is not installed. `load` imports it (tests pass their own).
- */
+/** Finds the optional package; undefined when not installed. `load` imports it (tests pass theirs). */
 export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
   let found: unknown
   try {

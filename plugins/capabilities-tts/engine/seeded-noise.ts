@@ -105,9 +105,7 @@ export function seedNoise (index: GraphIndex): { model: OnnxModel, seeded: boole
   return { model: { ...model, graph }, seeded: true, fed: true }
 }
 
-/**
- * The noise inputs of a run. A request keeps its table for all its units, which start at different places.
- */
+/** The noise inputs of a run. A request keeps its table; its units start at different places. */
 export function tableNoise (): (request: SpeechRequest, unit: SpeechUnit) => Feeds {
   const tables = new WeakMap<SpeechRequest, Float32Array>()
   return (request, unit) => {

@@ -14,9 +14,7 @@ export class Sessions {
     this.env = env
   }
 
-  /**
-   * A session from bytes or a path; `label` names the graph. @throws EngineError no_backend, model_invalid
-   */
+  /** A session from bytes or a path; `label` names it. @throws EngineError no_backend, model_invalid */
   async open (model: Uint8Array | string, label: string): Promise<InferenceSession> {
     const session = await openSession(model, this.spec, { engine: 'onnx-tts', label })
     this.opened.push(session)

@@ -106,9 +106,7 @@ function splitCodes (text: string): string {
   })
 }
 
-/**
- * Folded text (`fold.ts`) as lower-case words with the marks , . ; : ? ! Empty without letters and digits.
- */
+/** Folded text (`fold.ts`) as lower-case words with the marks , . ; : ? ! Empty without words. */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''
   return applyRules(applyWords(sentence.replace(/\s+/g, ' ')), MARKS)

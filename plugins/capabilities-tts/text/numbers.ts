@@ -24,9 +24,7 @@ export function digits (text: string): string {
   return Array.from(text.replace(/\D/g, ''), (d) => ONES[Number(d)]!).join(' ')
 }
 
-/**
- * "1,234" -> "one thousand two hundred thirty four"; leading zeros or more than 18 digits: digit by digit.
- */
+/** "1,234" -> "one thousand two hundred thirty four"; leading zeros or over 18 digits: digit by digit. */
 export function cardinal (text: string): string {
   const plain = text.replaceAll(',', '')
   if (plain.length > MAX_DIGITS || (plain.length > 1 && plain.startsWith('0'))) return digits(plain)

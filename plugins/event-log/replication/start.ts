@@ -35,9 +35,7 @@ export interface ReplicationOptions {
   dropped: (gap: Gap) => void
 }
 
-/**
- * Feeds the replication with this node's durable events and other nodes' messages, and sends its messages.
- */
+/** Feeds the replication with local durable events and other nodes' messages, and sends its messages. */
 export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {

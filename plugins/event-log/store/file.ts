@@ -12,9 +12,7 @@ const PRAGMAS = [
   'PRAGMA trusted_schema = OFF', 'PRAGMA foreign_keys = ON'
 ]
 
-/**
- * `ev.body` is the whole entry as JSON; the other columns are there to be searched. Times in ms since 1970.
- */
+/** `ev.body` is the whole entry as JSON; the other columns are for searches. Times in ms since 1970. */
 const SCHEMA = [
   'CREATE TABLE IF NOT EXISTS ev' +
   '(idx INTEGER PRIMARY KEY, at INTEGER, sid TEXT, origin TEXT, kind TEXT, body TEXT)',

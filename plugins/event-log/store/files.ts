@@ -75,9 +75,7 @@ export class LogFiles {
     return merged(ranges)
   }
 
-  /**
-   * Reads the folder. Rejects when a file is unreadable for lack of space or the like; `list` has the others.
-   */
+  /** Reads the folder. Rejects when a file is unreadable for lack of space; `list` has the others. */
   async scan (): Promise<void> {
     await this.close()
     this.list.length = 0
@@ -201,9 +199,7 @@ export class LogFiles {
     this.list.splice(this.list.indexOf(file), 1)
   }
 
-  /**
-   * Sets aside the error's damaged file, else the one in use. False without one, or if it cannot be moved.
-   */
+  /** Sets aside the error's file, else the one in use. False without one, or if it cannot be moved. */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path
     const file = this.list.find((one) => one.path === path)

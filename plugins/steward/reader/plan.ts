@@ -29,9 +29,7 @@ const TOLD: ReadonlySet<Understood['intent']> = new Set([
 export const diagnoses = ({ intent, complains }: Understood): boolean =>
   DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
 
-/**
- * The calls that answer a question, most important first: it may suffice alone. They are independent. Pure.
- */
+/** The independent calls that answer a question, most important first: it may suffice alone. Pure. */
 export function planOf (asked: Understood, world: World): ToolCall[] {
   const { intent, asks, model, node } = asked
   const planned = PLANS[intent](asked, world)
