@@ -68,7 +68,7 @@ async function answers (node: TestNode, requests: readonly Fields[]): Promise<An
   const work = requests.entries()
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
     for (const [i, body] of work) {
-      const given = { model: MODEL, max_tokens: 400, temperature: 0.3, ...body }
+      const given = { model: MODEL, max_tokens: 400, temperature: 0.3, frequency_penalty: 1, ...body }
       const { status, json } = await fetchFrom(node, '/v1/chat/completions', { body: given })
       all[i] = { status, json: json as Answered['json'] }
     }
