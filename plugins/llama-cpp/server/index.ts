@@ -63,7 +63,8 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const model = join(directory, modelFile(card))
       const ranks = card.tasks.includes('rerank')
       const embeds = ranks || card.tasks.includes('embeddings')
-      const sizes = sizesOf(spec, embeds)
+      // llama.cpp (b11434) gives documents wrong scores that are in one batch.
+      const sizes = { ...sizesOf(spec, embeds), ...ranks ? { slots: 1 } : {} }
       const binary = await findServer(options)
       const { modelId, totalBytes: modelBytes } = card
       const beside = (role: string): string | undefined => {
