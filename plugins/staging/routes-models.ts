@@ -1,26 +1,23 @@
 /** The routes of the catalogue: its list, and the cards in it. */
 import { eitherFailure } from '../chat/service.js'
-import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
+import { exact, listOf, modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-const objects = { type: 'array', items: { type: 'object' } } as const
+const objects = listOf({ type: 'object' })
 /** In both formats an entry has its id; OpenAI's has what svc knows of the model beside it. */
 const entry = {
   type: 'object', required: ['id'],
   properties: {
     id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
     description: text, installed: { type: 'boolean' }, ready: { type: 'boolean' },
-    tasks: { type: 'array', items: text }
+    tasks: listOf(text)
   }
 } as const
 
 /** Anthropic's clients send it; it asks for nothing. */
 const beta = { beta: text } as const
 
-const modelList = {
-  type: 'object', additionalProperties: false, required: ['object', 'data'],
-  properties: { object: { const: 'list' }, data: { type: 'array', items: entry } }
-} as const
+const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
 
 export const list = {
   method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
@@ -34,7 +31,7 @@ export const list = {
   },
   reply: {
     type: 'object', required: ['data'],
-    properties: { object: { const: 'list' }, data: { type: 'array', items: entry } }
+    properties: { object: { const: 'list' }, data: listOf(entry) }
   }
 } as const satisfies RouteDecl
 

@@ -7,4 +7,8 @@ export const modelParam = {
 export const storeErrors = ['store_not_configured', 'store_unreachable'] as const
 /** The schema of an object with all of these. */
 export const object = <const P extends Record<string, unknown>>(properties: P) =>
-  ({ type: 'object', required: Object.keys(properties), properties }) as const
+  ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
+/** The same, and nothing else. */
+export const exact = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ ...object(properties), additionalProperties: false }) as const
+export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

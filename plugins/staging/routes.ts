@@ -1,6 +1,6 @@
 import { add, card, copies, list, modelsShort, one, removeCustom, rest } from './routes-models.js'
-import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { exact, listOf, modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
+import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
 const nullable = { type: ['string', 'null'] } as const
@@ -11,71 +11,48 @@ const nodeRefs = {
 const storage = {
   method: 'GET', url: '/store/storage', authority: 'read',
   summary: 'What this node keeps on disk: staged models, event log, free space.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'partialBytes', 'eventLogBytes',
-      'eventLogMode', 'diskTotalBytes', 'diskFreeBytes'
-    ],
-    properties: {
-      nodeId: text,
-      stagingRoot: nullable,
-      stagedTotalBytes: bytes,
-      // Of transfers that are not complete.
-      partialBytes: bytes,
-      eventLogBytes: bytes,
-      // Null where the plugin event-log is off.
-      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
-      diskTotalBytes: bytes,
-      diskFreeBytes: bytes,
-      stagedModels: {
-        type: 'array',
-        items: object({
-          modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
-          inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
-        })
-      }
-    }
-  }
+  reply: exact({
+    nodeId: text,
+    stagingRoot: nullable,
+    stagedModels: listOf(object({
+      modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
+      inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
+    })),
+    stagedTotalBytes: bytes,
+    // Of transfers that are not complete.
+    partialBytes: bytes,
+    eventLogBytes: bytes,
+    // Null where the plugin event-log is off.
+    eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
+    diskTotalBytes: bytes,
+    diskFreeBytes: bytes
+  })
 } as const satisfies RouteDecl
 
 const health = {
   method: 'GET', url: '/store/health', members: true, authority: 'read',
   summary: 'Where the store is and what room it has.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: ['storePath', 'freeBytes', 'totalBytes', 'usedBytes'],
-    properties: { storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }
-  },
-  errors: ['store_not_configured', 'store_unreachable']
+  reply: exact({ storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }),
+  errors: storeErrors
 } as const satisfies RouteDecl
 
 const registry = {
   method: 'GET', url: '/store/registry', members: true, authority: 'read',
   summary: 'Every model in the store, and which nodes have a copy.',
-  reply: { type: 'object', required: ['entries'], properties: { entries: { type: 'array' } } },
-  errors: ['store_not_configured', 'store_unreachable']
+  reply: object({ entries: { type: 'array' } }), errors: storeErrors
 } as const satisfies RouteDecl
 
-const downloadStatus = {
-  type: 'object',
-  required: ['modelId', 'status', 'progress', 'error'],
-  properties: {
-    modelId: text, progress: { type: 'number', minimum: 0, maximum: 1 }, error: nullable,
-    status: {
-      enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found']
-    }
-  }
-} as const
+const downloadStatus = object({
+  modelId: text,
+  status: { enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found'] },
+  progress: { type: 'number', minimum: 0, maximum: 1 },
+  error: nullable
+})
 
 const downloads = {
   method: 'GET', url: '/store/downloads', members: true, authority: 'read',
   summary: 'Downloads into the store, those that ended included.',
-  reply: {
-    type: 'object', required: ['downloads'],
-    properties: { downloads: { type: 'array', items: downloadStatus } }
-  },
-  errors: storeErrors
+  reply: object({ downloads: listOf(downloadStatus) }), errors: storeErrors
 } as const satisfies RouteDecl
 
 const download = {
@@ -122,47 +99,29 @@ const plan = {
       }
     }
   },
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'modelId', 'hub', 'commit', 'files', 'totalBytes', 'variant', 'engine', 'weightsBytes', 'variants',
-      'disk', 'memory', 'unused'
-    ],
-    properties: {
-      modelId: text, hub: text, commit: text, totalBytes: bytes, weightsBytes: bytes,
-      files: { type: 'integer', minimum: 1 }, variant: nullable, engine: { enum: ['gguf', 'onnx', null] },
-      variants: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false, required: ['name', 'bytes', 'fits'],
-          properties: {
-            name: text, bytes,
-            fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
-          }
-        }
-      },
-      disk: {
-        type: 'object', additionalProperties: false, required: ['node', 'roomBytes', 'problem'],
-        properties: { node: text, roomBytes: bytes, problem: nullable }
-      },
-      memory: {
-        type: ['object', 'null'], additionalProperties: false,
-        description: 'of the cluster, for all of the model but its context; null: not known',
-        required: ['neededBytes', 'nodes', 'problem', 'engineMissing'],
-        properties: {
-          neededBytes: bytes, problem: nullable, engineMissing: nullable,
-          nodes: {
-            type: 'array',
-            items: {
-              type: 'object', additionalProperties: false, required: ['name', 'neededBytes', 'usableBytes'],
-              properties: { name: text, neededBytes: bytes, usableBytes: bytes }
-            }
-          }
-        }
-      },
-      unused: { type: 'array', items: text, description: 'what of the model is of no use here' }
-    }
-  },
+  reply: exact({
+    modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
+    commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
+    variant: { ...nullable, description: 'the weights that are taken' },
+    engine: { enum: ['gguf', 'onnx', null] }, weightsBytes: bytes,
+    variants: {
+      description: 'all weights there are, smallest first',
+      ...listOf(exact({
+        name: text, bytes, fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
+      }))
+    },
+    disk: { description: 'of the store, or of where it would be',
+      ...exact({ node: text, roomBytes: bytes, problem: nullable }) },
+    memory: {
+      description: 'of the cluster, for all of the model but its context; null: not known',
+      ...exact({
+        neededBytes: bytes, nodes: listOf(exact({ name: text, neededBytes: bytes, usableBytes: bytes })),
+        problem: nullable, engineMissing: nullable
+      }),
+      type: ['object', 'null']
+    },
+    unused: { ...listOf(text), description: 'what of the model is of no use here' }
+  }),
   errors: [
     'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
     'hub_unavailable', 'store_unreachable'
@@ -181,28 +140,19 @@ const searchHub = {
       }
     }
   },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['hub', 'query', 'models'],
-    properties: {
-      hub: text, query: text,
-      models: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: ['modelId', 'engine', 'task', 'downloads', 'likes', 'updatedAt', 'gated', 'here'],
-          properties: {
-            modelId: text, task: nullable, updatedAt: nullable,
-            engine: {
-              enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
-            },
-            downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
-            gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
-            here: { type: 'boolean', description: 'whether the cluster has it already' }
-          }
-        }
-      }
-    }
-  },
+  reply: exact({
+    hub: text, query: text,
+    models: listOf(exact({
+      modelId: text,
+      engine: {
+        enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
+      },
+      task: nullable, downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
+      updatedAt: nullable,
+      gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
+      here: { type: 'boolean', description: 'whether the cluster has it already' }
+    }))
+  }),
   errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
 } as const satisfies RouteDecl
 
@@ -225,9 +175,6 @@ const cancelDownload = {
   params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
-const nodeResult =
-  { type: 'array', items: object({ nodeId: text, status: text, error: nullable }) } as const
-
 const stage = {
   method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
   summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
@@ -239,10 +186,12 @@ const stage = {
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
     }
   },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
-    properties: { commandId: text, message: text, nodes: nodeResult }
-  },
+  reply: exact({
+    commandId: text, message: text,
+    nodes: listOf(object({
+      nodeId: text, status: { enum: ['pending', 'downloading', 'complete', 'failed'] }, error: nullable
+    }))
+  }),
   deadlineMs: 86_430_000,
   errors: ['node_not_found', 'model_not_found', ...storeErrors]
 } as const satisfies RouteDecl
@@ -251,36 +200,26 @@ const room = {
   method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
   summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
   params: modelParam,
-  reply: {
-    type: 'object', additionalProperties: false, required: ['problem'], properties: { problem: nullable }
-  }
+  reply: exact({ problem: nullable })
 } as const satisfies RouteDecl
 
+const purged = exact({
+  nodeId: text, removed: listOf(text), skippedInUse: listOf(text), freedBytes: bytes, error: nullable
+})
 const purgeResult = {
-  type: 'array',
-  items: {
-    type: 'object', additionalProperties: false,
-    required: ['nodeId', 'removed', 'skippedInUse', 'freedBytes', 'error'],
-    properties: {
-      nodeId: text, freedBytes: bytes, error: nullable,
-      removed: { type: 'array', items: text }, skippedInUse: { type: 'array', items: text },
-      copies: {
-        type: 'array', description: 'with dry_run only; oldest use first',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: [
-            'modelId', 'sizeBytes', 'freeableBytes', 'lastUsedEpochSeconds', 'inUse', 'overBudget'
-          ],
-          properties: {
-            modelId: text, sizeBytes: bytes, lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
-            freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
-            overBudget: {
-              type: 'boolean',
-              description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
-            }
-          }
+  ...purged,
+  properties: {
+    ...purged.properties,
+    copies: {
+      description: 'with dry_run only; oldest use first',
+      ...listOf(exact({
+        modelId: text, sizeBytes: bytes,
+        freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
+        lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
+        overBudget: {
+          type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
         }
-      }
+      }))
     }
   }
 } as const
@@ -299,10 +238,7 @@ const purge = {
     type: 'object', additionalProperties: false,
     properties: { modelId, model_id: modelId, dryRun, dry_run: dryRun }
   },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
-    properties: { commandId: text, message: text, nodes: purgeResult }
-  },
+  reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
   errors: ['invalid_request']
 } as const satisfies RouteDecl
 
@@ -330,22 +266,16 @@ const manifest = {
   summary: 'Every file of a model with its size and the hashes of its chunks.',
   params: modelParam,
   query: { type: 'object', additionalProperties: false, properties: { from, digest } },
-  reply: {
-    type: 'object', required: ['modelId', 'revision', 'totalBytes', 'chunkBytes', 'files'],
-    properties: {
-      modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
-    }
-  },
+  reply: object({
+    modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
+  }),
   errors: [...storeErrors, 'model_not_found']
 } as const satisfies RouteDecl
 
 const file = {
   method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
-  params: {
-    type: 'object', required: ['model_id', '*'],
-    properties: { model_id: { type: 'string', minLength: 1 }, '*': { type: 'string' } }
-  },
+  params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
   query: { type: 'object', additionalProperties: false, properties: { from, digest } },
   produces: 'application/octet-stream',
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
@@ -357,3 +287,8 @@ export const routes = {
   stage, room, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>
+
+/** What each route answers. */
+export type Answers = {
+  [K in keyof typeof routes]: (typeof routes)[K] extends { reply: infer R } ? FromSchema<R> : never
+}

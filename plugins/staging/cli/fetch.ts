@@ -3,7 +3,7 @@ import { askPatiently } from './api.js'
 import { planPath, smallerOf, tellPlan } from './plan.js'
 import { bringIn } from './pull.js'
 import { canAsk, confirm, plain, showBytes } from '../../../kernel/cli/index.js'
-import type { DownloadPlan } from '../handlers/plan.js'
+import type { Answers } from '../routes.js'
 import type { Pace, VerbContext } from '../../../kernel/cli/index.js'
 import type { NamedModel } from './source.js'
 
@@ -14,7 +14,7 @@ import type { NamedModel } from './source.js'
 export async function fetchModel (
   ctx: VerbContext, pace: Pace, { modelId, ...named }: NamedModel, yes: boolean
 ): Promise<void> {
-  const plan = await askPatiently<DownloadPlan>(ctx, planPath(modelId, named))
+  const plan = await askPatiently<Answers['plan']>(ctx, planPath(modelId, named))
   tellPlan(ctx, plan, `${modelId} is not here;`)
   refuseTooLarge(ctx, plan)
   await bringEngine(ctx, plan, yes)
@@ -26,7 +26,7 @@ export async function fetchModel (
 
 /** Where no node has the program that the format runs on, offers it; throws where it does not come. */
 async function bringEngine (
-  ctx: VerbContext, { modelId, memory }: DownloadPlan, yes: boolean
+  ctx: VerbContext, { modelId, memory }: Answers['plan'], yes: boolean
 ): Promise<void> {
   if ((memory?.engineMissing ?? null) === null || await offerEngine(ctx, yes)) return
   throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
@@ -34,7 +34,7 @@ async function bringEngine (
 }
 
 /** Throws with exit 6, the sum and the largest weights that would fit. */
-function refuseTooLarge (ctx: VerbContext, plan: DownloadPlan): void {
+function refuseTooLarge (ctx: VerbContext, plan: Answers['plan']): void {
   const { modelId, disk, memory } = plan
   if (disk.problem === null && (memory?.problem ?? null) === null) return
   const smaller = smallerOf(plan, 'run')

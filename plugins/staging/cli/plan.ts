@@ -1,7 +1,7 @@
 /** What a pull would fetch, and whether there is room for it, in words. */
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { DownloadPlan } from '../handlers/plan.js'
+import type { Answers } from '../routes.js'
 import { storePath } from './api.js'
 import type { NamedModel } from './source.js'
 
@@ -12,11 +12,11 @@ export function planPath (modelId: string, { allow = [], ...named }: Omit<NamedM
 }
 
 /** Says what is fetched, and whether there is room for it. */
-export function tellPlan (ctx: VerbContext, plan: DownloadPlan, begin: string): void {
+export function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {
   for (const line of linesOf(plan, begin)) ctx.err.line(plain(line))
 }
 
-function linesOf (plan: DownloadPlan, begin: string): string[] {
+function linesOf (plan: Answers['plan'], begin: string): string[] {
   const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory, unused } = plan
   const kind = [engine === null ? null : engine.toUpperCase(), variant].filter((word) => word !== null)
   return [
@@ -31,11 +31,11 @@ function linesOf (plan: DownloadPlan, begin: string): string[] {
   ]
 }
 
-const givenBy = ({ name, usableBytes }: NonNullable<DownloadPlan['memory']>['nodes'][number]): string =>
+const givenBy = ({ name, usableBytes }: NonNullable<Answers['plan']['memory']>['nodes'][number]): string =>
   `${name} (${showBytes(usableBytes)} free for it)`
 
 /** The largest weights that would fit on the disk and into memory, as a command; undefined where none do. */
-export function smallerOf (plan: DownloadPlan, verb: 'run' | 'pull'): string | undefined {
+export function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undefined {
   const { modelId, weightsBytes, variants, totalBytes, disk } = plan
   const rest = totalBytes - weightsBytes
   const smaller = variants.findLast(({ bytes, fits }) =>

@@ -11,7 +11,7 @@ import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
 import type { Wanted } from './source.js'
 import type { SeenPrograms } from '../../llama-cpp/service.js'
-import type { DownloadPlan } from '../handlers/plan.js'
+import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -66,7 +66,7 @@ const FINAL: ReadonlySet<string> = new Set([
 async function foretell (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
   if (/^(file|node):/.test(body.source ?? '')) return
   try {
-    const plan = await ctx.client.json<DownloadPlan>(planPath(modelId, body))
+    const plan = await ctx.client.json<Answers['plan']>(planPath(modelId, body))
     tellPlan(ctx, plan, `${modelId}:`)
     if ((plan.memory?.problem ?? null) === null) return
     const smaller = smallerOf(plan, 'pull')

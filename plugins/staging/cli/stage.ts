@@ -4,10 +4,8 @@ import { createMeter, showReadings } from './meter.js'
 import { plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Answers } from '../routes.js'
 import type { Reading } from './meter.js'
-
-/** The body of POST /store/models/{id}/stage. */
-interface StageAnswer { commandId: string, message: string, nodes: StagedNode[] }
 
 /** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
 const POLL_MS = 1000
@@ -19,7 +17,7 @@ export function createStage (pace: Pace): Verb {
       const modelId = readModelId(ctx, model!)
       const state = await ctx.client.json<StateView>('/state')
       const nodeIds = targets(ctx, state, options)
-      const answer = await ctx.client.json<StageAnswer>(`${storePath(modelId)}/stage`,
+      const answer = await ctx.client.json<Answers['stage']>(`${storePath(modelId)}/stage`,
         { method: 'POST', body: { nodeIds } })
       try {
         const wanted = { modelId, before: state, nodes: answer.nodes, limitMs: limitOf(ctx, options) }
@@ -87,7 +85,7 @@ function display (ctx: VerbContext, modelId: string, before: StateView, nodes: r
 }
 
 /** Shows each node's end; the exit status. */
-function finish (ctx: VerbContext, answer: StageAnswer, state: StateView, waited: boolean): number {
+function finish (ctx: VerbContext, answer: Answers['stage'], state: StateView, waited: boolean): number {
   const { nodes } = answer
   if (ctx.out.json) ctx.out.value(answer)
   else {
@@ -106,12 +104,7 @@ const doesNotFit = ({ reason, error }: StagedNode): boolean =>
   exitFor(reason) === 6 || /\bno_safe_fit\b/.test(error ?? '')
 
 /** How far one node is. */
-export interface StagedNode {
-  nodeId: string
-  status: 'pending' | 'downloading' | 'complete' | 'failed'
-  error: string | null
-  reason?: string | null
-}
+export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string | null }
 
 /** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }

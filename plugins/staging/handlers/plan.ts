@@ -10,33 +10,12 @@ import { modelUrl } from '../peers/sources.js'
 import { planCapacity } from '../space/plans.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
 import { parseSource, StoreError } from '../store/types.js'
 import type { StartOptions } from '../store/types.js'
 import { checkMayRead, refuseElsewhere } from './downloads.js'
 import { modelIn, refuseVirtual } from './request.js'
-
-/** What `GET …/download/plan` answers. */
-export interface DownloadPlan {
-  modelId: string
-  /** Where it comes from: the address of the hub, or what of this machine. */
-  hub: string
-  commit: string
-  files: number
-  totalBytes: number
-  /** Which weights it takes, and their bytes; null where they have no name. */
-  variant: string | null
-  engine: 'gguf' | 'onnx' | null
-  weightsBytes: number
-  /** All weights there are, smallest first; `fits`: into memory, null where that is not known. */
-  variants: { name: string, bytes: number, fits: boolean | null }[]
-  /** Of the store, or of where it would be: what may be fetched, and why that is too little. */
-  disk: { node: string, roomBytes: number, problem: string | null }
-  /** Of the cluster, for a model that is not here without its context; null where that is not known. */
-  memory: MemoryFit | null
-  /** What of the model is of no use here, in words. */
-  unused: string[]
-}
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   not_found: 'hub_not_found', bad_request: 'hub_not_found', gated: 'hub_gated',
@@ -88,7 +67,7 @@ export async function plan (
     }),
     disk: { node: ctx.node.name, roomBytes, problem: capacity.fits ? null : capacity.sentence },
     memory: chosen === undefined ? null : fits(chosen.engine, totalBytes)
-  } satisfies DownloadPlan
+  } satisfies Answers['plan']
 }
 
 const wordsOf = ({ allow = [], ...query }: PlanQuery): string => new URLSearchParams([

@@ -7,10 +7,9 @@ import { newestFirst } from '../space/plans.js'
 import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 
-type NodePurged = Purged & { nodeId: string, copies?: PurgeCopy[] }
-/** A copy on a node, as the preview of a purge tells of it. */
-type PurgeCopy = Omit<Outlook, 'lastUsedMs'> & { lastUsedEpochSeconds: number }
+type NodePurged = Answers['purge']['nodes'][number]
 /** `preview`: what a purge would do is only told. */
 type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 

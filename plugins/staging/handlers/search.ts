@@ -1,20 +1,8 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { HubError } from '../hub/types.js'
-import type { Found } from '../hub/types.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 import { asTold } from './plan.js'
-
-/** What `GET /store/search` answers. */
-export interface SearchAnswer {
-  /** Address of the hub. */
-  hub: string
-  query: string
-  /** What runs here first. */
-  models: (Found & {
-    /** Whether the cluster has it already. */
-    here: boolean
-  })[]
-}
 
 /** GET /store/search: by the store host, which is to fetch what is chosen, or by this node without one. */
 export async function search (
@@ -39,5 +27,5 @@ export async function search (
   return {
     hub: hub.url, query,
     models: found.map((one) => ({ ...one, here: catalogue.card(one.modelId) !== undefined }))
-  } satisfies SearchAnswer
+  } satisfies Answers['searchHub']
 }

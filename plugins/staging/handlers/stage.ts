@@ -6,14 +6,10 @@ import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
 import { either, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 
 /** How a node stands with a model that it was told to stage. */
-interface Staged {
-  nodeId: string
-  status: 'pending' | 'downloading' | 'complete' | 'failed'
-  error: string | null
-  reason: string | null
-}
+type Staged = Answers['stage']['nodes'][number] & { reason: string | null }
 
 interface StageBody { wait?: boolean, timeout_seconds?: number }
 
