@@ -47,8 +47,8 @@ function disksOf (state: State): Fact[] {
   })
 }
 
-const storeFact = ({ freeBytes, totalBytes }: Answers['health']): Fact => roomFact('The disk of the store', freeBytes,
-  totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
+const storeFact = ({ freeBytes, totalBytes }: Answers['health']): Fact => roomFact('The disk of the store',
+  freeBytes, totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
 
 /** That the store is away, or that there is none; which is no fault of a cluster that needs none. */
