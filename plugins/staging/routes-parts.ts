@@ -10,5 +10,5 @@ export const object = <const P extends Record<string, unknown>>(properties: P) =
   ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
 /** The same, and nothing else. */
 export const exact = <const P extends Record<string, unknown>>(properties: P) =>
-  ({ type: 'object', additionalProperties: false, ...object(properties) }) as const
+  ({ additionalProperties: false, ...object(properties) }) as const
 export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

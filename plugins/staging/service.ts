@@ -3,7 +3,7 @@ import { errors } from './declarations.js'
 import type { fetchModel } from './cli/fetch.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
-import type { ClusterCopy } from './types.js'
+import type { ClusterCopy, LocalCopy } from './types.js'
 
 export type { DownloadView } from './transfer/job.js'
 export { takesTools } from './cards/model-list.js'
@@ -15,12 +15,7 @@ export type { NamedModel } from './cli/source.js'
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 
 /** A complete copy of a model on this node. */
-export interface LocatedModel {
-  card: ModelCard
-  /** Absolute; read-only to whoever loads from it. */
-  directory: string
-  kind: 'bundled' | 'staged' | 'cache'
-}
+export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 /** Where a copy of a model is: whole, or on its way to the node. */
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>

@@ -26,7 +26,7 @@ export interface HubChoice { allow: string[] | null, variant: string | null }
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
-  /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`. */
+  /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
   /** Of a copy from the hub: what else its files can be had by. */
   choice?: HubChoice
@@ -46,6 +46,27 @@ export interface Copy {
   record: CopyRecord | null
   /** Whether it has a record of svc's: only then anything of it is ever removed. */
   ours: boolean
+}
+
+/** What a folder of models is for. */
+export type Role =
+  /** What other nodes copy from. */
+  | 'store'
+  /** Where runners load from. */
+  | 'staged'
+  /** Newer versions of models while the ones in `staged` are in use. */
+  | 'beside'
+  /** What came from the hub while no store could be reached. */
+  | 'cache'
+
+/** A complete copy on this node: in one of its folders, or in a package that it ships with (`bundled`). */
+export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'choice'> {
+  modelId: string
+  /** Absolute; read-only to whoever loads from it. */
+  directory: string
+  kind: CopyEntry['kind'] | 'store'
+  /** ISO-8601. */
+  downloadedAt: string
 }
 
 /** What a node says of a copy it has (section `modelCopies`). */

@@ -1,19 +1,25 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
 import type { Dirent, Stats } from 'node:fs'
-import { access, lstat, mkdir, readdir, rename, rmdir } from 'node:fs/promises'
+import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { removeBelow, openOwn } from './open.js'
-import { PathError, errnoOf, folderOf, modelOf, isOwnName } from './names.js'
+import { openOwn } from './open.js'
+import { PathError, errnoOf, folderOf, modelOf } from './names.js'
 import { isRealFolder, makeFolders, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
 import { manifestDigest, RECORD_FILE, checkRecord, readRecord, writeRecord } from './record.js'
-import { isOwnFile, removeCopy, strangerIn, isSealed, missingFile, requireFiles, seal } from './seal.js'
-import { findFiles } from './walk.js'
+import {
+  isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, seal, strangerIn
+} from './seal.js'
+import { bytesOf, findFiles, freeable, newest } from './walk.js'
 import type { Clock } from '../../../kernel/index.js'
-import type { FoundFile } from './walk.js'
-import type { Copy, CopyRecord } from '../types.js'
+import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
+/** The settings of svc.yaml that name the folders. */
+const SETTINGS: Readonly<Record<Role, string>> = {
+  store: 'model_store.store_path', staged: 'node_cache_path', beside: 'node_cache_path',
+  cache: 'model_store.hub.cache_path'
+}
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
@@ -35,8 +41,13 @@ export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<stri
  */
 export class ModelRoot {
   readonly root: string
+  readonly role: Role
   /** The setting that names the folder. */
   readonly setting: string
+  /** By model id: the complete copies, as of `load`, and of what has come and gone since. */
+  readonly copies = new Map<string, LocalCopy>()
+  /** Told of each copy that comes or goes. */
+  onChange: (modelId: string) => void = () => {}
   /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
   usable = true
   readonly #clock: Clock
@@ -45,9 +56,10 @@ export class ModelRoot {
   readonly #busy = new Set<string>()
 
   /** The clock says what is old; the root need not exist yet. */
-  constructor ({ root, clock, setting }: { root: string, clock: Clock, setting?: string | undefined }) {
+  constructor ({ root, clock, role = 'staged' }: { root: string, clock: Clock, role?: Role }) {
     this.root = resolve(root)
-    this.setting = setting ?? 'node_cache_path'
+    this.role = role
+    this.setting = SETTINGS[role]
     this.#clock = clock
   }
 
@@ -91,6 +103,22 @@ export class ModelRoot {
       })
     }
   }
+
+  /** Takes up what is published and complete. */
+  async load (): Promise<void> {
+    for (const { modelId, directory, record } of await this.list()) {
+      if (record !== null) this.copies.set(modelId, localCopy(this.role, directory, record))
+    }
+  }
+
+  #hold (copy: Copy, record: CopyRecord): Copy {
+    this.copies.set(copy.modelId, localCopy(this.role, copy.directory, record))
+    this.onChange(copy.modelId)
+    return copy
+  }
+
+  /** Takes a copy for gone. */
+  forget (modelId: string): void { if (this.copies.delete(modelId)) this.onChange(modelId) }
 
   /** Every published copy, newest used first, those without a record too. An absent root holds none. */
   async list (): Promise<Copy[]> {
@@ -192,12 +220,13 @@ export class ModelRoot {
       const from = this.incoming(modelId)
       if (!await this.#transferExists(from)) {
         const there = await this.read(modelId)
-        if (there?.record != null && sameContent(there.record, checked)) return there
+        const same = there?.record != null && digestOf(there.record) === digestOf(checked)
+        if (same) return this.#hold(there, checked)
         throw new PathError(`There is no transfer of ${modelId} to publish: ${from} does not exist.`)
       }
       await seal(from, checked)
       await this.#swap(from, modelId)
-      return await this.#require(modelId)
+      return this.#hold(await this.#require(modelId), checked)
     })
   }
 
@@ -239,7 +268,7 @@ export class ModelRoot {
           `the record names ${checked.manifest.files.length}.`)
       }
       await writeRecord(directory, checked)
-      return await this.#require(modelId)
+      return this.#hold(await this.#require(modelId), checked)
     })
   }
 
@@ -263,6 +292,7 @@ export class ModelRoot {
         await sync(this.root)
         if (!await removeCopy(trash)) await rename(trash, directory)
       })
+      this.forget(modelId)
       return freeableBytes
     })
   }
@@ -362,39 +392,13 @@ export class ModelRoot {
   }
 }
 
-/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
-async function isTransfer (folder: string): Promise<boolean> {
-  // It may have been published or discarded since it was listed.
-  const entries = await readdir(folder, { withFileTypes: true })
-    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
-  return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
-}
+const digestOf = ({ manifest }: CopyRecord): string => manifestDigest(manifest)
 
-async function removeAll (folder: string): Promise<void> {
-  await removeBelow(folder, () => true)
-  await rmdir(folder)
-}
-
-const notOurs = (path: string): PathError =>
-  new PathError(`${path} was not written by svc, so it stays; move it elsewhere, then try again`)
-
-const bytesOf = (files: readonly FoundFile[]): number => files.reduce((sum, { size }) => sum + size, 0)
-
-/** A file with further links keeps its bytes when one name goes. */
-const freeable = (files: readonly FoundFile[]): number =>
-  files.reduce((sum, { size, links }) => links > 1 ? sum : sum + size, 0)
-
-const sameContent = (a: CopyRecord, b: CopyRecord): boolean =>
-  manifestDigest(a.manifest) === manifestDigest(b.manifest)
-
-/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
-async function newest (folder: string): Promise<number> {
-  const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
-  const paths = [folder, ...names.map((name) => join(folder, name))]
-  let latest = 0
-  for (const path of paths) {
-    const stats = await lstat(path).catch(() => undefined)
-    latest = Math.max(latest, stats?.mtimeMs ?? 0)
-  }
-  return latest
+/** A copy with its record as it is used; one of `beside` is a staged one. */
+export function localCopy (
+  where: Role | 'bundled', directory: string, { publishedAt: downloadedAt, ...record }: CopyRecord
+): LocalCopy {
+  const { modelId } = record.manifest
+  const kind = where === 'beside' ? 'staged' : where
+  return { ...record, kind, modelId, directory, digest: manifestDigest(record.manifest), downloadedAt }
 }

@@ -1,4 +1,4 @@
-import { lstat, opendir } from 'node:fs/promises'
+import { lstat, opendir, readdir } from 'node:fs/promises'
 import type { Dirent } from 'node:fs'
 import { join } from 'node:path'
 import { eachOf } from './queues.js'
@@ -92,6 +92,18 @@ async function * below (
 }
 
 /** Bytes of all regular files below a folder; links are not followed, an absent folder holds none. */
-export async function sizeOf (folder: string): Promise<number> {
-  return (await findFiles(folder)).reduce((sum, { size }) => sum + size, 0)
+export const sizeOf = async (folder: string): Promise<number> => bytesOf(await findFiles(folder))
+
+export const bytesOf = (files: readonly { size: number }[]): number =>
+  files.reduce((sum, { size }) => sum + size, 0)
+
+/** A file with further links keeps its bytes when one name goes. */
+export const freeable = (files: readonly FoundFile[]): number => bytesOf(files.filter(({ links }) => links <= 1))
+
+/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
+export async function newest (folder: string): Promise<number> {
+  const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
+  const stats = [folder, ...names.map((name) => join(folder, name))].map(async (path) =>
+    (await lstat(path).catch(() => undefined))?.mtimeMs ?? 0)
+  return Math.max(...await Promise.all(stats))
 }

@@ -6,9 +6,8 @@ import { fileUrl, modelUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
 import { modelIdOf, modelIn } from './request.js'
 import type { PartialCopy } from '../peers/exchange.js'
-import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { ModelContent } from '../types.js'
+import type { LocalCopy, ModelContent } from '../types.js'
 
 /** A copy that is sent to others: a whole one, or what has been verified of it so far. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>

@@ -88,7 +88,7 @@ export async function remove (manager: ModelManager, request: RouteRequest): Pro
   const { store, access, ctx } = manager
   refuseVirtual(manager, modelId)
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
-  if (store.offer(modelId)?.bundled === true) {
+  if (store.offer(modelId)?.kind === 'bundled') {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {

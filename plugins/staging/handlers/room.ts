@@ -37,7 +37,7 @@ async function roomProblem (manager: ModelManager, modelId: string): Promise<str
     const digest = manager.digestOf(id) ?? undefined
     const offer = store?.offer(id)
     // A copy from a store on the same disk consists of links.
-    const linked = offer?.bundled === false && (await volumeOf(offer.directory)).device === device
+    const linked = offer?.kind === 'store' && (await volumeOf(offer.directory)).device === device
     if (linked || local.get(id, digest) !== undefined) continue
     const whole = catalogue.copies(id).find(({ kind }) => kind !== 'receiving')
     bytes += (whole?.sizeBytes ?? 0) - await room.fetched(staged.incoming(id), digest)

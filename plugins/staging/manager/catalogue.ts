@@ -4,8 +4,7 @@ import type { StagingContext } from '../manifest.js'
 import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
 import type { LocalCopies } from '../staged/local-copies.js'
-import type { StoreEntry } from '../store/types.js'
-import type { ClusterCopy, StoreEntryFact } from '../types.js'
+import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
 
 /** A copy, without where it is. */
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
@@ -108,10 +107,10 @@ export function shortCard (card: ModelCard): ModelCard {
 
 /** What other nodes are told of a model that the store offers, by its id. */
 export function storeFact (
-  { modelId, directory: _directory, manifest, card, ...about }: StoreEntry
+  { modelId, directory: _directory, kind, manifest, card, ...about }: LocalCopy
 ): [string, StoreEntryFact] {
   const { revision, totalBytes } = manifest
-  return [modelId, { ...about, revision, totalBytes, card: shortCard(card) }]
+  return [modelId, { ...about, bundled: kind === 'bundled', revision, totalBytes, card: shortCard(card) }]
 }
 
 /**

@@ -115,15 +115,16 @@ export class ModelManager {
     this.clock = clock
     this.startedMs = clock.now()
     this.cluster = cluster
-    const root = (path: string, setting?: string): ModelRoot => new ModelRoot({ root: path, clock, setting })
+    const root = (role: keyof Roots, path: string): ModelRoot =>
+      Object.assign(new ModelRoot({ root: path, clock, role }), { onChange: () => { this.share() } })
     this.roots = {
-      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')),
-      cache: root(cachePath, 'model_store.hub.cache_path')
+      staged: root('staged', stagingPath), beside: root('beside', join(stagingPath, '.beside')),
+      cache: root('cache', cachePath)
     }
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
-    this.local = new LocalCopies(ctx, this.roots, () => { this.share() })
+    this.local = new LocalCopies(ctx, this.roots)
     this.access = new StoreAccess(ctx, createLearning(ctx))
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
@@ -160,7 +161,6 @@ export class ModelManager {
         : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
       volume: async () => await volumeOf(root.root),
       onEvicted: ({ modelId, freedBytes, trigger }) => {
-        this.local.removed(kind, modelId)
         if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
         if (trigger === 'purge' || kind === 'beside') return
         ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
@@ -183,10 +183,11 @@ export class ModelManager {
   share (): void {
     if (this.#closing) return
     if (this.#changed !== null) { this.#changed = true; return }
-    const copies = this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
-      kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
-      ready: this.#serving.has(copy.card.modelId)
-    }])
+    const copies = this.local.all().map(({ modelId, kind, digest, manifest }): [string, CopyEntry] =>
+      [modelId, {
+        kind: kind as CopyEntry['kind'], digest, sizeBytes: manifest.totalBytes,
+        ready: this.#serving.has(modelId)
+      }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
       // Served models first: `ready` changes often, and a change in the document arrives at once.
@@ -230,6 +231,7 @@ export class ModelManager {
     await this.#prepare(beside)
     await this.#prepare(cache)
     await this.local.open()
+    this.share()
     if (storePath !== null) {
       await this.#openStore(storePath).then((store) => { this.#useStore(store) },
         (error: unknown) => { this.#reportUnusable(error) })
@@ -310,7 +312,7 @@ export class ModelManager {
     const { clock, emit, log, node: { nodeId } } = ctx
     const { fromNode } = this.exchange
     const store = new Store({
-      root: new ModelRoot({ root: path, clock, setting: 'model_store.store_path' }),
+      root: new ModelRoot({ root: path, clock, role: 'store' }),
       random, clock, log, hub, room, local, derive, fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },

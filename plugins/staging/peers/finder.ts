@@ -6,14 +6,13 @@ import { checkCardPaths } from '../files/names.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
 import type { Store } from '../store/store.js'
-import type { StoreEntry } from '../store/types.js'
-import type { ModelContent, StoreEntryFact } from '../types.js'
+import type { LocalCopy, ModelContent, StoreEntryFact } from '../types.js'
 import { asSaid } from './each-node.js'
 import { modelUrl, NODE_CALLER } from './sources.js'
 import type { StoreAccess } from './store-access.js'
 
 export type Found =
-  | { from: 'offered', item: StoreEntry }
+  | { from: 'offered', item: LocalCopy }
   | { from: 'lan' } & ModelContent
   /** No store can be asked, and the content it had came from this node's hub. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }

@@ -14,11 +14,11 @@ import type { HubClient } from '../hub/types.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Room } from '../space/room.js'
 import { fetchSelection } from '../store/fetch.js'
-import type { Derive, StoreEntry } from '../store/types.js'
+import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, Job } from '../transfer/job.js'
-import type { ModelContent } from '../types.js'
-import type { LocalCopies, LocalCopy, Roots } from './local-copies.js'
+import type { LocalCopy, ModelContent } from '../types.js'
+import type { LocalCopies, Roots } from './local-copies.js'
 
 /** A transfer to this node. What was asked for: the content with that digest, or whatever the store has. */
 export type StageJob = Job<{ digest: string | undefined }>
@@ -165,13 +165,13 @@ export class Stager {
 
   /** Makes sure that a complete copy is here; its card. */
   async #bring (job: StageJob): Promise<ModelCard> {
-    const { local, find } = this.#parts
+    const { local, find, roots: { staged } } = this.#parts
     const { modelId, ask: { digest: wanted }, signal } = job
     signal.throwIfAborted()
-    const shipped = local.of('bundled', modelId)
+    const shipped = local.bundled.get(modelId)
     const here = wanted === undefined ? shipped : local.get(modelId, wanted)
     if (here !== undefined) return this.#present(job, here)
-    const copy = wanted === undefined ? local.of('staged', modelId) : undefined
+    const copy = wanted === undefined ? staged.copies.get(modelId) : undefined
     const found = await find(modelId, wanted, signal).catch((error: unknown) => {
       // Whether the store has a newer version cannot be said now; this one is whole.
       if (copy === undefined || failureOf(error).reason !== 'store_unreachable') throw error
@@ -204,18 +204,18 @@ export class Stager {
 
   /** Where a copy goes: in place of the one that is there, beside it while that is in use. */
   #placeFor (modelId: string): 'staged' | 'beside' {
-    const { local, inUse } = this.#parts
-    const old = local.of('staged', modelId)
+    const { inUse, roots: { staged, beside } } = this.#parts
+    const old = staged.copies.get(modelId)
     if (old === undefined || !inUse(modelId, old.digest)) return 'staged'
-    this.#mayReplace(local.of('beside', modelId))
+    this.#mayReplace(beside.copies.get(modelId))
     return 'beside'
   }
 
   /** When nothing uses a model any more, its newer version takes the place of the old one. */
   async settle (modelId: string): Promise<void> {
-    const { local, inUse, roots: { staged } } = this.#parts
+    const { inUse, roots: { staged, beside } } = this.#parts
     await this.#turns.run(modelId, async () => {
-      const [old, newer] = [local.of('staged', modelId), local.of('beside', modelId)]
+      const [old, newer] = [staged, beside].map(({ copies }) => copies.get(modelId))
       if (newer === undefined || !staged.usable || (old !== undefined && inUse(modelId, old.digest))) return
       if (await linkAll(newer, modelId, staged)) await this.#publish('staged', modelId, newer, 'store')
     })
@@ -231,19 +231,19 @@ export class Stager {
     kind: keyof Roots, modelId: string, { manifest, card }: Pick<ModelContent, 'manifest' | 'card'>,
     source: string
   ): Promise<void> {
-    const { local, roots, ctx: { clock } } = this.#parts
+    const { roots, ctx: { clock } } = this.#parts
     const publishedAt = new Date(clock.now()).toISOString()
-    local.added(kind, await roots[kind].publish(modelId, { manifest, card, source, publishedAt }))
+    await roots[kind].publish(modelId, { manifest, card, source, publishedAt })
   }
 
   /** Brings a copy from the store of this node, or over the network; the old one goes when it is whole. */
-  async #copy (job: StageJob, content: ModelContent, item: StoreEntry | null): Promise<ModelCard> {
+  async #copy (job: StageJob, content: ModelContent, item: LocalCopy | null): Promise<ModelCard> {
     const { ctx: { log }, roots } = this.#parts
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
     // What ships with svc is copied: a link into a package would make its files ours.
-    const linked = item !== null && !item.bundled && await linkAll(item, modelId, roots[kind])
+    const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
     await this.#publish(kind, modelId, content, 'store')
@@ -251,7 +251,7 @@ export class Stager {
   }
 
   async #transfer (
-    job: StageJob, root: ModelRoot, content: ModelContent, item: StoreEntry | null
+    job: StageJob, root: ModelRoot, content: ModelContent, item: LocalCopy | null
   ): Promise<void> {
     const { manifest, digest } = content
     const { room, evictor, random, exchange, ctx: { clock, log } } = this.#parts
@@ -277,12 +277,12 @@ export class Stager {
 
   /** Fetches from the hub into the cache of this node: the disk is checked, nothing is evicted for it. */
   async #fromHub (job: StageJob, { commit, fact, why }: Found & { from: 'hub' }): Promise<ModelCard> {
-    const { hub, local, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
+    const { hub, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
     const { modelId, signal } = job
     if (hub === null) throw why
     root.requireUsable()
     log.warn({ modelId, why: why.message }, 'the store cannot be reached: asking the hub')
-    const there = local.of('cache', modelId)
+    const there = root.copies.get(modelId)
     if (there?.digest === fact.digest) return this.#present(job, there)
     this.#mayReplace(there)
     const { allow = null, variant = null } = fact.choice ?? {}
@@ -305,7 +305,7 @@ export class Stager {
  * is copied. False where they are not.
  */
 async function linkAll (
-  { directory, manifest }: Pick<StoreEntry, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
+  { directory, manifest }: Pick<LocalCopy, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
 ): Promise<boolean> {
   const [from, to] = await Promise.all([volumeOf(directory), volumeOf(root.root)])
   if (from.device !== to.device) return false

@@ -4,7 +4,7 @@ import { putOwnText, readOwn } from '../files/open.js'
 import { fields, hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
 import type { Failure, Job } from '../transfer/job.js'
-import type { StoreEntry } from './types.js'
+import type { LocalCopy } from '../types.js'
 
 export interface DownloadRequest {
   /** `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
@@ -68,7 +68,7 @@ export function statusOf (job: Download): DownloadStatus {
 }
 
 /** The status of a model without a download, which the store has or has not. */
-export function statusOfEntry (modelId: string, entry: StoreEntry | undefined): DownloadStatus {
+export function statusOfEntry (modelId: string, entry: LocalCopy | undefined): DownloadStatus {
   const none: DownloadStatus = {
     modelId, status: 'not_found', progress: 0, error: null, reason: null, downloadedBytes: 0, totalBytes: 0,
     bytesPerSecond: 0, etaMs: null, source: null, revision: null, startedAt: null

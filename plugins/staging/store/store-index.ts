@@ -3,13 +3,12 @@ import { join } from 'node:path'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { walkModel } from '../files/walk.js'
 import type { ModelRoot } from '../files/root.js'
-import type { Copy, CopyRecord } from '../types.js'
+import type { Copy } from '../types.js'
 import { attempt } from './attempts.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
-import { manifestDigest } from '../files/record.js'
 import type { KeyedLock } from '../files/queues.js'
-import type { Derive, StoreEntry, StoreProblem } from './types.js'
+import type { Derive, StoreProblem } from './types.js'
 
 export interface StoreIndexOptions {
   root: ModelRoot
@@ -20,10 +19,9 @@ export interface StoreIndexOptions {
   changed: (modelId: string) => void
 }
 
-/** Which models lie in the store, as far as their folders were looked at. */
+/** Takes in the folders that somebody put into the store, and keeps why it could not. */
 export class StoreIndex {
   readonly #options: StoreIndexOptions
-  readonly #entries = new Map<string, StoreEntry>()
   readonly #problems = new Map<string, string>()
   /** The folder that is hashed now. */
   #adoption: { modelId: string, abort: AbortController } | null = null
@@ -34,35 +32,13 @@ export class StoreIndex {
     this.#options = options
   }
 
-  entries (): StoreEntry[] { return [...this.#entries.values()] }
-  get (modelId: string): StoreEntry | undefined { return this.#entries.get(modelId) }
-
   problems (): StoreProblem[] {
-    return [...this.#problems].map(([modelId, problem]) => ({ modelId, problem }))
+    return [...this.#problems].filter(([modelId]) => !this.#options.root.copies.has(modelId))
+      .map(([modelId, problem]) => ({ modelId, problem }))
   }
 
-  /** Offers a copy that was published just now. */
-  put ({ modelId, directory }: Copy, { publishedAt: downloadedAt, ...record }: CopyRecord): StoreEntry {
-    const digest = manifestDigest(record.manifest)
-    const entry = { ...record, modelId, directory, digest, downloadedAt, bundled: false }
-    this.#problems.delete(modelId)
-    this.#entries.set(modelId, entry)
-    this.#options.changed(modelId)
-    return entry
-  }
-
-  /** Offers it no more. */
-  drop (modelId: string): void {
-    const known = this.#entries.delete(modelId)
-    if (this.#problems.delete(modelId) || known) this.#options.changed(modelId)
-  }
-
-  /** Takes up what has a record. */
-  async load (): Promise<void> {
-    for (const copy of await this.#options.root.list()) {
-      if (copy.record !== null) this.put(copy, copy.record)
-    }
-  }
+  /** Forgets why a folder is not offered. */
+  drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.changed(modelId) }
 
   /** Hashes the folders that lie there without a record and takes them in, one after the other. */
   async takeIn (): Promise<void> {
@@ -139,9 +115,7 @@ export class StoreIndex {
       await makeReadOnly(directory, manifest)
       abort.signal.throwIfAborted()
       const publishedAt = new Date(clock.now()).toISOString()
-      const record = { manifest, card, source: 'file', publishedAt }
-      await root.adopt(modelId, record)
-      this.put(copy, record)
+      await root.adopt(modelId, { manifest, card, source: 'file', publishedAt })
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
     } finally {
       this.#adoption = null

@@ -8,10 +8,10 @@ import { StoreIndex } from './store-index.js'
 import { StoreError, parseSource } from './types.js'
 import type { SweepOptions } from '../files/root.js'
 import type { HubSelection } from '../hub/types.js'
-import type { LocalCopy } from '../staged/local-copies.js'
+import type { LocalCopy } from '../types.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
 import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
-import type { StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
+import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
 
 /** Partial downloads nobody goes on with are removed after that. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
@@ -30,8 +30,6 @@ export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #turns = new KeyedLock()
-  /** When what ships came to be here, ISO-8601. */
-  readonly #since: string
   /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
@@ -41,7 +39,7 @@ export class Store {
   constructor (options: StoreOptions) {
     const { root, clock, derive, log, onChange: changed } = options
     this.#options = options
-    this.#since = new Date(clock.now()).toISOString()
+    root.onChange = changed
     this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed })
   }
 
@@ -52,27 +50,21 @@ export class Store {
    */
   async open (): Promise<void> {
     await this.#options.root.prepare()
-    await this.#index.load()
+    await this.#options.root.load()
     await this.#restore()
     this.lookedAt = this.#index.takeIn()
   }
 
-  entries (): readonly StoreEntry[] { return this.#index.entries() }
-  get (modelId: string): StoreEntry | undefined { return this.#index.get(modelId) }
+  entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
+  get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
   /** What other nodes can have: the models of the store, and those that ship; of one name the pulled one. */
-  offers (): StoreEntry[] {
-    const all = [...this.#options.local.bundled().map((copy) => this.#shipped(copy)), ...this.entries()]
-    return [...new Map(all.map((entry) => [entry.modelId, entry])).values()]
+  offers (): LocalCopy[] {
+    const { local: { bundled }, root } = this.#options
+    return [...new Map([...bundled, ...root.copies]).values()]
   }
 
-  offer (modelId: string): StoreEntry | undefined {
-    const shipped = this.#options.local.bundled().find(({ card }) => card.modelId === modelId)
-    return this.get(modelId) ?? (shipped === undefined ? undefined : this.#shipped(shipped))
-  }
-
-  #shipped ({ card, directory, manifest, digest }: LocalCopy): StoreEntry {
-    const about = { source: 'package', downloadedAt: this.#since, bundled: true }
-    return { modelId: card.modelId, directory, manifest, digest, card, ...about }
+  offer (modelId: string): LocalCopy | undefined {
+    return this.get(modelId) ?? this.#options.local.bundled.get(modelId)
   }
 
   /** Folders in the store that are not offered, and why. */
@@ -143,6 +135,7 @@ export class Store {
       await root.discard(modelId)
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
+      root.forget(modelId)
       this.#index.drop(modelId)
       onChange(modelId)
       return freed + (partial?.sizeBytes ?? 0)
@@ -200,7 +193,7 @@ export class Store {
     const { modelId, ask: { request: { source } } } = job
     try {
       const { manifest: { totalBytes: bytes } } =
-        await download({ options: this.#options, index: this.#index }, job)
+        await download(this.#options, job)
       job.complete(bytes)
       log.info({ modelId, bytes, source }, 'the store has the model')
     } catch (error) {

@@ -6,21 +6,7 @@ import type { Room } from '../space/room.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
-import type { HubChoice, ModelContent } from '../types.js'
-
-/** A model that the store of this node has, or that ships with svc and is sent to others like one. */
-export interface StoreEntry extends ModelContent {
-  modelId: string
-  directory: string
-  /** Where it came from: `hub:URL@COMMIT`, `file`, `node`, `package`. */
-  source: string
-  /** Of a copy from the hub: what else its files can be had by. */
-  choice?: HubChoice
-  /** ISO-8601. */
-  downloadedAt: string
-  /** It ships with a package and is sent from there. */
-  bundled: boolean
-}
+import type { ModelContent } from '../types.js'
 
 /** What to fetch and from where. */
 export interface StartOptions {

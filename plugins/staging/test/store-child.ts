@@ -27,7 +27,7 @@ const store = new Store({
     return await derive(...about)
   },
   room: new Room(0),
-  local: { bundled: () => [] }, nearby: { hubCaches: [], ollama: [] },
+  local: { bundled: new Map() }, nearby: { hubCaches: [], ollama: [] },
   fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}
