@@ -3,7 +3,7 @@ import { schemaChecker } from '../../../kernel/cards/index.js'
 import { withCuts } from '../cards/cuts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
-import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
+import type { ManifestFile, ModelManifest, CopyRecord, HubChoice, LocalCopy, Role } from '../types.js'
 import { sync } from './folders.js'
 import { putOwnText, readOwn } from './open.js'
 
@@ -177,4 +177,13 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
 export async function writeRecord (folder: string, record: CopyRecord): Promise<void> {
   await putOwnText(folder, RECORD_FILE, `${JSON.stringify({ format: FORMAT, ...record })}\n`)
   await sync(folder)
+}
+
+/** A copy with its record as it is used; one of `beside` is a staged one. */
+export function localCopy (
+  where: Role | 'bundled', directory: string, { publishedAt: downloadedAt, ...record }: CopyRecord
+): LocalCopy {
+  const { modelId } = record.manifest
+  const kind = where === 'beside' ? 'staged' : where
+  return { ...record, kind, modelId, directory, digest: manifestDigest(record.manifest), downloadedAt }
 }

@@ -7,7 +7,7 @@ import { openOwn } from './open.js'
 import { PathError, errnoOf, folderOf, modelOf } from './names.js'
 import { isRealFolder, makeFolders, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
-import { manifestDigest, RECORD_FILE, checkRecord, readRecord, writeRecord } from './record.js'
+import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
 import {
   isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, seal, strangerIn
 } from './seal.js'
@@ -393,12 +393,3 @@ export class ModelRoot {
 }
 
 const digestOf = ({ manifest }: CopyRecord): string => manifestDigest(manifest)
-
-/** A copy with its record as it is used; one of `beside` is a staged one. */
-export function localCopy (
-  where: Role | 'bundled', directory: string, { publishedAt: downloadedAt, ...record }: CopyRecord
-): LocalCopy {
-  const { modelId } = record.manifest
-  const kind = where === 'beside' ? 'staged' : where
-  return { ...record, kind, modelId, directory, digest: manifestDigest(record.manifest), downloadedAt }
-}

@@ -98,7 +98,8 @@ export const bytesOf = (files: readonly { size: number }[]): number =>
   files.reduce((sum, { size }) => sum + size, 0)
 
 /** A file with further links keeps its bytes when one name goes. */
-export const freeable = (files: readonly FoundFile[]): number => bytesOf(files.filter(({ links }) => links <= 1))
+export const freeable = (files: readonly FoundFile[]): number =>
+  bytesOf(files.filter(({ links }) => links <= 1))
 
 /** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
 export async function newest (folder: string): Promise<number> {

@@ -2,8 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import type { Outlook, Purged, PurgePreview } from '../space/evictor.js'
-import { newestFirst } from '../space/plans.js'
+import type { Outlook } from '../space/evictor.js'
 import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
@@ -42,29 +41,18 @@ export async function purge (manager: ModelManager, request: RouteRequest): Prom
 async function here (
   manager: ModelManager, modelId: string | undefined, trigger: PurgeTrigger
 ): Promise<NodePurged> {
-  const { evictors: { staged, beside, cache }, ctx } = manager
+  const { evictor, ctx } = manager
   const { nodeId } = ctx.node
-  const each: (Purged | PurgePreview)[] = []
-  for (const evictor of [staged, beside, cache]) {
-    each.push(trigger === 'preview' ? await evictor.preview(modelId) : await evictor.purge(modelId, trigger))
+  if (trigger === 'preview') {
+    const { copies, ...told } = await evictor.preview(modelId)
+    const seconds = ({ lastUsedMs, ...copy }: Outlook) =>
+      ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) })
+    return { nodeId, ...told, copies: copies.map(seconds) }
   }
-  const ids = (of: (purged: Purged) => string[]): string[] => [...new Set(each.flatMap(of))].sort()
-  const removed = ids((purged) => purged.removed)
-  const skippedInUse = ids((purged) => purged.skippedInUse)
-  const freedBytes = each.reduce((sum, purged) => sum + purged.freedBytes, 0)
-  const error = each.flatMap((purged) => purged.error ?? []).join('; ') || null
-  if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
-  const told = { nodeId, removed, skippedInUse, freedBytes, error }
-  if (trigger !== 'preview') return told
-  const copies = each.flatMap((one) => 'copies' in one ? one.copies : []).sort(oldestFirst)
-  return {
-    ...told,
-    copies: copies.map(({ lastUsedMs, ...copy }) =>
-      ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) }))
-  }
+  const { error, ...purged } = await evictor.purge(modelId, trigger)
+  if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, ...purged })
+  return { nodeId, ...purged, error }
 }
-
-const oldestFirst = (a: Outlook, b: Outlook): number => newestFirst(b, a)
 
 async function everywhere (
   manager: ModelManager, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger

@@ -30,7 +30,7 @@ export async function withoutRoom (
 
 /** Why copies of the model and its companions do not fit here; null when they do, or are here. */
 async function roomProblem (manager: ModelManager, modelId: string): Promise<string | null> {
-  const { local, store, catalogue, room, roots: { staged }, evictors } = manager
+  const { local, store, catalogue, room, roots: { staged }, evictor } = manager
   const { device } = await volumeOf(staged.root)
   let bytes = 0
   for (const id of [modelId, ...manager.companionsOf(modelId)]) {
@@ -43,7 +43,7 @@ async function roomProblem (manager: ModelManager, modelId: string): Promise<str
     bytes += (whole?.sizeBytes ?? 0) - await room.fetched(staged.incoming(id), digest)
   }
   try {
-    await evictors.staged.requireRoom(bytes, modelId)
+    await evictor.requireRoom(bytes, modelId)
     return null
   } catch (error) {
     if (error instanceof NoSafeFit) return error.message

@@ -6,10 +6,9 @@ import type { ModelManager } from '../manager/manager.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
-  const { ctx: { node, deps }, roots: { staged }, evictors } = manager
-  const [main, beside, volume, eventLogBytes, partialBytes] = await Promise.all([
-    evictors.staged.storage(),
-    evictors.beside.storage(),
+  const { ctx: { node, deps }, roots: { staged }, evictor } = manager
+  const [{ copies, totalBytes }, volume, eventLogBytes, partialBytes] = await Promise.all([
+    evictor.storage(),
     // A folder that cannot be used may be on a volume that is not there.
     volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
@@ -19,8 +18,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   return {
     nodeId: node.nodeId,
     stagingRoot: mayKnow ? staged.root : null,
-    stagedModels: [...main.copies, ...beside.copies].map((
-      { modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
+    stagedModels: copies.map(({ modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
       modelId,
       directory: mayKnow ? directory : null,
       sizeBytes,
@@ -28,7 +26,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
       inUse,
       in_use: inUse
     })),
-    stagedTotalBytes: main.totalBytes + beside.totalBytes,
+    stagedTotalBytes: totalBytes,
     partialBytes,
     eventLogBytes,
     eventLogMode: deps.eventLog?.status().mode ?? null,

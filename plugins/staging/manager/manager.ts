@@ -74,8 +74,7 @@ export class ModelManager {
   readonly local: LocalCopies
   readonly stager: Stager
   readonly roots: Roots
-  /** Of each root. In the cache nothing is evicted, but an operator can purge it. */
-  readonly evictors: Record<keyof Roots, Evictor>
+  readonly evictor: Evictor
   /** Folder of the store, also of one that cannot be used; null on a node that is no store host. */
   storePath: string | null
   /** Set by `open` on a store host, else by `becomeStore`. */
@@ -129,12 +128,17 @@ export class ModelManager {
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
     this.exchange = new Exchange(ctx, this.access)
-    this.evictors = {
-      staged: this.#evictorOf('staged'), beside: this.#evictorOf('beside'), cache: this.#evictorOf('cache')
-    }
-    const { roots, local, room, exchange, hub, derive } = this
+    const { roots, local, room, exchange, hub, derive, uses, companionsOf } = this
+    this.evictor = new Evictor({
+      roots, uses, companionsOf, clock, log, settings: options, active: () => this.stager.active(),
+      onEvicted: ({ modelId, freedBytes, trigger, role }) => {
+        if (local.get(modelId) === undefined) this.stager.forget(modelId)
+        if (trigger === 'purge' || trigger === 'preview' || role === 'beside') return
+        ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
+      }
+    })
     this.stager = new Stager({
-      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictors.staged,
+      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictor,
       find: async (modelId, digest, signal) => {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
@@ -146,25 +150,6 @@ export class ModelManager {
     })
     this.opened = this.#open().catch((err: unknown) => {
       log.error({ err }, 'models on this node are known only in part')
-    })
-  }
-
-  #evictorOf (kind: keyof Roots): Evictor {
-    const { ctx, uses, companionsOf, options: { cleanupOnDeactivate, keepRecentBytes, headroomBytes } } = this
-    const root = this.roots[kind]
-    return new Evictor({
-      root, uses, companionsOf, clock: ctx.clock, log: ctx.log,
-      active: () => this.stager.active(),
-      // A version beside another has no place of its own once nothing uses it.
-      settings: kind === 'beside'
-        ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
-        : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
-      volume: async () => await volumeOf(root.root),
-      onEvicted: ({ modelId, freedBytes, trigger }) => {
-        if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
-        if (trigger === 'purge' || kind === 'beside') return
-        ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
-      }
     })
   }
 

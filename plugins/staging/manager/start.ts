@@ -259,7 +259,7 @@ const SETTLE_MS = 15_000
  * has its pass after the one of the start.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
-  const { ctx, evictors: { staged, beside }, stager, uses } = manager
+  const { ctx, evictor, stager, uses } = manager
   const { clock, log } = ctx
   const over = new AbortController()
   const first = async (): Promise<void> => {
@@ -269,26 +269,25 @@ export function startupPass (manager: ModelManager, session: Session): void {
     await delay(clock, SETTLE_MS, over.signal)
     await manager.opened
     over.signal.throwIfAborted()
-    await staged.startup()
+    await evictor.startup()
   }
   const passed = first()
   const ended = async (modelId: string): Promise<void> => {
     await passed
     if (over.signal.aborted || uses.has(modelId)) return
     await stager.settle(modelId)
-    await beside.deactivated(modelId)
-    await staged.deactivated(modelId)
+    await evictor.deactivated(modelId)
   }
   const failed = (err: unknown): void => {
     if (!over.signal.aborted) log.error({ err }, 'an eviction pass failed')
   }
   ctx.effect('eviction passes', () => { over.abort() })
-  ctx.effect('last uses', staged.watch())
+  ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', uses.onIdle((modelId) => { ended(modelId).catch(failed) }))
   // What was brought beside a copy that nothing uses any more.
   const settle = async (): Promise<void> => {
     await passed
-    for (const { modelId } of (await beside.storage()).copies) await ended(modelId)
+    for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)
   }
   settle().catch(failed)
 }

@@ -176,8 +176,9 @@ const right = [{ path: 'm.gguf', role: 'weights', bytes: 7, sha256: sha256('ship
 t.test('local copies: what ships, then what is staged; folders nobody vouches for are none', async (t) => {
   const models = [shipped(t, 'svc/voice', right)]
   const w = await locals(t, { models: () => models })
-  await publish(w.staging, 'acme/m', 'one')
-  await publish(w.staging, 'svc/voice', 'staged too')
+  const earlier = new ModelRoot({ root: w.staging.root, clock: systemClock })
+  await publish(earlier, 'acme/m', 'one')
+  await publish(earlier, 'svc/voice', 'staged too')
   mkdirSync(join(w.staging.root, 'acme--stranger'))
   t.equal(w.local.get('acme/m'), undefined, 'nothing is known before it was looked at')
   await w.local.open()

@@ -39,8 +39,8 @@ export async function world (
   t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
   more: Partial<StagerParts> = {}
 ): Promise<World> {
-  const [staging, beside, cache] = [scratch(t), scratch(t), scratch(t)]
-    .map((root) => new ModelRoot({ root, clock: systemClock }))
+  const [staging, beside, cache] = (['staged', 'beside', 'cache'] as const)
+    .map((role) => new ModelRoot({ root: scratch(t), clock: systemClock, role }))
   for (const root of [staging, beside, cache]) await root!.prepare()
   const cluster = new Network().node('me')
   const log = memoryLog()

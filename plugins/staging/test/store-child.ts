@@ -16,7 +16,7 @@ interface Setup {
 const { folder, modelId, source, url, cdnHost, deadly = false } = JSON.parse(process.argv[2] ?? '') as Setup
 const random = (): number => 0
 const store = new Store({
-  root: new ModelRoot({ root: folder, clock: systemClock }),
+  root: new ModelRoot({ root: folder, clock: systemClock, role: 'store' }),
   clock: systemClock,
   random,
   hub: url === undefined
