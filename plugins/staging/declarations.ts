@@ -7,7 +7,6 @@ const final = (status: number, message: string, remedy: string): ErrorDecl =>
 const retry = (status: number, message: string, remedy: string, retryAfterSeconds: number): ErrorDecl =>
   ({ status, retryable: true, message, remedy, retryAfterSeconds })
 
-/** Reasons this plugin answers with, beside the kernel's own. */
 export const errors = {
   store_not_configured: final(503, 'No node of this cluster has a model store.',
     '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
@@ -43,7 +42,6 @@ export const errors = {
   range_not_satisfiable: final(416, 'The file has no such bytes.', 'Ask for a range within its size.')
 } as const satisfies Record<string, ErrorDecl>
 
-/** Health codes of models on disk. */
 export const conflicts = {
   download_failed: {
     severity: 'error',
@@ -99,7 +97,6 @@ export const events = {
 /** A card as its schema says, or without its files where only what the model is matters. */
 const card = { ...cardSchema, required: cardSchema.required.filter((name) => name !== 'files') } as const
 
-/** What nodes tell each other about models. */
 export const sections = {
   modelCopies: {
     writer: 'node',
@@ -149,7 +146,6 @@ export const sections = {
   }
 } as const satisfies Record<string, SectionDecl>
 
-/** Decisions about custom cards and store hosts. */
 export const commands = {
   setStore: {
     summary: 'Notes that a node is a store host, or is none any more.',

@@ -1,4 +1,3 @@
-/** The routes of the catalogue: its list, and the cards in it. */
 import { eitherFailure } from '../chat/service.js'
 import { exact, listOf, modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
 import type { RouteDecl } from '../../kernel/index.js'

@@ -1,4 +1,3 @@
-/** What the declarations of several routes have. */
 export const text = { type: 'string' } as const
 export const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 export const modelParam = {

@@ -281,14 +281,12 @@ const file = {
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
 } as const satisfies RouteDecl
 
-/** HTTP routes of this plugin; the handlers are in `handlers/`. */
 export const routes = {
   storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
   stage, room, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>
 
-/** What each route answers. */
 export type Answers = {
   [K in keyof typeof routes]: (typeof routes)[K] extends { reply: infer R } ? FromSchema<R> : never
 }

@@ -17,7 +17,6 @@ export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 /** A complete copy of a model on this node. */
 export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
-/** Where a copy of a model is: whole, or on its way to the node. */
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
 /** Whether a model can be asked, and else the first thing that is missing and what mends it. */
@@ -46,7 +45,6 @@ export interface MemoryFit {
   engineMissing: string | null
 }
 
-/** The reason why a node cannot take a model. */
 export interface NodeProblem { nodeId: string, message: string }
 
 /** Looks at the memory as it is now; null where that is not known. */
@@ -64,14 +62,10 @@ export function virtualModel (modelId: string): SvcError {
 export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
   errors[reason].remedy
 
-/** Models on disk, for those that run them. */
 export interface Models {
   /** Resolves once the copies on this node are known. */
   readonly opened: Promise<void>
-  /**
-   * The complete copy on this node, of that content if one is named; undefined when there is none, or before
-   * `opened`.
-   */
+  /** The complete copy on this node, of that content if one is named; undefined also before `opened`. */
   locate (modelId: string, digest?: string): LocatedModel | undefined
   /**
    * The content that an instance of the model is to run which is placed now: what the store has, else a copy.
@@ -84,7 +78,6 @@ export interface Models {
   card (modelId: string): ModelCard | undefined
   /** Bytes of the model's own copies by node id, over the whole cluster; those in stores are not copies. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
-  /** Where the copies of the model are, over the whole cluster. */
   copies (modelId: string): readonly ModelCopy[]
   /** The same of all models at once, by model id. */
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
@@ -106,7 +99,6 @@ export interface Models {
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */
   silentStore (): NodeView | undefined
-  /** The catalogue of the whole cluster. */
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
    * Protects the model and its companions from eviction and purge until the returned function is called, and

@@ -46,7 +46,6 @@ const hub = {
   }
 } as const
 
-/** The top-level keys of svc.yaml about models on disk. */
 export const settings = {
   model_store: {
     type: 'object', additionalProperties: false, default: {}, description: 'Where models are kept.',
@@ -83,7 +82,6 @@ export const settings = {
   }
 } as const
 
-/** The staging settings as they apply to one node. */
 export interface StagingSettings {
   cleanupOnDeactivate: boolean
   keepRecentGib: number

@@ -6,7 +6,6 @@ export const CHUNK_BYTES = 16 * 1024 * 1024
 /** A file of a model. Hashes are lowercase hex. A file of 0 bytes has no chunks. */
 export interface ManifestFile { path: string, size: number, sha256: string, chunkSha256: string[] }
 
-/** What a model consists of: every file with its hashes. */
 export interface ModelManifest {
   modelId: string
   /** What it was pulled as: a commit of a hub, or a word of the operator. */
@@ -22,7 +21,6 @@ export interface ModelContent { manifest: ModelManifest, digest: string, card: M
 /** Which files of a model were taken from the hub: patterns, a variant, or the usual choice. */
 export interface HubChoice { allow: string[] | null, variant: string | null }
 
-/** What a published copy says of itself. */
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
@@ -34,7 +32,6 @@ export interface CopyRecord {
   publishedAt: string
 }
 
-/** A published model folder. */
 export interface Copy {
   modelId: string
   directory: string
@@ -90,7 +87,6 @@ export interface StoreEntryFact {
   card: ModelCard
 }
 
-/** A copy somewhere in the cluster: whole, or on its way to the node. */
 export interface ClusterCopy {
   modelId: string
   nodeId: string
@@ -101,5 +97,4 @@ export interface ClusterCopy {
   live: boolean
 }
 
-/** How far a transfer is. */
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }

@@ -7,7 +7,6 @@ import type { StateView } from './cluster.js'
 import type { Amount, Progress } from './meter.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** A download into the store, or the way of a model to a node. */
 interface Row extends Progress {
   kind: 'store' | 'staging'
   /** The node it goes to; null for the store. */
@@ -63,7 +62,6 @@ async function list (ctx: VerbContext): Promise<void> {
 /** Without a store, and while its host is lost, the copies under way to nodes are shown all the same. */
 const NO_STORE: ReadonlySet<string> = new Set(['store_not_configured', 'store_unreachable'])
 
-/** The downloads of the store; none where there is no store to ask. */
 async function readStored ({ client }: VerbContext): Promise<Row[]> {
   try {
     const { downloads } = await client.json<{ downloads: DownloadStatus[] }>('/store/downloads')

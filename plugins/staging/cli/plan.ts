@@ -5,13 +5,11 @@ import type { Answers } from '../routes.js'
 import { storePath } from './api.js'
 import type { NamedModel } from './source.js'
 
-/** Where the plan for what is wanted is asked for. */
 export function planPath (modelId: string, { allow = [], ...named }: Omit<NamedModel, 'modelId'>): string {
   const words = [...Object.entries(named), ...allow.map((pattern): [string, string] => ['allow', pattern])]
   return `${storePath(modelId)}/download/plan?${new URLSearchParams(words).toString()}`
 }
 
-/** Says what is fetched, and whether there is room for it. */
 export function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {
   for (const line of linesOf(plan, begin)) ctx.err.line(plain(line))
 }

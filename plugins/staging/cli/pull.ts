@@ -15,10 +15,8 @@ import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** Pause between two looks at a download, ms. */
 const POLL_MS = 500
 
-/** `svc pull`: brings a model into the store and shows how far it is. */
 export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
@@ -122,10 +120,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
   return status
 }
 
-/**
- * What came of it, and what to do next; where no node has the program that the model runs on, that is
- * offered. Throws as `checkEnd`.
- */
+/** Says what came of it and what to do next, and offers a missing engine. Throws as `checkEnd`. */
 async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): Promise<void> {
   const { modelId, totalBytes } = status
   checkEnd(ctx, status)
@@ -141,7 +136,6 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
 
 type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files'>
 
-/** The card of a model; undefined where it cannot be asked for. */
 async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {
   return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
 }

@@ -10,7 +10,6 @@ import type { Reading } from './meter.js'
 /** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
 const POLL_MS = 1000
 
-/** `svc stage`: copies a model of the store to nodes and waits until it is there. */
 export function createStage (pace: Pace): Verb {
   return {
     async run (ctx, [model], options) {
@@ -70,7 +69,6 @@ async function watch (
 
 type Show = (state: StateView, nodes: readonly StagedNode[]) => void
 
-/** Shows the nodes whose copy is under way. */
 function display (ctx: VerbContext, modelId: string, before: StateView, nodes: readonly StagedNode[]): Show {
   const meters = new Map(nodes.map(({ nodeId }) =>
     [nodeId, createMeter(`${modelId} to ${nameOf(before, nodeId)}`)]))
@@ -84,7 +82,6 @@ function display (ctx: VerbContext, modelId: string, before: StateView, nodes: r
   }
 }
 
-/** Shows each node's end; the exit status. */
 function finish (ctx: VerbContext, answer: Answers['stage'], state: StateView, waited: boolean): number {
   const { nodes } = answer
   if (ctx.out.json) ctx.out.value(answer)
@@ -103,7 +100,6 @@ function finish (ctx: VerbContext, answer: Answers['stage'], state: StateView, w
 const doesNotFit = ({ reason, error }: StagedNode): boolean =>
   exitFor(reason) === 6 || /\bno_safe_fit\b/.test(error ?? '')
 
-/** How far one node is. */
 export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string | null }
 
 /** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
@@ -124,7 +120,6 @@ const GONE_MS = 60_000
 /** What a node shows is at most so old, ms; an earlier end that still stands after it counts. */
 const STALE_MS = 5000
 
-/** True when nothing more will happen on the node. */
 export function isOver ({ status }: StagedNode): boolean {
   return status === 'complete' || status === 'failed'
 }

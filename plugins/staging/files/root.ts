@@ -63,10 +63,7 @@ export class ModelRoot {
     this.#clock = clock
   }
 
-  /**
-   * Makes the root and its inner folders, and finishes publications that a crash cut off. Throws an Error
-   * with the path and the cause when the root cannot be used.
-   */
+  /** Makes the root and its inner folders, and finishes publications that a crash cut off. */
   async prepare (): Promise<void> {
     try {
       await makeFolders(this.root)
@@ -79,7 +76,6 @@ export class ModelRoot {
     }
   }
 
-  /** Throws an Error with the path where the folder cannot be used. */
   requireUsable (): void {
     if (!this.usable) throw new Error(`The folder ${this.root} cannot be used.`)
   }
@@ -131,10 +127,7 @@ export class ModelRoot {
     return copies.sort((a, b) => b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1))
   }
 
-  /**
-   * The published copy of a model. Its record is null when it is damaged, of another model, or names a file
-   * that is not there with its size. Throws PathError for what is no model id.
-   */
+  /** The published copy of a model; its record is null when it is damaged, or a file of it is missing. */
   async read (modelId: string): Promise<Copy | undefined> {
     const directory = this.#published(modelId)
     while (this.usable) {
@@ -254,10 +247,7 @@ export class ModelRoot {
     })
   }
 
-  /**
-   * Writes a record into a folder that is already published, for instance by hand. Throws PathError when the
-   * folder does not hold exactly the manifest's files by name and size.
-   */
+  /** Writes a record into a folder by hand. Throws PathError unless it holds exactly the manifest's files. */
   async adopt (modelId: string, record: CopyRecord): Promise<Copy> {
     const checked = checkRecord(record, modelId)
     return await this.#alone(modelId, async () => {
@@ -297,7 +287,6 @@ export class ModelRoot {
     })
   }
 
-  /** Removes the transfer of a model, if there is one. */
   async discard (modelId: string): Promise<void> {
     await this.#alone(modelId, async () => {
       const directory = this.incoming(modelId)
@@ -326,10 +315,7 @@ export class ModelRoot {
     })
   }
 
-  /**
-   * Empties the trash and removes transfers nobody goes on with. Does as much as it can; throws an Error
-   * with the first failure and how many there were.
-   */
+  /** Empties the trash and removes old transfers, as far as it can; throws the first failure. */
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }

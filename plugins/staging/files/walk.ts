@@ -6,7 +6,6 @@ import { PathError, errnoOf, shown, filePathProblem, isOwnName } from './names.j
 import { isRealFolder } from './folders.js'
 import { MOST_FILES } from './record.js'
 
-/** Calls to the file system under way at once. */
 const PARALLEL = 16
 
 /** A regular file below a folder. `diskBytes`: what of it is on the disk; holes are not. */
@@ -54,10 +53,7 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (problem !== null) throw new PathError(`${root} holds what no model may: ${problem}`)
 }
 
-/**
- * Every regular file below a folder, whatever its name, but for svc's own ones at the top. Links are not
- * followed; what cannot be read or is gone meanwhile counts as not there.
- */
+/** Every regular file below a folder but svc's own at the top. What cannot be read counts as not there. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }

@@ -23,7 +23,6 @@ const NAMED: Readonly<Record<string, Reason>> = {
   no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
 }
 
-/** A failure of the store as a client is told. */
 export function apiError (manager: ModelManager, error: unknown): unknown {
   if (!(error instanceof StoreError) || error instanceof SvcError) return error
   return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
@@ -36,7 +35,6 @@ function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadSta
   return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
 }
 
-/** GET /store/downloads. */
 export async function downloads (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   if (manager.store !== null) {
     return { downloads: manager.store.downloads().map((status) => shownTo(request, status)) }
@@ -63,17 +61,14 @@ function onStore (
   }
 }
 
-/** GET …/download/status. */
 export const downloadState = onStore('GET', '/status', (store, modelId) => store.status(modelId))
 
-/** POST …/download/pause. */
 export const pause = onStore('POST', '/pause', async (store, modelId) => await store.pause(modelId))
 
 const cancelAtStore = onStore('DELETE', '', async (store, modelId) => await store.cancel(modelId))
 
 /** Says to another node that only its own transfers are meant, not the store's download. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
-/** Longest wait for one node, ms. */
 const CANCEL_MS = 10_000
 
 /** DELETE …/download: the download into the store, and the transfers of the model to any node. */
@@ -160,10 +155,7 @@ async function inStore (
 /** The callers that only this machine can be: who has the node's operator.token, and loopback. */
 const OWN_CALLERS = ['operator', 'local']
 
-/**
- * Throws `missing_grant` where a source lies on a node's disk and the caller is not an operator; for a folder
- * outside of `model_store.import_roots` it must be that of this machine.
- */
+/** Throws `missing_grant` where the caller may not have a source on a node's disk read. */
 export function checkMayRead (
   { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: string | undefined
 ): void {
@@ -207,10 +199,7 @@ async function atHost (
 /** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
 const EXPORT_MS = 24 * 3600_000
 
-/**
- * Hashes a folder of this node and lets the store host fetch it. Throws `import_refused` with the reason when
- * the folder is no model.
- */
+/** Lets the store host fetch a folder of this node. Throws `import_refused` when it is no model. */
 async function exportFolder (
   manager: ModelManager, modelId: string,
   { directory, allow }: { directory: string, allow: StartOptions['allow'] }, signal: AbortSignal

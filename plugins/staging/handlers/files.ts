@@ -12,7 +12,6 @@ import type { LocalCopy, ModelContent } from '../types.js'
 /** A copy that is sent to others: a whole one, or what has been verified of it so far. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
 
-/** Which copy is meant. */
 interface Asked { from?: string, digest?: string }
 
 /**
@@ -47,7 +46,6 @@ export async function manifest (
   return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
 }
 
-/** GET and HEAD /store/models/{id}/files/{path}. */
 export async function file (
   manager: ModelManager, request: RouteRequest
 ): Promise<void> {

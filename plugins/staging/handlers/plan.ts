@@ -22,7 +22,6 @@ const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   refused_format: 'hub_unusable', ambiguous: 'hub_unusable'
 }
 
-/** A failure of the hub as a client is told. */
 export function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
   if (!(error instanceof HubError)) return error
   return ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${about}${error.message}.`)
@@ -74,7 +73,6 @@ const wordsOf = ({ allow = [], ...query }: PlanQuery): string => new URLSearchPa
   ...Object.entries(query), ...allow.map((pattern): [string, string] => ['allow', pattern])
 ]).toString()
 
-/** What there is to fetch, and from where. */
 interface Found {
   from: string, commit: string, files: HubFile[], weights: Weights[], unused: string[]
 }

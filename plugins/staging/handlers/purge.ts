@@ -12,7 +12,6 @@ type NodePurged = Answers['purge']['nodes'][number]
 /** `preview`: what a purge would do is only told. */
 type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 
-/** Longest wait for one node, ms. */
 const DEADLINE_MS = 20_000
 
 /** Says to another node that the model was deleted from the store; only members are believed. */

@@ -10,7 +10,6 @@ import { modelIn } from './request.js'
 /** Longest wait for one node, ms; one that says nothing counts as one with room. */
 const ROOM_MS = 5000
 
-/** GET /store/models/{id}/room. */
 export async function room (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   return { problem: await roomProblem(manager, modelIn(request)) }
 }

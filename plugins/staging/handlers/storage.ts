@@ -35,7 +35,6 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   }
 }
 
-/** GET /store/health. */
 export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const { store, storePath } = manager
   if (store === null || storePath === null) {
@@ -47,7 +46,6 @@ export async function health (manager: ModelManager, request: RouteRequest): Pro
   return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
 }
 
-/** GET /store/registry. */
 export async function registry (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const { store } = manager
   if (store === null) {

@@ -23,7 +23,6 @@ const LIMITS: HubLimits = {
   metadataBytes: 32 * 1024 * 1024,
   retries: 2
 }
-/** Pauses between tries of a lookup. */
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
 /** Most bytes of one answer of Xet's storage, which are up to 64 MiB of compressed chunks. */

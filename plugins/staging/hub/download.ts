@@ -108,7 +108,6 @@ class WholeFiles implements ChunkTable {
     return first === undefined ? { first: 0, count: 0 } : { first, count: 1 }
   }
 
-  /** The files with the hashes found. */
   hashed (): ManifestFile[] { return [...this.#hashers.values()].map((hasher) => hasher.file()) }
 }
 

@@ -2,7 +2,6 @@ import { hostProblem } from '../../../kernel/index.js'
 import { HubError } from './types.js'
 import type { Trust } from '../../../kernel/index.js'
 
-/** Which URLs the client may ask. */
 export class HostRules {
   readonly #origin: string
   readonly #named: readonly string[]
@@ -49,7 +48,6 @@ function matchesPattern (entry: string, url: URL): boolean {
   return url.hostname.endsWith(suffix!) && (port === undefined ? url.port === '' : port === portOf(url))
 }
 
-/** The refusal of a host that a redirect or a name leads to. */
 export function refused (url: { host: string }, why: string): HubError {
   return new HubError('refused_redirect', `the hub leads to ${url.host}, which is refused: ${why}. If you ` +
     `trust it, add "${url.host}" to model_store.hub.redirect_hosts in svc.yaml`)

@@ -14,7 +14,6 @@ const REDIRECT_BODY_BYTES = 65_536
 /** One GET with its redirects. */
 export interface Get {
   url: URL
-  /** What is asked for, in words for messages. */
   what: string
   /** Lower-case names. */
   headers?: Record<string, string>
@@ -48,7 +47,6 @@ export class HubHttp {
     this.#redirects = limits.redirects
   }
 
-  /** Ends every connection. */
   async close (): Promise<void> {
     await Promise.all(Object.values(this.#agents).map(async (agent) => { await (await agent).destroy() }))
   }
@@ -90,10 +88,7 @@ export class HubHttp {
     throw new HubError('refused_redirect', `${asked.what}: more than ${this.#redirects} redirects`)
   }
 
-  /**
-   * The bytes of an answer whose head passes `check`. Throws HubError, `too_long` for more than `mostBytes`,
-   * and what `check` throws.
-   */
+  /** The bytes of an answer whose head passes `check`; `too_long` for more than `mostBytes`. */
   async bytes (
     asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
   ): Promise<AsyncIterable<Uint8Array>> {
@@ -107,10 +102,7 @@ export class HubHttp {
     return bodyOf(answer, mostBytes, asked)
   }
 
-  /**
-   * A `fetch` with the same checks that reads at most `mostBytes` of each answer. In places the library hides
-   * what `fetch` throws: `failure` is the first such error.
-   */
+  /** A `fetch` with the same checks. `failure`: what it threw first, which the library hides in places. */
   libraryFetch (asked: Omit<Get, 'url' | 'headers'>, mostBytes: number): LibraryFetch {
     const open = new Set<Answer>()
     let failure: HubError | null = null
@@ -144,7 +136,6 @@ export class HubHttp {
   }
 }
 
-/** Drops an answer's body and its connection. */
 function discard (answer: Answer): void {
   // Destroying an unread body makes it emit an error that nobody needs.
   answer.body.on('error', () => undefined)
@@ -175,10 +166,7 @@ function locationOf (answer: Answer, from: URL, what: string): URL {
   return new URL(location, from)
 }
 
-/**
- * The bytes of an answer, at most so many. Throws HubError `too_long` or what became of the connection, which
- * goes when the reader stops early.
- */
+/** At most so many bytes of an answer. The connection goes when the reader stops early. */
 async function * bodyOf (
   answer: Answer, mostBytes: number, { what, signal }: Pick<Get, 'what' | 'signal'>
 ): AsyncGenerator<Uint8Array, void, undefined> {

@@ -6,7 +6,6 @@ import { HubError } from './types.js'
 import type { LibraryFetch } from './http.js'
 import type { HubFile, HubSelection } from './types.js'
 
-/** What the API says of one revision of a model. */
 export type HubModelInfo = Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>
 
 const SHA256 = /^[0-9a-f]{64}$/
@@ -14,7 +13,6 @@ const SHA1 = /^[0-9a-f]{40}$/
 const LICENCE = /^[A-Za-z0-9._+-]{1,64}$/
 const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
 const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
-/** Most files of a model that are looked through. */
 const MOST_LISTED = 100_000
 
 /**
@@ -70,10 +68,7 @@ function fileOf ({ path, size, oid, lfs, xetHash }: ListFileEntry): HubFile {
   }
 }
 
-/**
- * Checks the files that are to be fetched: names that are safe on every platform and differ in more than
- * case, sizes, and a hash for each. Throws HubError `bad_answer`. Returns the sum of the sizes.
- */
+/** Throws HubError unless the files have safe names, sizes and hashes. Returns the sum of the sizes. */
 export function checkSelected (files: readonly HubFile[]): number {
   if (files.length > MOST_FILES) throw bad(`${files.length} files are more than ${MOST_FILES}`)
   const seen = new Set<string>()

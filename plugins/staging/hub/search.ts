@@ -10,10 +10,7 @@ const TASK = /^[a-z0-9-]{1,64}$/
 const ONNX_TASKS =
   new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
-/**
- * Models of the hub at `url` whose names have these words: those in a format that runs here before all
- * others, each with at most `limit` entries, the most downloaded first. Throws HubError.
- */
+/** Models with these words in their names, those that run here first, then the most downloaded. */
 export async function searchHub (
   url: string, open: () => LibraryFetch, query: string, limit: number
 ): Promise<Found[]> {

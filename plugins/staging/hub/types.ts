@@ -33,7 +33,6 @@ export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
 /** One of the weights that a model has: a precision, and what it takes. */
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
-/** A model that a search of the hub found. */
 export interface Found {
   modelId: string
   /** The format in which it runs here; null where the hub names none of those. */
@@ -48,7 +47,6 @@ export interface Found {
   gated: boolean
 }
 
-/** Which files of a model are wanted. */
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
   allow?: readonly string[] | null
@@ -56,7 +54,6 @@ export interface Wanted {
   variant?: string | null
 }
 
-/** How a model is looked up. */
 export interface ResolveOptions extends Wanted {
   /** Branch, tag or commit; `main` where none is given. */
   revision?: string | null
@@ -77,7 +74,6 @@ export interface HubClient {
   open (
     selection: Pinned, file: HubFile, options: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>>
-  /** Ends open connections. */
   close (): Promise<void>
 }
 
@@ -90,13 +86,11 @@ export interface HubLimits {
   idleMs: number
   /** Redirects followed for one request. */
   redirects: number
-  /** Largest answer of the API. */
   metadataBytes: number
   /** Further tries of `resolve` after a failure that may pass. */
   retries: number
 }
 
-/** What a client needs. */
 export interface HubClientOptions {
   /** Base URL of the hub, e.g. `https://huggingface.co`. May be a host in the own network. */
   url: string
@@ -116,7 +110,6 @@ export interface HubClientOptions {
   lookup?: Lookup
 }
 
-/** Why the hub could not be used. */
 export type HubReason =
   /** No such model, revision or file; or the hub does not say so to someone without a token. */
   | 'not_found'

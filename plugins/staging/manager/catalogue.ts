@@ -50,7 +50,6 @@ export class Catalogue {
     return customCards.get(modelId) ?? this.#last(homeCards, modelId)
   }
 
-  /** Where the copies of one model, or of all, are. */
   copies (wanted?: string): ClusterCopy[] {
     const { deps: { cluster }, sections: { modelCopies, storeModels } } = this.#ctx
     const nodes = new Map(cluster.nodes().map((node) => [node.nodeId, node]))
@@ -72,7 +71,6 @@ export class Catalogue {
     return found
   }
 
-  /** Where the copies of all models are, by model id. */
   copiesByModel (): Map<string, ClusterCopy[]> { return copiesByModel(this.copies()) }
 
   /** Models that a runner somewhere in the cluster serves. */
@@ -95,10 +93,7 @@ const TEXT_CHARS = 200
 /** What a model does with these, every node has to know: it refuses requests by it. */
 const TOLD_SUPPORT = ['tools', 'images']
 
-/**
- * A card as other nodes are told, without what may be long: thousands of files, and texts for people. It goes
- * to every node; the whole one is read where it is.
- */
+/** A card as every node is told it, without what may be long: its files, and texts for people. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))
@@ -113,10 +108,7 @@ export function storeFact (
   return [modelId, { ...about, bundled: kind === 'bundled', revision, totalBytes, card: shortCard(card) }]
 }
 
-/**
- * Makes this node's entries of a section exactly these; what is equal is not written. Returns what could not
- * be told, because the document would be too large.
- */
+/** Makes these the entries of this node; returns what the document has no room for. */
 export function publishEntries<T> (
   section: Section<T>, nodeId: string, wanted: ReadonlyMap<string, T>
 ): string[] {

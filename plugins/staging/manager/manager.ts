@@ -3,7 +3,7 @@ import { createLearning, UntrustedJobs } from '../../../kernel/index.js'
 import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
 import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
-import { overlap, volumeOf } from '../files/folders.js'
+import { overlap } from '../files/folders.js'
 import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
 import type { HubClient } from '../hub/types.js'
@@ -87,7 +87,6 @@ export class ModelManager {
   memory: MemoryPlanner | null = null
   /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
-  /** The cards of the models that are placed. */
   placed: () => readonly ModelCard[] = () => []
   /** Who knows further names of models. */
   readonly names = new Set<() => readonly OtherName[]>()
@@ -153,7 +152,6 @@ export class ModelManager {
     })
   }
 
-  /** What a model needs beside its own files. */
   readonly companionsOf = (modelId: string): string[] =>
     this.catalogue.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
 
@@ -232,7 +230,6 @@ export class ModelManager {
     publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
   }
 
-  /** Reads the cards that the operator of this node has written. */
   async #readCards (): Promise<void> {
     const { log, node: { home } } = this.ctx
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
@@ -286,7 +283,6 @@ export class ModelManager {
     return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 
-  /** Reports a folder that cannot be used; the rest works on. */
   #reportUnusable (error: unknown): void {
     this.ctx.log.error({ err: error }, 'a folder of models cannot be used')
     this.ctx.raise('staging_unusable', failureOf(error).message)
@@ -314,10 +310,7 @@ export class ModelManager {
     for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
   }
 
-  /**
-   * Has this node keep the store in that folder from now on, once `keep` has written it down. Throws what the
-   * disk and `keep` say; then nothing has changed.
-   */
+  /** Has this node keep the store in that folder, once `keep` has written it down; else nothing changes. */
   async becomeStore (path: string, keep: () => void): Promise<void> {
     for (const { root } of Object.values(this.roots)) {
       if (await overlap(path, root)) throw new Error(`it overlaps with the folder of models ${root}`)

@@ -31,11 +31,9 @@ const MIB = 1024 ** 2
 export interface StagingParts {
   env: Readonly<Record<string, string | undefined>>
   random: () => number
-  /** What stays free after every transfer, bytes. */
   headroomBytes: number
 }
 
-/** Starts the plugin on given parts of the machine. */
 export function start (context: Context<typeof manifest>, parts: StagingParts): Started<typeof manifest> {
   const ctx = context as unknown as StagingContext
   const manager = new ModelManager(ctx, optionsOf(ctx, parts))
@@ -140,10 +138,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
 
 const PUBLIC_HUB = 'huggingface.co'
 
-/**
- * The token for a hub: over https only, and only for the hub it was set for, so that a changed address gets
- * none.
- */
+/** The token for a hub: by https only, and only for the host that it was set for. */
 export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
   const { protocol, host } = new URL(hub)
   if (protocol !== 'https:') return undefined
@@ -153,7 +148,6 @@ export function hubToken (env: StagingParts['env'], hub: string): string | undef
 
 const bytesOf = (mib: number | undefined): number | null => mib === undefined ? null : mib * MIB
 
-/** The service by which other plugins find models on this node. */
 export function modelsService (manager: ModelManager): Models {
   const { ctx } = manager
   return {

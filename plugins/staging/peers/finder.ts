@@ -21,7 +21,6 @@ export interface FinderParts {
   ctx: Pick<StagingContext, 'clock' | 'deps' | 'error'>
   access: StoreAccess
   catalogue: Pick<Catalogue, 'copies'>
-  /** The store of this node, if it is a store host. */
   store: Pick<Store, 'offer'> | null
   /** The hub this node may ask; null where it asks none. */
   hub: { url: string } | null
@@ -123,7 +122,6 @@ export async function askManifest (
   return readManifest(JSON.parse(text), modelId)
 }
 
-/** Reads such an answer. Throws when it is not as it must be. */
 export function readManifest (body: unknown, modelId: string): ModelContent {
   const { card: said, digest: _digest, ...rest } = body as { card?: unknown, digest?: unknown }
   const manifest = checkManifest(rest)

@@ -31,7 +31,6 @@ export interface Purged {
 export type Outlook = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
   { inUse: boolean, overBudget: boolean }
 
-/** How much idle data stays. */
 export interface EvictorSettings {
   /** Whether the passes after a deactivation and at start evict staged copies. */
   cleanupOnDeactivate: boolean
@@ -55,7 +54,6 @@ export interface EvictorOptions {
   clock: Clock
   log: Logger
   onEvicted: (evicted: Evicted) => void
-  /** The volume of staged copies. */
   volume?: () => Promise<{ freeBytes: number }>
 }
 
@@ -144,7 +142,6 @@ export class Evictor {
     return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
   }
 
-  /** Passes over all copies run one after another. */
   async #pass<T> (work: () => Promise<T>): Promise<T> { return await this.#passes.run('pass', work) }
 
   /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */

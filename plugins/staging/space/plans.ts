@@ -84,7 +84,6 @@ export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: Rece
   return evict.reverse()
 }
 
-/** What the order of eviction looks at. */
 export interface Used { modelId: string, lastUsedMs: number }
 
 /** Newest use first; equal times by model id, so that a plan comes out the same every time. */

@@ -35,10 +35,7 @@ export class Room {
   /** `headroomBytes`: what must stay free after a transfer. */
   constructor (headroomBytes: number) { this.headroomBytes = headroomBytes }
 
-  /**
-   * Runs a transfer into the root's incoming folder when its turn has come and it fits. Throws what
-   * `makeRoom` throws (NoSafeFit), PathError, and the reason of the job's signal.
-   */
+  /** Runs a transfer into the root's incoming folder when its turn has come and it fits. */
   async admit<T> (
     { root, job, totalBytes, digest, linkedBytes = 0, makeRoom }: Admission,
     run: (into: Admitted) => Promise<T>

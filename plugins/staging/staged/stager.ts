@@ -36,7 +36,6 @@ export interface StagerParts {
   find (modelId: string, digest: string | undefined, signal: AbortSignal): Promise<Found>
   /** Whether something on this node uses that content of a model. */
   inUse (modelId: string, digest: string): boolean
-  /** Makes the card of what came from the hub. */
   derive: Derive
   onChange: () => void
 }
@@ -57,10 +56,7 @@ export class Stager {
 
   constructor (parts: StagerParts) { this.#parts = parts }
 
-  /**
-   * The transfer of a model, of that content if one is named; the one under way counts. What it needs beside
-   * (companions) comes with it. Throws after `close`.
-   */
+  /** The transfer of a model, of that content if one is named, with its companions; joins a running one. */
   stage (modelId: string, digest?: string): StageJob {
     if (this.#closed) throw new Error('the node stops')
     const known = this.#open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
@@ -300,10 +296,7 @@ export class Stager {
   }
 }
 
-/**
- * Links every file of another copy on this node into the incoming folder where both are on one disk: no byte
- * is copied. False where they are not.
- */
+/** Links the files of another copy into the incoming folder; false where that is on another disk. */
 async function linkAll (
   { directory, manifest }: Pick<LocalCopy, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
 ): Promise<boolean> {

@@ -174,14 +174,10 @@ async function fromOllama (
   return await fromNear(options, job, folder, job.ask.request.revision ?? 'local', files)
 }
 
-/** What to say where no hub may be asked. */
 export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'
 
-/**
- * The files of the commit this download is about. Null when the hub cannot be reached, nothing particular was
- * asked for, and the store has the model: then that copy is the answer.
- */
+/** The files of the commit. Null where the hub is away, and the copy that the store has will do. */
 async function choose (
   hub: HubClient, { modelId, signal, ask }: Download, entry: LocalCopy | undefined
 ): Promise<HubSelection | null> {

@@ -23,7 +23,6 @@ export interface StoreIndexOptions {
 export class StoreIndex {
   readonly #options: StoreIndexOptions
   readonly #problems = new Map<string, string>()
-  /** The folder that is hashed now. */
   #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
   #looking: Promise<void> = Promise.resolve()

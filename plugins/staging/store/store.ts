@@ -30,7 +30,6 @@ export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #turns = new KeyedLock()
-  /** The last download of each model. */
   readonly #jobs = new Map<string, Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
   lookedAt: Promise<void> = Promise.resolve()
@@ -67,7 +66,6 @@ export class Store {
     return this.get(modelId) ?? this.#options.local.bundled.get(modelId)
   }
 
-  /** Folders in the store that are not offered, and why. */
   problems (): readonly StoreProblem[] { return this.#index.problems() }
 
   /**
@@ -116,10 +114,7 @@ export class Store {
   /** The last download of each model since the store opened, and those an earlier process left. */
   downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
-  /**
-   * Deletes the store's copy of a model, ends its download and removes what that fetched. Resolves with the
-   * bytes this gives back. Rejects with StoreError `not_in_store`.
-   */
+  /** Deletes the copy and the download of a model; the bytes this gives back. Throws `not_in_store`. */
   async remove (modelId: string): Promise<number> {
     this.#check(modelId)
     const { root, onChange } = this.#options
@@ -291,7 +286,6 @@ export class Store {
   }
 }
 
-/** Why a download is not resumed. */
 const parked = (modelId: string, attempts: number): Failure => ({
   reason: 'parked',
   message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +

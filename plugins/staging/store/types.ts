@@ -8,7 +8,6 @@ import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
 import type { ModelContent } from '../types.js'
 
-/** What to fetch and from where. */
 export interface StartOptions {
   /** `hub` (the default), `file:///absolute/folder`, `node:<installId>`, `cache` or `ollama:NAME`. */
   source?: string
@@ -35,7 +34,6 @@ export type Derive = (folder: string, about: {
 /** Folders of other programs with models; none of them need be there. */
 export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
 
-/** What the store is made of. */
 export interface StoreOptions {
   root: ModelRoot
   clock: Clock
@@ -52,7 +50,6 @@ export interface StoreOptions {
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
   >
   log: Logger
-  /** Where other programs keep models on this machine. */
   nearby: Nearby
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
   onChange: (modelId: string) => void
@@ -71,7 +68,6 @@ export class StoreError extends Error {
   }
 }
 
-/** Where a model is to come from. */
 export type Source =
   | { kind: 'hub' }
   | { kind: 'file', path: string }
@@ -85,10 +81,7 @@ const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 export const isOnDisk = (source: string | undefined): boolean =>
   source !== undefined && /^(file:|cache$|ollama:)/.test(source)
 
-/**
- * Reads a source as users write it: `hub`, `file:///absolute/folder`, `node:<installId>`, `cache`,
- * `ollama:NAME`. Throws StoreError `bad_source`. Pure.
- */
+/** Reads a source as users write it. Throws StoreError `bad_source`. Pure. */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {

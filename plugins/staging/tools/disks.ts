@@ -9,7 +9,6 @@ interface State extends ClusterState {
 }
 
 const RANKS = { fail: 0, warn: 1, ok: 2, info: 3 } as const
-/** Copies that are named. */
 const COPIES_MOST = 10
 
 /** Room on the disk of each node and in the store, and what this node keeps of models. */

@@ -4,7 +4,6 @@ import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateView, Staging } from '../cli/cluster.js'
 import type { DownloadStatus } from '../store/download.js'
 
-/** Transfers that are told one by one. */
 const MOST = 20
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 

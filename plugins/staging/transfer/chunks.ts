@@ -5,11 +5,9 @@ import type { ManifestFile, ModelManifest } from '../types.js'
 /** The bytes `start` to `end` (without) of a file, which are fetched and verified together. */
 export interface Chunk {
   file: Pick<ManifestFile, 'path' | 'size'>
-  /** Number of the chunk within its file. */
   index: number
   start: number
   end: number
-  /** Begins to hash its bytes. */
   verifier (): Verifier
 }
 
@@ -84,7 +82,6 @@ export interface Work {
   readonly size: number
   /** Has seen the first `done` bytes. */
   readonly verifier: Verifier
-  /** Bytes on disk. */
   done: number
   /** The sources that gave bytes of it. */
   readonly givers: Set<string>

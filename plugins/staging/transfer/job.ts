@@ -73,7 +73,6 @@ export class Job<Ask = unknown> {
     return rate === 0 ? null : Math.round((totalBytes - bytes) / rate * 1000)
   }
 
-  /** The size is known now. */
   sized (totalBytes: number): void {
     this.progress = { ...this.progress, totalBytes, bytes: Math.min(this.progress.bytes, totalBytes) }
   }

@@ -116,10 +116,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/**
- * Notes what is on disk, so that a killed transfer goes on where it was. Lines are gathered while a write
- * runs.
- */
+/** Notes what is on disk, so that a killed transfer goes on. Lines gather while a write runs. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void
@@ -131,10 +128,7 @@ export class Journal {
     this.#failed = failed
   }
 
-  /**
-   * Begins a new journal with what is there already, in place of the old one. Throws the file system's error.
-   * `failed` is told when a later write fails.
-   */
+  /** Begins a new journal with what is there already. `failed` is told when a later write fails. */
   static async begin (
     folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
   ): Promise<Journal> {

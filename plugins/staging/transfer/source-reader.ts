@@ -25,16 +25,12 @@ export class SourceReader {
     this.#floor = new RateFloor(limits.floorBytesPerSecond, limits.floorWindowMs)
   }
 
-  /** Ends the reading with that error. */
   stop (error: Error): void {
     this.#abort.abort(error)
     this.#leave?.(error)
   }
 
-  /**
-   * Hands the bytes of the range to `take`, piece by piece. Throws SourceFault for whatever the source does
-   * wrong, `stop`'s error, or what `take` throws.
-   */
+  /** Hands the bytes of the range to `take`. Throws SourceFault for whatever the source does wrong. */
   async read (
     source: ChunkSource, path: string, range: ByteRange, take: (piece: Uint8Array) => Promise<void>
   ): Promise<void> {
@@ -121,7 +117,6 @@ export class RateFloor {
     this.#windowMs = windowMs
   }
 
-  /** Counts bytes that came in. */
   add (bytes: number): void { this.#bytes += bytes }
 
   /** Whether the window that ends at `waitedMs` was below the floor; each full window begins a new one. */

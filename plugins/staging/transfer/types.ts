@@ -19,7 +19,6 @@ export interface ChunkSource extends Supplier {
 export interface TransferLimits {
   /** Chunks in flight from one source; files below 1 MiB may use all of `parallel`. */
   perSource: number
-  /** Chunks in flight in sum. */
   parallel: number
   /** Failures in a row after which a source counts as dead. */
   retries: number
@@ -34,10 +33,7 @@ export interface TransferLimits {
   backoffMaxMs: number
 }
 
-/**
- * Longest rest, ms, that a source may ask for within a transfer. For a longer one the transfer ends with the
- * source's fault: whoever began it can wait without a place in the disk's queue.
- */
+/** Longest rest within a transfer, ms; for a longer one it ends, and waits outside of the disk's queue. */
 export const LONG_WAIT_MS = 30_000
 
 export const DEFAULT_LIMITS: TransferLimits = {
