@@ -48,11 +48,24 @@ const downloadStatus = object({
   progress: { type: 'number', minimum: 0, maximum: 1 },
   error: nullable
 })
+const wholeStatus = {
+  ...downloadStatus,
+  properties: {
+    ...downloadStatus.properties,
+    reason: { ...nullable, description: 'why it failed, one word' },
+    downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 while it is not known yet' },
+    bytesPerSecond: { ...bytes, description: 'over the last 10 seconds' },
+    etaMs: { type: ['integer', 'null'] },
+    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME`' },
+    revision: { ...nullable, description: 'the commit once it is known; before that what was asked for' },
+    startedAt: nullable
+  }
+} as const
 
 const downloads = {
   method: 'GET', url: '/store/downloads', members: true, authority: 'read',
   summary: 'Downloads into the store, those that ended included.',
-  reply: object({ downloads: listOf(downloadStatus) }), errors: storeErrors
+  reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
 } as const satisfies RouteDecl
 
 const download = {
@@ -76,9 +89,9 @@ const download = {
     }
   },
   reply: {
-    ...downloadStatus,
+    ...wholeStatus,
     properties: {
-      ...downloadStatus.properties,
+      ...wholeStatus.properties,
       storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
     }
   },
@@ -159,20 +172,20 @@ const searchHub = {
 const downloadState = {
   method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
   summary: 'How far the download of a model is.',
-  params: modelParam, reply: downloadStatus, errors: storeErrors
+  params: modelParam, reply: wholeStatus, errors: storeErrors
 } as const satisfies RouteDecl
 
 const pause = {
   method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
   summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
-  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
 const cancelDownload = {
   method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
   audit: 'best-effort',
   summary: 'Cancels a download; what has come is kept for the next one.',
-  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
 const stage = {

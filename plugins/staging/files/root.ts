@@ -34,6 +34,9 @@ export interface Pending { modelId: string, directory: string, sizeBytes: number
 /** A sweep removes transfers unchanged for `olderThanMs`; `live` is asked just before each removal. */
 export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
+/** A record; without a time it is published now. */
+type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'publishedAt'>>
+
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
  * rename, so that a crash leaves whole ones only. What svc did not write itself is never removed. Every
@@ -207,8 +210,8 @@ export class ModelRoot {
    * gone and the same content is published, that copy is the answer. Throws ManifestError or PathError when
    * the record or the files are not right; then the old copy stays.
    */
-  async publish (modelId: string, record: CopyRecord): Promise<Copy> {
-    const checked = checkRecord(record, modelId)
+  async publish (modelId: string, record: Unpublished): Promise<Copy> {
+    const checked = this.#checked(modelId, record)
     return await this.#alone(modelId, async () => {
       const from = this.incoming(modelId)
       if (!await this.#transferExists(from)) {
@@ -221,6 +224,10 @@ export class ModelRoot {
       await this.#swap(from, modelId)
       return this.#hold(await this.#require(modelId), checked)
     })
+  }
+
+  #checked (modelId: string, record: Unpublished): CopyRecord {
+    return checkRecord({ publishedAt: new Date(this.#clock.now()).toISOString(), ...record }, modelId)
   }
 
   async #transferExists (from: string): Promise<boolean> {
@@ -248,8 +255,8 @@ export class ModelRoot {
   }
 
   /** Writes a record into a folder by hand. Throws PathError unless it holds exactly the manifest's files. */
-  async adopt (modelId: string, record: CopyRecord): Promise<Copy> {
-    const checked = checkRecord(record, modelId)
+  async adopt (modelId: string, record: Unpublished): Promise<Copy> {
+    const checked = this.#checked(modelId, record)
     return await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       const found = await requireFiles(directory, checked.manifest)

@@ -1,11 +1,9 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
-import { selectFiles } from '../hub/select.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { HubError } from '../hub/types.js'
 import type { HubFile, HubReason, Weights } from '../hub/types.js'
-import { readSnapshot } from '../nearby/hub-cache.js'
-import { readOllama } from '../nearby/ollama.js'
+import { lookNear } from '../nearby/look.js'
 import { modelUrl } from '../peers/sources.js'
 import { planCapacity } from '../space/plans.js'
 import type { errors } from '../declarations.js'
@@ -84,19 +82,17 @@ async function lookUp (
   const { ctx, hub, options: { nearby } } = manager
   const wanted = { variant: variant ?? null, allow: allow ?? null }
   try {
-    const { kind, name = '' } = { name: undefined, ...parseSource(source) }
-    if (kind === 'ollama') {
-      const { files, unused } = await readOllama(nearby.ollama, name)
-      return { from: 'Ollama', commit: 'local', files, weights: weightsIn(files), unused }
+    const from = parseSource(source)
+    const named = { ...wanted, revision: revision ?? null }
+    if (from.kind === 'ollama' || from.kind === 'cache') {
+      const { all, ...near } = await lookNear(nearby, from, modelId, named)
+      return { ...near, weights: weightsIn(all) }
     }
-    if (kind === 'cache') {
-      const { commit, files } = await readSnapshot(nearby.hubCaches, modelId, revision ?? null)
-      const selected = selectFiles<HubFile>(files, wanted)
-      return { from: 'the hub\'s cache', commit, files: selected, weights: weightsIn(files), unused: [] }
+    if (from.kind !== 'hub') {
+      throw new StoreError('bad_source', `${from.kind} is copied as it is, without a plan`)
     }
-    if (kind !== 'hub') throw new StoreError('bad_source', `${kind} is copied as it is, without a plan`)
     if (hub === null) throw ctx.error('hub_disabled')
-    const { selection, weights } = await hub.look(modelId, { ...wanted, revision: revision ?? null, signal })
+    const { selection, weights } = await hub.look(modelId, { ...named, signal })
     return { from: hub.url, commit: selection.commit, files: selection.files, weights, unused: [] }
   } catch (error) {
     if (error instanceof StoreError) {

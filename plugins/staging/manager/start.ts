@@ -75,11 +75,11 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
 
 /** Every handler waits until the disks have been looked at. */
 function routesOf (manager: ModelManager) {
-  type Handler = (manager: ModelManager, request: never) => unknown
-  const on = (handler: Handler) => async (request: RouteRequest<never>) => {
-    await manager.opened
-    return await handler(manager, request as never)
-  }
+  const on = (handler: (manager: ModelManager, request: never) => unknown) =>
+    async (request: RouteRequest<never>) => {
+      await manager.opened
+      return await handler(manager, request as never)
+    }
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
@@ -100,18 +100,19 @@ function absolute (path: string, configPath: string | null): string {
 
 function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: StagingParts): ManagerOptions {
   const { model_store: store, node_cache_path: cachePath, node_overrides: overrides } = ctx.settings
-  const own = effective(store.staging, cachePath, overrides as Parameters<typeof effective>[2], ctx.node)
+  const own = effective({ ...store.staging, node_cache_path: cachePath },
+    overrides as Record<string, object>, ctx.node)
   const { home, configPath } = ctx.node
   const at = (path: string | undefined | null, standard: string): string =>
     path == null ? join(home, standard) : absolute(path, configPath)
   const { hub } = store
   return {
     random, headroomBytes,
-    stagingPath: at(own.cachePath, 'staging'),
+    stagingPath: at(own.node_cache_path, 'staging'),
     cachePath: at(hub.cache_path, 'hub'),
     storePath: store.store_path === undefined ? null : absolute(store.store_path, configPath),
-    keepRecentBytes: own.keepRecentGib * GIB,
-    cleanupOnDeactivate: own.cleanupOnDeactivate,
+    keepRecentBytes: own.staging_keep_recent_gb * GIB,
+    cleanupOnDeactivate: own.cleanup_on_deactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
     nearby: nearbyOf(env),
     importRoots: store.import_roots.map((root) => absolute(root, configPath)),
@@ -150,6 +151,12 @@ const bytesOf = (mib: number | undefined): number | null => mib === undefined ? 
 
 export function modelsService (manager: ModelManager): Models {
   const { ctx } = manager
+  const hook = <K extends 'judge' | 'memory' | 'virtual' | 'placed'>(name: K) =>
+    (value: NonNullable<ModelManager[K]>) => {
+      const before = manager[name]
+      manager[name] = value
+      return () => { manager[name] = before }
+    }
   return {
     opened: manager.opened,
     locate: (modelId, digest) => manager.local.get(modelId, digest),
@@ -161,22 +168,7 @@ export function modelsService (manager: ModelManager): Models {
     copies: (modelId) => manager.catalogue.copies(modelId),
     allCopies: () => manager.catalogue.copiesByModel(),
     withoutRoom: async (modelId, nodeIds) => await withoutRoom(manager, modelId, nodeIds),
-    judge (judge) {
-      manager.judge = judge
-      return () => { manager.judge = null }
-    },
-    memory (planner) {
-      manager.memory = planner
-      return () => { manager.memory = null }
-    },
-    virtual (cards) {
-      manager.virtual = cards
-      return () => { manager.virtual = () => [] }
-    },
-    placed (cards) {
-      manager.placed = cards
-      return () => { manager.placed = () => [] }
-    },
+    judge: hook('judge'), memory: hook('memory'), virtual: hook('virtual'), placed: hook('placed'),
     isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
     names (names) {
       manager.names.add(names)

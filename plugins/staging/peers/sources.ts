@@ -76,11 +76,11 @@ export function diskSource ({ directory }: { directory: string }): ChunkSource {
     id: 'disk',
     kind: 'store',
     has: () => true,
-    read: async (path, range, signal) => read(directory, path, range, signal)
+    read: async (path, range, signal) => readFrom(directory, path, range, signal)
   }
 }
 
-async function * read (
+export async function * readFrom (
   directory: string, path: string, range: ByteRange, signal: AbortSignal
 ): AsyncGenerator<Uint8Array> {
   const handle = await openInside(directory, path, 'read')

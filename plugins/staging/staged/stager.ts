@@ -213,7 +213,8 @@ export class Stager {
     await this.#turns.run(modelId, async () => {
       const [old, newer] = [staged, beside].map(({ copies }) => copies.get(modelId))
       if (newer === undefined || !staged.usable || (old !== undefined && inUse(modelId, old.digest))) return
-      if (await linkAll(newer, modelId, staged)) await this.#publish('staged', modelId, newer, 'store')
+      if (!await linkAll(newer, modelId, staged)) return
+      await staged.publish(modelId, { manifest: newer.manifest, card: newer.card, source: 'store' })
     })
   }
 
@@ -221,15 +222,6 @@ export class Stager {
   #present (job: StageJob, { manifest: { totalBytes, files }, card }: ModelContent): ModelCard {
     job.moved({ bytes: totalBytes, totalBytes, files: files.length, totalFiles: files.length })
     return card
-  }
-
-  async #publish (
-    kind: keyof Roots, modelId: string, { manifest, card }: Pick<ModelContent, 'manifest' | 'card'>,
-    source: string
-  ): Promise<void> {
-    const { roots, ctx: { clock } } = this.#parts
-    const publishedAt = new Date(clock.now()).toISOString()
-    await roots[kind].publish(modelId, { manifest, card, source, publishedAt })
   }
 
   /** Brings a copy from the store of this node, or over the network; the old one goes when it is whole. */
@@ -242,7 +234,8 @@ export class Stager {
     const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
-    await this.#publish(kind, modelId, content, 'store')
+    const { manifest, card } = content
+    await roots[kind].publish(modelId, { manifest, card, source: 'store' })
     return this.#present(job, content)
   }
 
@@ -291,7 +284,7 @@ export class Stager {
     }
     const { revision, files } = manifest
     const card = await derive(root.incoming(modelId), { modelId, revision, files })
-    await this.#publish('cache', modelId, { manifest, card }, `hub:${hub.url}@${selection.commit}`)
+    await root.publish(modelId, { manifest, card, source: `hub:${hub.url}@${selection.commit}` })
     return card
   }
 }

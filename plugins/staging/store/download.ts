@@ -3,6 +3,7 @@ import { filePathProblem } from '../files/names.js'
 import { putOwnText, readOwn } from '../files/open.js'
 import { fields, hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
+import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { LocalCopy } from '../types.js'
 
@@ -24,29 +25,7 @@ export type Download = Job<{
   attempts: number
 }>
 
-export interface DownloadStatus {
-  modelId: string
-  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
-  /** 0 to 1; never goes back while a download runs. */
-  progress: number
-  /** Why it failed, for people. */
-  error: string | null
-  /** Why it failed, one word. */
-  reason: string | null
-  downloadedBytes: number
-  /** 0 while it is not known yet. */
-  totalBytes: number
-  /** Over the last 10 seconds. */
-  bytesPerSecond: number
-  /** Milliseconds still to go at that rate; null when it is not known. */
-  etaMs: number | null
-  /** `hub`, `file:///…`, `node:<installId>`; what the copy says of itself when there is no download. */
-  source: string | null
-  /** The commit once it is known; before that what was asked for. */
-  revision: string | null
-  /** ISO-8601. */
-  startedAt: string | null
-}
+export type DownloadStatus = Required<Answers['downloadState']>
 
 export function statusOf (job: Download): DownloadStatus {
   const { modelId, state, progress: { bytes, totalBytes }, ask: { request, selection } } = job

@@ -4,10 +4,9 @@ import { manifestDigest } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
 import { checkFile, downloadFromHub, inTurn } from '../hub/download.js'
 import { checkSelected } from '../hub/listing.js'
-import { selectFiles } from '../hub/select.js'
-import { cachedFiles, readSnapshot } from '../nearby/hub-cache.js'
+import { cachedFiles } from '../nearby/hub-cache.js'
+import { lookNear } from '../nearby/look.js'
 import { adopt } from '../nearby/near.js'
-import { readOllama } from '../nearby/ollama.js'
 import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
@@ -19,7 +18,7 @@ import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient, HubSelection } from '../hub/types.js'
-import type { NearFile } from '../nearby/near.js'
+import type { Near } from '../nearby/look.js'
 import type { Job } from '../transfer/job.js'
 import type { HubChoice, LocalCopy, ModelManifest } from '../types.js'
 import type { Download } from './download.js'
@@ -42,7 +41,7 @@ const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
  * Rejects with what went wrong; what was fetched stays for the next run.
  */
 export async function download (options: StoreOptions, job: Download): Promise<LocalCopy> {
-  const { root, clock, derive } = options
+  const { root, derive } = options
   const { modelId, signal } = job
   signal.throwIfAborted()
   const begin = async (): Promise<string> => {
@@ -65,9 +64,7 @@ export async function download (options: StoreOptions, job: Download): Promise<L
   const card = await cardOf(derive, job, folder, fetched)
   await makeReadOnly(folder, manifest)
   signal.throwIfAborted()
-  const publishedAt = new Date(clock.now()).toISOString()
-  const record = { manifest, card, source, publishedAt, ...choice === undefined ? {} : { choice } }
-  await root.publish(modelId, record)
+  await root.publish(modelId, { manifest, card, source, ...choice === undefined ? {} : { choice } })
   return root.copies.get(modelId)!
 }
 
@@ -83,8 +80,8 @@ async function obtain (options: StoreOptions, job: Download, folder: string): Pr
     case 'hub': return await fromHub(options, job, folder)
     case 'file': return await fromFolder(options, job, folder, source.path)
     case 'node': return await fromNode(options, job, folder, source.installId)
-    case 'cache': return await fromCache(options, job, folder)
-    case 'ollama': return await fromOllama(options, job, folder, source.name)
+    default: return await fromNear(options, job, folder,
+      await lookNear(options.nearby, source, job.modelId, job.ask.request))
   }
 }
 
@@ -142,15 +139,15 @@ type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near' | 'a
 
 /** Takes files of this machine, whatever the hub says. */
 async function fromNear (
-  options: StoreOptions, job: Download, folder: string, commit: string, near: readonly NearFile[]
+  options: StoreOptions, job: Download, folder: string, { commit, files }: Near
 ): Promise<Fetched> {
   const { modelId, signal } = job
-  const files = [...near]
   const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   try {
     const adopted = await adopt(folder, files, checkFile, signal)
-    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near, adopted },
+    const selected = { ...selection, near: files, adopted }
+    const manifest = await fetchSelection({ ...options, hub: null }, job, selected,
       async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
@@ -158,20 +155,6 @@ async function fromNear (
     if (!signal.aborted) await keepOnly(folder, new Set())
     throw error
   }
-}
-
-/** The hub's cache of this machine; the files that a pull from the hub would take of them. */
-async function fromCache (options: StoreOptions, job: Download, folder: string): Promise<Fetched> {
-  const { allow, variant, revision } = job.ask.request
-  const { commit, files } = await readSnapshot(options.nearby.hubCaches, job.modelId, revision)
-  return await fromNear(options, job, folder, commit, selectFiles(files, { allow, variant }))
-}
-
-async function fromOllama (
-  options: StoreOptions, job: Download, folder: string, name: string
-): Promise<Fetched> {
-  const { files } = await readOllama(options.nearby.ollama, name)
-  return await fromNear(options, job, folder, job.ask.request.revision ?? 'local', files)
 }
 
 export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +

@@ -1,6 +1,6 @@
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Logger } from '../../../kernel/index.js'
 import { walkModel } from '../files/walk.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Copy } from '../types.js'
@@ -12,7 +12,6 @@ import type { Derive, StoreProblem } from './types.js'
 
 export interface StoreIndexOptions {
   root: ModelRoot
-  clock: Clock
   derive: Derive
   log: Logger
   turns: KeyedLock
@@ -101,7 +100,7 @@ export class StoreIndex {
 
   /** Hashes a folder that somebody put there, finds out what it is, and writes its record. */
   async #adopt (copy: Copy): Promise<void> {
-    const { root, clock, derive, log } = this.#options
+    const { root, derive, log } = this.#options
     const { modelId, directory } = copy
     const abort = new AbortController()
     this.#adoption = { modelId, abort }
@@ -113,8 +112,7 @@ export class StoreIndex {
       const card = await derive(directory, { modelId, revision: 'local', files: manifest.files })
       await makeReadOnly(directory, manifest)
       abort.signal.throwIfAborted()
-      const publishedAt = new Date(clock.now()).toISOString()
-      await root.adopt(modelId, { manifest, card, source: 'file', publishedAt })
+      await root.adopt(modelId, { manifest, card, source: 'file' })
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
     } finally {
       this.#adoption = null

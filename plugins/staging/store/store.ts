@@ -36,10 +36,10 @@ export class Store {
   #closed = false
 
   constructor (options: StoreOptions) {
-    const { root, clock, derive, log, onChange: changed } = options
+    const { root, derive, log, onChange: changed } = options
     this.#options = options
     root.onChange = changed
-    this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed })
+    this.#index = new StoreIndex({ root, derive, log, turns: this.#turns, changed })
   }
 
   /**
