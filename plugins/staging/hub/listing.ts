@@ -44,9 +44,7 @@ export async function describe (
       languages: texts(card['language']).filter((tag) => LANGUAGE.test(tag)).slice(0, 200)
     }
   } catch (error) {
-    if (via.failure() !== null) throw via.failure()!
-    // The library takes the shape of an answer for granted: whatever it stumbles over is the hub's.
-    throw error instanceof TypeError || error instanceof SyntaxError ? bad(error.message) : error
+    throw told(via, error, 'description of the model')
   } finally {
     via.end()
   }
@@ -99,6 +97,12 @@ function texts (value: unknown): string[] {
   return list.filter((entry) => typeof entry === 'string')
 }
 
-function bad (why: string): HubError {
-  return new HubError('bad_answer', `the hub's description of the model cannot be used: ${why}`)
+function bad (why: string, what = 'description of the model'): HubError {
+  return new HubError('bad_answer', `the hub's ${what} cannot be used: ${why}`)
+}
+
+/** Why the library failed. It takes the shape of answers for granted: what it stumbles over is the hub's. */
+export function told (via: LibraryFetch, error: unknown, what: string): unknown {
+  const shape = error instanceof TypeError || error instanceof SyntaxError
+  return via.failure() ?? (shape ? bad(error.message, what) : error)
 }

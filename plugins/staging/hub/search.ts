@@ -1,5 +1,5 @@
 import { modelIdProblem } from '../files/names.js'
-import { HubError } from './types.js'
+import { told } from './listing.js'
 import type { LibraryFetch } from './http.js'
 import type { Found } from './types.js'
 
@@ -55,10 +55,7 @@ async function list (
     }
     return found
   } catch (error) {
-    if (via.failure() !== null) throw via.failure()!
-    // The library takes the shape of an answer for granted: whatever it stumbles over is the hub's.
-    if (!(error instanceof TypeError || error instanceof SyntaxError)) throw error
-    throw new HubError('bad_answer', `the hub's list of models cannot be used: ${error.message}`)
+    throw told(via, error, 'list of models')
   } finally {
     via.end()
   }

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import { inFolder } from '../files/open.js'
-import { KeyedLock } from '../files/queues.js'
 import { manifestDigest } from '../files/record.js'
 import { volumeOf } from '../files/folders.js'
 import type { ModelRoot } from '../files/root.js'
@@ -16,7 +15,7 @@ import type { Room } from '../space/room.js'
 import { fetchSelection } from '../store/fetch.js'
 import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
-import { failureOf, Job } from '../transfer/job.js'
+import { failureOf, Job, JobTable } from '../transfer/job.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 import type { LocalCopies, Roots } from './local-copies.js'
 
@@ -47,26 +46,23 @@ const REMEMBERED = 64
 export class Stager {
   readonly #parts: StagerParts
   /** The last job of each model, and of each content that was asked for. */
-  readonly #jobs = new Map<string, StageJob>()
+  readonly #jobs = new JobTable<StageJob>()
   /** Of each job, the arrival of the model's own files. */
   readonly #arrivals = new WeakMap<StageJob, Promise<ModelCard>>()
-  /** Copies of one model come one after the other. */
-  readonly #turns = new KeyedLock()
-  #closed = false
 
   constructor (parts: StagerParts) { this.#parts = parts }
 
   /** The transfer of a model, of that content if one is named, with its companions; joins a running one. */
   stage (modelId: string, digest?: string): StageJob {
-    if (this.#closed) throw new Error('the node stops')
-    const known = this.#open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
+    if (this.#jobs.closed) throw new Error('the node stops')
+    const known = this.#jobs.open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
     if (known !== undefined) return known
     const { ctx: { clock }, onChange } = this.#parts
     const job: StageJob = new Job(modelId, { digest }, { clock, onChange })
     const key = digest === undefined ? modelId : `${modelId}@${digest}`
     this.#jobs.delete(key)
     this.#jobs.set(key, job)
-    this.#forgetOld()
+    for (const [old, { over }] of this.#jobs) if (over && this.#jobs.size > REMEMBERED) this.#jobs.delete(old)
     void this.#run(job)
     onChange()
     return job
@@ -75,15 +71,10 @@ export class Stager {
   jobs (): StageJob[] { return [...this.#jobs.values()] }
 
   /** Models with a transfer under way: no eviction and no purge touches them. */
-  active (): string[] { return this.#open().map(({ modelId }) => modelId) }
+  active (): string[] { return this.#jobs.open().map(({ modelId }) => modelId) }
 
   /** Ends the transfers of a model; what has come stays. Resolves with whether there was one. */
-  async cancel (modelId: string): Promise<boolean> {
-    const open = this.#open(modelId)
-    for (const job of open) job.stop('cancelled')
-    await Promise.all(open.map(({ ended }) => ended))
-    return open.length > 0
-  }
+  async cancel (modelId: string): Promise<boolean> { return await this.#jobs.stop('cancelled', modelId) }
 
   /** Forgets the ended jobs of a model: its copy is gone. */
   forget (modelId: string): void {
@@ -92,31 +83,14 @@ export class Stager {
   }
 
   /** Ends every transfer; what has come stays for the next one. */
-  async close (): Promise<void> {
-    this.#closed = true
-    const open = this.#open()
-    for (const job of open) job.stop('closed')
-    await Promise.all(open.map(({ ended }) => ended))
-  }
-
-  /** The jobs that have not ended, of one model or of all. */
-  #open (modelId?: string): StageJob[] {
-    return this.jobs().filter((job) => !job.over && (modelId ?? job.modelId) === job.modelId)
-  }
-
-  #forgetOld (): void {
-    for (const [key, job] of this.#jobs) {
-      if (this.#jobs.size <= REMEMBERED) return
-      if (job.over) this.#jobs.delete(key)
-    }
-  }
+  async close (): Promise<void> { await this.#jobs.close() }
 
   async #run (job: StageJob): Promise<void> {
     const { ctx: { clear, log } } = this.#parts
     const { modelId, signal } = job
     try {
       this.#tell(job, 'pending', 0)
-      const arrival = this.#turns.run(modelId, async () => await this.#bring(job))
+      const arrival = this.#jobs.turns.run(modelId, async () => await this.#bring(job))
       this.#arrivals.set(job, arrival)
       await this.#companions(await arrival, job)
       job.complete()
@@ -210,7 +184,7 @@ export class Stager {
   /** When nothing uses a model any more, its newer version takes the place of the old one. */
   async settle (modelId: string): Promise<void> {
     const { inUse, roots: { staged, beside } } = this.#parts
-    await this.#turns.run(modelId, async () => {
+    await this.#jobs.turns.run(modelId, async () => {
       const [old, newer] = [staged, beside].map(({ copies }) => copies.get(modelId))
       if (newer === undefined || !staged.usable || (old !== undefined && inUse(modelId, old.digest))) return
       if (!await linkAll(newer, modelId, staged)) return

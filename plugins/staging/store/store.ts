@@ -1,45 +1,34 @@
 import { modelIdProblem } from '../files/names.js'
-import { KeyedLock } from '../files/queues.js'
-import { failureOf, Job } from '../transfer/job.js'
+import { failureOf, Job, JobTable } from '../transfer/job.js'
 import { MOST_ATTEMPTS } from './attempts.js'
 import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
 import { download, NO_HUB } from './fetch.js'
 import { StoreIndex } from './store-index.js'
 import { StoreError, parseSource } from './types.js'
 import type { SweepOptions } from '../files/root.js'
-import type { HubSelection } from '../hub/types.js'
 import type { LocalCopy } from '../types.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
 import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
 import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
 
+type Ask = Download['ask']
+
 /** Partial downloads nobody goes on with are removed after that. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
-
-/** What a download begins with; `past` and `selection` are those of an earlier run. */
-interface Setup {
-  request: DownloadRequest
-  selection?: HubSelection | null
-  past?: JobParts['past']
-  nearby?: boolean
-  attempts?: number
-}
 
 /** The store of a node: complete models, and the downloads that bring more. */
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
-  readonly #turns = new KeyedLock()
-  readonly #jobs = new Map<string, Download>()
+  readonly #jobs = new JobTable<Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
   lookedAt: Promise<void> = Promise.resolve()
-  #closed = false
 
   constructor (options: StoreOptions) {
     const { root, derive, log, onChange: changed } = options
     this.#options = options
     root.onChange = changed
-    this.#index = new StoreIndex({ root, derive, log, turns: this.#turns, changed })
+    this.#index = new StoreIndex({ root, derive, log, turns: this.#jobs.turns, changed })
   }
 
   /**
@@ -93,7 +82,11 @@ export class Store {
       throw new StoreError('download_running', `${modelId} is being downloaded from ` +
         `${job.ask.request.source} with other options; wait for it, or cancel it first`)
     }
-    return this.#begin(modelId, { ...same && job.state === 'paused' ? sequel(job) : { request }, nearby })
+    const none: Ask = { request, selection: null, nearby, attempts: 0 }
+    if (!same || job.state !== 'paused') return this.#begin(modelId, none)
+    // With the very files it began with.
+    const { progress: { bytes, totalBytes }, startedAt } = job
+    return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
 
   /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
@@ -121,7 +114,7 @@ export class Store {
     const job = this.#jobs.get(modelId)
     job?.stop('cancelled')
     this.#index.interrupt(modelId)
-    return await this.#turns.run(modelId, async () => {
+    return await this.#jobs.turns.run(modelId, async () => {
       const copy = await root.read(modelId)
       const [partial] = await root.pending(modelId)
       if (copy === undefined && partial === undefined && job === undefined) {
@@ -139,13 +132,11 @@ export class Store {
 
   /** Ends everything; downloads go on when the store is opened again. */
   async close (): Promise<void> {
-    this.#closed = true
-    for (const job of this.#jobs.values()) job.stop('closed')
-    await Promise.all([this.#index.close(), ...[...this.#jobs.values()].map(({ ended }) => ended)])
+    await Promise.all([this.#index.close(), this.#jobs.close()])
   }
 
   #check (modelId: string): void {
-    if (this.#closed) throw new StoreError('closed', 'the store is closed')
+    if (this.#jobs.closed) throw new StoreError('closed', 'the store is closed')
     const problem = modelIdProblem(modelId)
     if (problem !== null) throw new StoreError('invalid_model_id', problem)
   }
@@ -166,18 +157,16 @@ export class Store {
     return job
   }
 
-  #begin (modelId: string, setup: Setup): Download {
-    const job = this.#track(modelId, setup)
+  #begin (modelId: string, ask: Ask, past?: JobParts['past']): Download {
+    const job = this.#track(modelId, ask, past)
     this.#options.onChange(modelId)
-    void this.#turns.run(modelId, async () => { await this.#run(job) })
+    void this.#jobs.turns.run(modelId, async () => { await this.#run(job) })
     return job
   }
 
-  #track (modelId: string, setup: Setup): Download {
-    const { request, selection = null, past, nearby = false, attempts = 0 } = setup
+  #track (modelId: string, ask: Ask, past: JobParts['past']): Download {
     const { clock, onChange } = this.#options
-    const job: Download = new Job(modelId, { request, selection, nearby, attempts },
-      { clock, onChange: () => { onChange(modelId) }, ...past === undefined ? {} : { past } })
+    const job: Download = new Job(modelId, ask, { clock, past, onChange: () => { onChange(modelId) } })
     this.#jobs.set(modelId, job)
     return job
   }
@@ -187,8 +176,7 @@ export class Store {
     const { log } = this.#options
     const { modelId, ask: { request: { source } } } = job
     try {
-      const { manifest: { totalBytes: bytes } } =
-        await download(this.#options, job)
+      const { manifest: { totalBytes: bytes } } = await download(this.#options, job)
       job.complete(bytes)
       log.info({ modelId, bytes, source }, 'the store has the model')
     } catch (error) {
@@ -226,7 +214,7 @@ export class Store {
     job.stop(why)
     await job.ended
     if (why !== 'cancelled' || job.state !== 'paused') return statusOf(job)
-    return await this.#turns.run(modelId, async () => {
+    return await this.#jobs.turns.run(modelId, async () => {
       if (this.#jobs.get(modelId) !== job) return this.status(modelId)
       job.end('cancelled')
       await this.#keep(job, 'cancelled')
@@ -270,19 +258,22 @@ export class Store {
   #takeUp (modelId: string, record: DownloadRecord, partialBytes: number): void {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const { reason, error, attempts = 0 } = record
-    const request = { source, revision, allow, variant }
+    const ask = { request: { source, revision, allow, variant }, selection, nearby: false, attempts }
     // One that runs counts from what it finds to be right.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
-    const setup = { request, selection, past: { startedAt, totalBytes, bytes } }
+    const past = { startedAt, totalBytes, bytes }
     if (state === 'active' && attempts < MOST_ATTEMPTS) {
-      this.#begin(modelId, { ...setup, attempts })
+      this.#begin(modelId, ask, past)
       return
     }
-    const failure = state === 'active' ? parked(modelId, attempts)
-      : { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
-    if (state === 'active') this.#options.log.error({ modelId, attempts }, 'a download is not resumed')
-    this.#track(modelId, setup)
-      .end(state === 'active' ? 'failed' : state, state === 'active' || state === 'failed' ? failure : null)
+    const job = this.#track(modelId, { ...ask, attempts: 0 }, past)
+    if (state === 'active') {
+      this.#options.log.error({ modelId, attempts }, 'a download is not resumed')
+      job.end('failed', parked(modelId, attempts))
+    } else {
+      const failure = { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
+      job.end(state, state === 'failed' ? failure : null)
+    }
   }
 }
 
@@ -304,8 +295,3 @@ const isRunning = (job: Download): boolean => !job.over && job.stopped === null
 const goesOn = (job: Download): boolean => !job.over || job.state === 'paused'
 
 const isSame = (a: DownloadRequest, b: DownloadRequest): boolean => JSON.stringify(a) === JSON.stringify(b)
-
-/** The next run of the same download, with the very files it began with. */
-function sequel ({ ask, progress: { bytes, totalBytes }, startedAt }: Download): Setup {
-  return { ...ask, past: { bytes, totalBytes, startedAt } }
-}

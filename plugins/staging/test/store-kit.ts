@@ -80,7 +80,7 @@ class FreeRoom extends Room {
 /** Opens a store in a folder; it is closed with the test. */
 export async function open (t: Test, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
   const store = new Store({
-    root: new ModelRoot({ root: folder, clock: systemClock, role: 'store' }),
+    root: new ModelRoot({ root: folder, clock: options.clock ?? systemClock, role: 'store' }),
     clock: systemClock,
     random: () => 0.01,
     hub: null,
