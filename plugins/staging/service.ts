@@ -1,6 +1,6 @@
 import { defineService, kernelError } from '../../kernel/index.js'
 import { errors } from './declarations.js'
-import type { fetchModel } from './cli/fetch.js'
+import type { fetchModel } from './cli/pull.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy, LocalCopy } from './types.js'
@@ -115,4 +115,4 @@ export const ModelsService = defineService<Models>('models')
 
 /** For verbs: brings a model that is not here into the store; see `fetchModel`. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
-  (await import('./cli/fetch.js')).fetchModel
+  (await import('./cli/pull.js')).fetchModel

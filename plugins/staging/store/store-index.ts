@@ -1,10 +1,10 @@
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from '../../../kernel/index.js'
+import { putOwnText, readOwn } from '../files/open.js'
 import { walkModel } from '../files/walk.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Copy } from '../types.js'
-import { attempt } from './attempts.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
 import type { KeyedLock } from '../files/queues.js'
@@ -119,3 +119,27 @@ export class StoreIndex {
     }
   }
 }
+
+/** Work that ended with the process this many times is parked. */
+export const MOST_ATTEMPTS = 2
+const ATTEMPTS = '.svc-attempts.json'
+const ATTEMPTS_BYTES = 1024 * 1024
+
+/** Runs `work`, counted in a file of the store's folder `root`. @throws StoreError `parked` */
+async function attempt (root: string, modelId: string, work: () => Promise<void>): Promise<void> {
+  const { [modelId]: before = 0, ...others } = await readOwn(root, ATTEMPTS, ATTEMPTS_BYTES)
+    .then((text) => JSON.parse(text) as Record<string, number>).catch(() => ({} as Record<string, number>))
+  if (before >= MOST_ATTEMPTS) {
+    throw new StoreError('parked', `taking it in ended the process ${before} times, so it is left alone; ` +
+      `remove it, or ${root}/${ATTEMPTS} to have it tried again at the next start`)
+  }
+  await note(root, { ...others, [modelId]: before + 1 })
+  try {
+    await work()
+  } finally {
+    await note(root, others)
+  }
+}
+
+const note = async (root: string, attempts: Record<string, number>): Promise<void> =>
+  await putOwnText(root, ATTEMPTS, JSON.stringify(attempts))

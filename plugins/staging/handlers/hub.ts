@@ -20,7 +20,7 @@ const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   refused_format: 'hub_unusable', ambiguous: 'hub_unusable'
 }
 
-export function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
+function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
   if (!(error instanceof HubError)) return error
   return ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${about}${error.message}.`)
 }
@@ -99,7 +99,32 @@ async function lookUp (
       const reason = ({ not_found: 'hub_not_found', unusable_model: 'hub_unusable' } as const)[error.reason]
       throw ctx.error(reason ?? 'import_refused', `${error.message}.`)
     }
-    if (!(error instanceof HubError)) throw error
-    throw ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${modelId}: ${error.message}.`)
+    throw asTold(ctx, error, `${modelId}: `)
   }
+}
+
+/** GET /store/search: by the store host, which is to fetch what is chosen, or by this node without one. */
+export async function search (
+  manager: ModelManager, request: RouteRequest & { query: { query: string, limit: number } }
+): Promise<unknown> {
+  const { access, catalogue, ctx, hub, store } = manager
+  const { signal } = request
+  const query = request.query.query.trim()
+  const { limit } = request.query
+  if (store === null && request.member === null) await access.learned(signal)
+  if (store === null && access.known() !== undefined) {
+    const asked = new URLSearchParams({ query, limit: String(limit) }).toString()
+    return await access.forward(request, { method: 'GET', path: `/store/search?${asked}` })
+  }
+  if (hub === null) throw ctx.error('hub_disabled')
+  const found = await hub.search(query, { limit, signal })
+    .catch((error: unknown) => {
+      // A mirror may have the models and no list of them.
+      if (!(error instanceof HubError) || error.reason !== 'not_found') throw asTold(ctx, error)
+      throw ctx.error('hub_unavailable', `${hub.url} cannot be searched; a model can be pulled by its name.`)
+    })
+  return {
+    hub: hub.url, query,
+    models: found.map((one) => ({ ...one, here: catalogue.card(one.modelId) !== undefined }))
+  } satisfies Answers['searchHub']
 }
