@@ -51,9 +51,12 @@ function readStaging (
   nodeId: string, status: Staging['status'],
   { modelId, attemptId, errorMessage: error = null, reason = null, downloadProgress, ...own }: Transfer
 ): Staging {
-  const { total = 0, downloaded = 0, speed = 0, etaMs = null } = { ...own, ...downloadProgress }
-  const done = status === 'complete' ? total : downloaded
-  return { nodeId, modelId, attemptId, status, error, reason, total, done, rate: speed, etaMs }
+  const { total: totalBytes = 0, downloaded = 0, speed: bytesPerSecond = 0, etaMs = null } =
+    { ...own, ...downloadProgress }
+  const downloadedBytes = status === 'complete' ? totalBytes : downloaded
+  return {
+    nodeId, modelId, attemptId, status, error, reason, totalBytes, downloadedBytes, bytesPerSecond, etaMs
+  }
 }
 
 /** True while the node gives signs of life, by the clock of the node that answers. */

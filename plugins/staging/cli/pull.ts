@@ -1,5 +1,5 @@
 import { askPatiently, exitFor, storePath } from './api.js'
-import { amountOf, createMeter, showReadings } from './meter.js'
+import { createMeter, showReadings } from './meter.js'
 import {
   canAsk, confirm, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
@@ -109,7 +109,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
     const text = JSON.stringify(status)
     if (ctx.out.json && text !== shown) ctx.out.value(status)
     shown = text
-    showReadings(ctx, [meter(amountOf(status))])
+    showReadings(ctx, [meter(status)])
     if (over(status)) break
     if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${GOES_ON}`)
     await pace.pause(POLL_MS, ctx.signal)

@@ -1,13 +1,12 @@
 import { relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { hashTree, lookAtSource, takenOf } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { isOnDisk, parseSource, StoreError } from '../store/types.js'
-import type { StartOptions } from '../store/types.js'
+import { parseSource, StoreError } from '../store/types.js'
+import type { Source, StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
@@ -117,34 +116,33 @@ export async function startDownload (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   refuseVirtual(manager, modelId)
-  checkSource(manager, options)
+  const source = sourceOf(manager, options)
   // Another node may know already that this one has just become it.
   await manager.making?.catch(() => undefined)
   const asked = manager.store === null && request.member === null
   if (asked) await manager.access.learned(request.signal)
   const path = asked ? await makeStore(manager, request, options) : null
-  const answer = await inStore(manager, request, modelId, options)
+  const answer = await inStore(manager, request, modelId, options, source)
   return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
-/** Throws for a source that is none, before anything is made for it. */
-function checkSource (manager: ModelManager, { source = 'hub' }: StartOptions): void {
+/** Where a model is to come from. Throws `import_refused` for what is no source. */
+export function sourceOf (manager: ModelManager, { source = 'hub' }: Pick<StartOptions, 'source'>): Source {
   try {
-    parseSource(source)
+    return parseSource(source)
   } catch (error) {
     throw apiError(manager, error)
   }
 }
 
 async function inStore (
-  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions, source: Source
 ): Promise<unknown> {
-  const { source } = options
   checkMayRead(manager, request, source)
   const { store } = manager
-  if (store === null) return await atHost(manager, request, modelId, options)
+  if (store === null) return await atHost(manager, request, modelId, options, source)
   try {
-    const from = source === undefined ? {} : { source: nodeSource(manager, source) }
+    const from = source.kind === 'node' ? { source: `node:${installIdOf(manager, source.installId)}` } : {}
     store.start(modelId, { ...options, ...from }, request.caller.authorities.has('operator'))
     return shownTo(request, store.status(modelId))
   } catch (error) {
@@ -157,43 +155,41 @@ const OWN_CALLERS = ['operator', 'local']
 
 /** Throws `missing_grant` where the caller may not have a source on a node's disk read. */
 export function checkMayRead (
-  { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: string | undefined
+  { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: Source
 ): void {
-  if (!isOnDisk(source)) return
+  if (source.kind === 'hub' || source.kind === 'node') return
   const refuse = (message: string): Error => kernelError('missing_grant', message, { authority: 'operator' })
   if (!caller.authorities.has('operator')) {
     throw refuse('Only the operator may have a folder of a node read.')
   }
   const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
-  const { kind, path = '' } = { path: undefined, ...parseSource(source!) }
-  const inside = (root: string): boolean => !relative(root, path).startsWith('..')
-  if (kind !== 'file' || own || importRoots.some(inside)) return
+  if (source.kind !== 'file' || own) return
+  if (importRoots.some((root) => !relative(root, source.path).startsWith('..'))) return
   throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its ' +
     'machine. For others, list a folder above it as model_store.import_roots in its svc.yaml.')
 }
 
 /** Throws `import_refused` where this node is to read for a store that is on another one. */
-export function refuseElsewhere (manager: ModelManager, source: string | undefined): void {
-  if (!isOnDisk(source) || source?.startsWith('file:') !== false) return
-  throw manager.ctx.error('import_refused', `${source} is read on the node that keeps the store, ` +
+export function refuseElsewhere (manager: ModelManager, source: Source): void {
+  if (source.kind !== 'cache' && source.kind !== 'ollama') return
+  const name = source.kind === 'cache' ? source.kind : `ollama:${source.name}`
+  throw manager.ctx.error('import_refused', `${name} is read on the node that keeps the store, ` +
     `${manager.access.host().name}: pull it there, or give the folder with its files to svc pull.`)
 }
 
 /** A folder of this node is exported: the store host fetches it from here. */
 async function atHost (
-  manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions, source: Source
 ): Promise<unknown> {
-  const path = `${modelUrl(modelId)}/download`
   manager.access.host()
-  const { source: asked } = body
-  refuseElsewhere(manager, asked)
-  if (asked?.startsWith('file:') !== true) {
-    return await manager.access.forward(request, { method: 'POST', path, body })
+  refuseElsewhere(manager, source)
+  if (source.kind === 'file') {
+    const from = { directory: source.path, allow: body.allow }
+    await exportFolder(manager, modelId, from, request.signal)
   }
-  const from = { directory: pathOf(manager, asked), allow: body.allow }
-  await exportFolder(manager, modelId, from, request.signal)
-  const source = `node:${manager.ctx.node.installId}`
-  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
+  const here = source.kind === 'file' ? { source: `node:${manager.ctx.node.installId}` } : {}
+  const path = `${modelUrl(modelId)}/download`
+  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, ...here } })
 }
 
 /** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
@@ -219,19 +215,9 @@ async function exportFolder (
   }
 }
 
-function pathOf (manager: ModelManager, source: string): string {
-  try {
-    if (!source.startsWith('file:///')) throw new Error('it is no file:///absolute/folder')
-    return fileURLToPath(source)
-  } catch (error) {
-    throw manager.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
-  }
-}
-
-/** `node:REF` with the node's install id. Throws `node_not_found`. */
-function nodeSource (manager: ModelManager, source: string): string {
-  if (!source.startsWith('node:')) return source
-  const node = manager.cluster.resolve(source.slice(5))
-  if (node === undefined) throw kernelError('node_not_found', `No node ${source.slice(5)} is known.`)
-  return `node:${node.installId}`
+/** Throws `node_not_found`. */
+function installIdOf ({ cluster }: ModelManager, ref: string): string {
+  const node = cluster.resolve(ref)
+  if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
+  return node.installId
 }

@@ -10,9 +10,9 @@ import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
-import { parseSource, StoreError } from '../store/types.js'
-import type { StartOptions } from '../store/types.js'
-import { checkMayRead, refuseElsewhere } from './downloads.js'
+import { StoreError } from '../store/types.js'
+import type { Source, StartOptions } from '../store/types.js'
+import { checkMayRead, refuseElsewhere, sourceOf } from './downloads.js'
 import { modelIn, refuseVirtual } from './request.js'
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
@@ -35,14 +35,15 @@ export async function plan (
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
-  checkMayRead(manager, request, query.source)
+  const source = sourceOf(manager, query)
+  checkMayRead(manager, request, source)
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
-    refuseElsewhere(manager, query.source)
+    refuseElsewhere(manager, source)
     const path = `${modelUrl(modelId)}/download/plan?${wordsOf(query)}`
     return await access.forward(request, { method: 'GET', path })
   }
-  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, query, signal)
+  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, source, query, signal)
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
   const taken = new Set(files.map(({ path }) => path))
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
@@ -76,13 +77,12 @@ interface Found {
 }
 
 async function lookUp (
-  manager: ModelManager, modelId: string, { source = 'hub', revision, variant, allow }: PlanQuery,
+  manager: ModelManager, modelId: string, from: Source, { revision, variant, allow }: PlanQuery,
   signal: AbortSignal
 ): Promise<Found> {
   const { ctx, hub, options: { nearby } } = manager
   const wanted = { variant: variant ?? null, allow: allow ?? null }
   try {
-    const from = parseSource(source)
     const named = { ...wanted, revision: revision ?? null }
     if (from.kind === 'ollama' || from.kind === 'cache') {
       const { all, ...near } = await lookNear(nearby, from, modelId, named)

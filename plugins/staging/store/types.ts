@@ -77,10 +77,6 @@ export type Source =
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** Whether a source is what lies on a node's disk, which only the operator may have read. */
-export const isOnDisk = (source: string | undefined): boolean =>
-  source !== undefined && /^(file:|cache$|ollama:)/.test(source)
-
 /** Reads a source as users write it. Throws StoreError `bad_source`. Pure. */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
