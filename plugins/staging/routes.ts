@@ -160,7 +160,8 @@ const searchHub = {
       engine: {
         enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
       },
-      task: nullable, downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
+      task: { ...nullable, description: 'what the hub says it is for, such as `text-generation`' },
+      downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
       updatedAt: nullable,
       gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
       here: { type: 'boolean', description: 'whether the cluster has it already' }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { withCuts } from '../cards/cuts.js'
+import { object } from '../routes-parts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice, LocalCopy, Role } from '../types.js'
@@ -13,11 +14,8 @@ export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca49
 /** A whole number of bytes that a double holds exactly. */
 export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
 export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
-export const fields = (properties: object) =>
-  ({ type: 'object', required: Object.keys(properties), properties })
-
 const problemOf = schemaChecker({
-  ...fields({
+  ...object({
     modelId: { type: 'string' },
     // No control characters.
     revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
@@ -26,7 +24,7 @@ const problemOf = schemaChecker({
     files: {
       type: 'array', minItems: 1, maxItems: MOST_FILES,
       items: {
-        ...fields({ path: { type: 'string' }, size, sha256: hex(64),
+        ...object({ path: { type: 'string' }, size, sha256: hex(64),
           chunkSha256: { type: 'array', items: hex(64) } }),
         additionalProperties: false
       }

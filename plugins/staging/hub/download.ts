@@ -13,7 +13,8 @@ import type { ChunkTable, Verifier } from '../transfer/chunks.js'
 import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { HubError } from './types.js'
-import type { HubClient, HubFile, HubSelection } from './types.js'
+import type { HubClient } from './client.js'
+import type { HubFile, HubSelection } from './types.js'
 
 /** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
 const MOST_WAITS = 5

@@ -1,7 +1,8 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { filePathProblem } from '../files/names.js'
+import { object } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'
-import { fields, hex, MOST_FILES, size } from '../files/record.js'
+import { hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
 import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
@@ -102,19 +103,19 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
 const text = { type: 'string' }
 const textOrNull = { type: ['string', 'null'] }
 
-const problemOf = schemaChecker(fields({
+const problemOf = schemaChecker(object({
   format: { const: 1 },
   source: text, revision: textOrNull, variant: textOrNull,
   allow: { type: ['array', 'null'], items: text },
   state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
   error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: size,
   selection: {
-    ...fields({
+    ...object({
       modelId: text, commit: hex(40), totalBytes: size,
       files: {
         type: 'array', minItems: 1, maxItems: MOST_FILES,
         items: {
-          ...fields({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
+          ...object({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
           anyOf: [
             { properties: { sha256: hex(64), gitSha1: { const: null } } },
             { properties: { sha256: { const: null }, gitSha1: hex(40) } },

@@ -1,23 +1,16 @@
 import { fileURLToPath } from 'node:url'
-import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
+import type { Clock, FromSchema, Logger, ModelCard } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
 import type { ModelRoot } from '../files/root.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import type { Room } from '../space/room.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
 import type { ModelContent } from '../types.js'
 
-export interface StartOptions {
-  /** `hub` (the default), `file:///absolute/folder`, `node:<installId>`, `cache` or `ollama:NAME`. */
-  source?: string
-  /** Branch, tag or commit at the hub; for other sources a word to keep with the copy. */
-  revision?: string
-  /** Patterns of files to take instead of the usual choice. */
-  allow?: readonly string[]
-  /** Which of several quantizations to take, e.g. `q4`. */
-  variant?: string
-}
+/** What to fetch and from where: the body of a download. */
+export type StartOptions = FromSchema<typeof routes.download.body>
 
 /** A folder in the store that is not offered, and why. */
 export interface StoreProblem { modelId: string, problem: string }

@@ -12,7 +12,7 @@ import { contextOf, errorOf, Network, scratch, soon, until } from './manager-kit
 import { gate, memoryLog } from './store-kit.js'
 import { CONTENT, factOf, ID, item, OTHER, offered, world } from './stager-kit.js'
 import { wrongFiles } from './transfer-kit.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Test } from './manager-kit.js'
 
