@@ -10,4 +10,7 @@ export const object = <const P extends Record<string, unknown>>(properties: P) =
 /** The same, and nothing else. */
 export const exact = <const P extends Record<string, unknown>>(properties: P) =>
   ({ additionalProperties: false, ...object(properties) }) as const
+/** The schema of an object with some of these, and nothing else. */
+export const some = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', additionalProperties: false, properties }) as const
 export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

@@ -1,5 +1,5 @@
 import { eitherFailure } from '../chat/service.js'
-import { exact, listOf, modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
+import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
 import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
@@ -73,21 +73,18 @@ const download = {
   summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without a ' +
     'store the node that is asked becomes it (operator only).',
   params: modelParam,
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      source: {
-        type: 'string', minLength: 1, maxLength: 4096,
-        description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-          '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
-          'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
-          'programs) or `ollama:NAME:TAG`'
-      },
-      revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
-      allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
-      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
-    }
-  },
+  body: some({
+    source: {
+      type: 'string', minLength: 1, maxLength: 4096,
+      description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
+        '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
+        'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
+        'programs) or `ollama:NAME:TAG`'
+    },
+    revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
+    allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
+    variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
+  }),
   reply: {
     ...wholeStatus,
     properties: {
@@ -103,15 +100,12 @@ const plan = {
   method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
   summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is fetched.',
   params: modelParam,
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      ...download.body.properties,
-      source: {
-        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
-      }
+  query: some({
+    ...download.body.properties,
+    source: {
+      type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
     }
-  },
+  }),
   reply: exact({
     modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
     commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
@@ -193,13 +187,10 @@ const stage = {
   method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
   summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
   params: modelParam,
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
-      timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
-    }
-  },
+  body: some({
+    nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
+    timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
+  }),
   reply: exact({
     commandId: text, message: text,
     nodes: listOf(object({
@@ -248,10 +239,7 @@ const purge = {
   method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
   audit: 'best-effort',
   summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: { modelId, model_id: modelId, dryRun, dry_run: dryRun }
-  },
+  body: some({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
   reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
   errors: ['invalid_request']
 } as const satisfies RouteDecl
@@ -279,7 +267,7 @@ const manifest = {
   method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
   summary: 'Every file of a model with its size and the hashes of its chunks.',
   params: modelParam,
-  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
+  query: some({ from, digest }),
   reply: object({
     modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
   }),
@@ -290,7 +278,7 @@ const file = {
   method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
   params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
-  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
+  query: some({ from, digest }),
   produces: 'application/octet-stream',
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
 } as const satisfies RouteDecl
@@ -331,7 +319,7 @@ const one = {
   method: 'GET', url: '/v1/models/:model_id', authority: 'read',
   failure: eitherFailure, idHeader: 'request-id',
   summary: 'A model of the catalogue, as the list has it.', params: modelParam,
-  query: { type: 'object', additionalProperties: false, properties: beta },
+  query: some(beta),
   reply: entry, errors: ['model_not_found']
 } as const satisfies RouteDecl
 

@@ -12,7 +12,7 @@ export const MOST_FILES = 16_384
 export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
 /** A whole number of bytes that a double holds exactly. */
-export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
 const problemOf = schemaChecker({
   ...object({

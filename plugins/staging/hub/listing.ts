@@ -6,8 +6,6 @@ import { HubError } from './types.js'
 import type { LibraryFetch } from './http.js'
 import type { Found, HubFile, HubSelection } from './types.js'
 
-export type HubModelInfo = Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>
-
 const SHA256 = /^[0-9a-f]{64}$/
 const SHA1 = /^[0-9a-f]{40}$/
 const LICENCE = /^[A-Za-z0-9._+-]{1,64}$/
@@ -21,7 +19,7 @@ const MOST_LISTED = 100_000
  */
 export async function describe (
   url: string, via: LibraryFetch, modelId: string, revision: string
-): Promise<HubModelInfo> {
+): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
   const { modelInfo, listFiles } = await import('@huggingface/hub')
   const { fetch } = via
   try {

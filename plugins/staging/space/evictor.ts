@@ -1,4 +1,4 @@
-import { NoSafeFit, planCapacity, inUseClosure, newestFirst, planRecency } from './plans.js'
+import { inUseClosure, newestFirst, planRecency, requireFit } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
@@ -111,8 +111,7 @@ export class Evictor {
     const safe = this.#safe(keep)
     const idle = (await this.#copies(staged)).filter(({ modelId }) => !safe.has(modelId))
     const freeBytes = await this.#freeBytes()
-    const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, idle })
-    if (!plan.fits) throw new NoSafeFit(plan.sentence)
+    requireFit({ additionalBytes, freeBytes, headroomBytes, idle })
   }
 
   async #freeBytes (): Promise<number> {
@@ -187,9 +186,7 @@ export class Evictor {
     for (;;) {
       const safe = this.#safe(keep)
       const idle = left.filter(({ modelId }) => !safe.has(modelId))
-      const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, idle })
-      if (!plan.fits) throw new NoSafeFit(plan.sentence)
-      const next = plan.evict[0]
+      const [next] = requireFit({ additionalBytes, freeBytes, headroomBytes, idle })
       if (next === undefined) return { evicted }
       const freedBytes = await this.#evict(staged, next, 'capacity', keep)
       if (freedBytes !== undefined) evicted.push(next)

@@ -1,6 +1,7 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
-import { object } from '../routes-parts.js'
+import { object, text } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'
 import { hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
@@ -59,51 +60,9 @@ export function statusOfEntry (modelId: string, entry: LocalCopy | undefined): D
   return { ...none, ...done, status: 'complete', source, revision }
 }
 
-/** Whether a download goes on by itself when the store opens (`active`), or waits to be told. */
-type RecordState = 'active' | 'paused' | 'cancelled' | 'failed'
+const textOrNull = { type: ['string', 'null'] } as const
 
-/** A download as it is kept beside its bytes, so that it survives the process. */
-export interface DownloadRecord extends DownloadRequest {
-  format: 1
-  state: RecordState
-  error: string | null
-  reason: string | null
-  /** As in Download; absent in records of earlier releases. */
-  attempts?: number
-  /** ISO-8601. */
-  startedAt: string
-  totalBytes: number
-  /** The exact files of one commit, chosen once: what changes upstream later does not mix in. */
-  selection: HubSelection | null
-}
-
-const NAME = '.svc-job.json'
-const MAX_BYTES = 64 * 1024 * 1024
-
-/** Writes a download into its folder (made when absent); a crash leaves the old record or the new one. */
-export async function writeDownload (
-  folder: string, job: Download, state: RecordState, failure: Failure | null = null
-): Promise<void> {
-  const { ask: { request, selection, attempts }, startedAt, progress: { totalBytes } } = job
-  const { message: error = null, reason = null } = failure ?? {}
-  const about = { ...request, state, error, reason, attempts, startedAt, totalBytes, selection }
-  const record: DownloadRecord = { format: 1, ...about }
-  await putOwnText(folder, NAME, JSON.stringify(record))
-}
-
-/** The download kept in a folder; undefined when there is none or when it is not whole. */
-export async function readDownload (folder: string, modelId: string): Promise<DownloadRecord | undefined> {
-  try {
-    return parseDownload(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
-  } catch {
-    return undefined
-  }
-}
-
-const text = { type: 'string' }
-const textOrNull = { type: ['string', 'null'] }
-
-const problemOf = schemaChecker(object({
+const recordSchema = object({
   format: { const: 1 },
   source: text, revision: textOrNull, variant: textOrNull,
   allow: { type: ['array', 'null'], items: text },
@@ -126,7 +85,39 @@ const problemOf = schemaChecker(object({
     }),
     type: ['object', 'null']
   }
-}))
+})
+const problemOf = schemaChecker(recordSchema)
+
+/**
+ * A download as it is kept beside its bytes; an active one goes on by itself when the store opens. Its
+ * selection is chosen once: what changes upstream later does not mix in.
+ */
+export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
+  // Records of earlier releases have no attempts.
+  { selection: HubSelection | null, attempts?: number }
+
+const NAME = '.svc-job.json'
+const MAX_BYTES = 64 * 1024 * 1024
+
+/** Writes a download into its folder (made when absent); a crash leaves the old record or the new one. */
+export async function writeDownload (
+  folder: string, job: Download, state: DownloadRecord['state'], failure: Failure | null = null
+): Promise<void> {
+  const { ask: { request, selection, attempts }, startedAt, progress: { totalBytes } } = job
+  const { message: error = null, reason = null } = failure ?? {}
+  const about = { ...request, state, error, reason, attempts, startedAt, totalBytes, selection }
+  const record: DownloadRecord = { format: 1, ...about }
+  await putOwnText(folder, NAME, JSON.stringify(record))
+}
+
+/** The download kept in a folder; undefined when there is none or when it is not whole. */
+export async function readDownload (folder: string, modelId: string): Promise<DownloadRecord | undefined> {
+  try {
+    return parseDownload(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
+  } catch {
+    return undefined
+  }
+}
 
 /** The download in a parsed file, or undefined when anything about it is wrong. */
 export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {

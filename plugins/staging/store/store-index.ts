@@ -1,33 +1,25 @@
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Logger } from '../../../kernel/index.js'
 import { putOwnText, readOwn } from '../files/open.js'
 import { walkModel } from '../files/walk.js'
-import type { ModelRoot } from '../files/root.js'
 import type { Copy } from '../types.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
 import type { KeyedLock } from '../files/queues.js'
-import type { Derive, StoreProblem } from './types.js'
-
-export interface StoreIndexOptions {
-  root: ModelRoot
-  derive: Derive
-  log: Logger
-  turns: KeyedLock
-  changed: (modelId: string) => void
-}
+import type { StoreOptions, StoreProblem } from './types.js'
 
 /** Takes in the folders that somebody put into the store, and keeps why it could not. */
 export class StoreIndex {
-  readonly #options: StoreIndexOptions
+  readonly #options: StoreOptions
+  readonly #turns: KeyedLock
   readonly #problems = new Map<string, string>()
   #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
   #looking: Promise<void> = Promise.resolve()
 
-  constructor (options: StoreIndexOptions) {
+  constructor (options: StoreOptions, turns: KeyedLock) {
     this.#options = options
+    this.#turns = turns
   }
 
   problems (): StoreProblem[] {
@@ -36,7 +28,7 @@ export class StoreIndex {
   }
 
   /** Forgets why a folder is not offered. */
-  drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.changed(modelId) }
+  drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.onChange(modelId) }
 
   /** Hashes the folders that lie there without a record and takes them in, one after the other. */
   async takeIn (): Promise<void> {
@@ -57,12 +49,12 @@ export class StoreIndex {
   }
 
   async #look (): Promise<void> {
-    const { root, turns, log } = this.#options
+    const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {
         // A download publishes by itself.
-        if (record !== null || this.#closed || turns.busy(modelId)) continue
-        await turns.run(modelId, async () => { await this.#lookAt(modelId) })
+        if (record !== null || this.#closed || this.#turns.busy(modelId)) continue
+        await this.#turns.run(modelId, async () => { await this.#lookAt(modelId) })
       }
     } catch (error) {
       log.error({ path: root.root, error: String(error) }, 'the store cannot be read')
@@ -70,7 +62,7 @@ export class StoreIndex {
   }
 
   async #lookAt (modelId: string): Promise<void> {
-    const { root, log, changed } = this.#options
+    const { root, log, onChange } = this.#options
     try {
       const copy = await root.read(modelId)
       if (copy?.record === null) await this.#adoptUnlessDamaged(copy)
@@ -79,7 +71,7 @@ export class StoreIndex {
       const problem = error instanceof Error ? error.message : String(error)
       this.#problems.set(modelId, problem)
       log.warn({ modelId, problem }, 'a folder in the store is not offered')
-      changed(modelId)
+      onChange(modelId)
     }
   }
 

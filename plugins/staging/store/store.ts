@@ -24,10 +24,9 @@ export class Store {
   lookedAt: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions) {
-    const { root, derive, log, onChange: changed } = options
     this.#options = options
-    root.onChange = changed
-    this.#index = new StoreIndex({ root, derive, log, turns: this.#jobs.turns, changed })
+    options.root.onChange = options.onChange
+    this.#index = new StoreIndex(options, this.#jobs.turns)
   }
 
   /**
