@@ -69,6 +69,8 @@ export interface ModelSpec {
   threads: number
   /** Tokens of context of the instance; the usual number when absent. */
   contextLength?: number
+  /** Contexts for answers at once; as many as make a small cache when absent. */
+  slots?: number
   /** `plugins.<owner>.…` options handed through by the plugin that owns the engine. */
   options: Record<string, unknown>
 }
@@ -174,6 +176,8 @@ export interface EngineDecl extends MemoryTraits {
   readonly program?: ProgramDecl
   /** Requests that share the work of one runner, above `max_concurrent`; the option `max_batch` overrides. */
   readonly batch?: number
+  /** Most contexts for answers at once: placement plans their number, and a runner admits no more. */
+  readonly slots?: { readonly cpu: number, readonly gpu: number }
   /** True when several nodes can run one model together, each a part. */
   readonly multiNode?: boolean
   /** How those parts talk: a word of the plugin that places models; its usual way when absent. */

@@ -7,7 +7,12 @@ import type { Clock } from '../api/clock.js'
  */
 export type Release = (measured?: boolean) => void
 
-interface Waiter { resolve: (release: Release) => void, reject: (error: unknown) => void }
+interface Waiter {
+  signal: AbortSignal
+  slots: number
+  resolve: (release: Release) => void
+  reject: (error: unknown) => void
+}
 
 const MAX_RETRY_SECONDS = 60
 /** Weight of the newest call in the running mean of how long a slot is held. */
@@ -72,20 +77,38 @@ export class Admission {
   get active (): number { return this.#active }
   get waiting (): number { return this.#waiting }
 
+  /** The place in the queue, from 1, of the call with this signal; 0 when it does not wait. */
+  placeOf (signal: AbortSignal): number {
+    const lanes = [...this.#lanes.values()]
+    const own = lanes.findIndex((lane) => lane.some((waiter) => waiter.signal === signal))
+    if (own < 0) return 0
+    // Lanes take turns.
+    const at = lanes[own]!.findIndex((waiter) => waiter.signal === signal)
+    return lanes.reduce((ahead, { length }, i) => ahead + Math.min(length, i < own ? at + 1 : at), 1)
+  }
+
   /**
-   * Resolves with the function that gives the slot back. Throws `overloaded` (with Retry-After) when the
-   * queue is full, and the signal's reason when it aborts first; an aborted call leaves the queue.
+   * Resolves with the function that gives back the slots that the call takes. Throws `overloaded` (with
+   * Retry-After) when the queue is full, and the signal's reason when it aborts first; an aborted call
+   * leaves the queue.
    */
-  async enter (caller: string, signal: AbortSignal): Promise<Release> {
+  async enter (caller: string, signal: AbortSignal, takes = 1): Promise<Release> {
     signal.throwIfAborted()
-    if (this.#active < this.#concurrency) return this.#take(caller)
+    const slots = Math.min(takes, this.#concurrency)
+    if (slots === 0 || (this.#waiting === 0 && this.#fits(slots))) return this.#take(caller, slots)
     if (this.#waiting >= this.#queue) this.#makeRoom(caller)
     return await new Promise((resolve, reject) => {
       const waiter: Waiter = {
+        signal,
+        slots,
         resolve: (release) => { signal.removeEventListener('abort', leave); resolve(release) },
         reject: (error) => { signal.removeEventListener('abort', leave); reject(error) }
       }
-      const leave = (): void => { this.#drop(caller, waiter); waiter.reject(signal.reason) }
+      const leave = (): void => {
+        this.#drop(caller, waiter)
+        waiter.reject(signal.reason)
+        this.#admit()
+      }
       signal.addEventListener('abort', leave)
       const lane = this.#lanes.get(caller)
       if (lane === undefined) this.#lanes.set(caller, [waiter])
@@ -102,36 +125,46 @@ export class Admission {
     for (const waiter of waiting) waiter.reject(error)
   }
 
-  #take (caller: string): Release {
+  #fits (slots: number): boolean { return this.#active + slots <= this.#concurrency }
+
+  #take (caller: string, slots: number): Release {
     const since = this.#clock.mono()
-    this.#active++
-    this.#running.set(caller, (this.#running.get(caller) ?? 0) + 1)
+    this.#active += slots
+    this.#running.set(caller, (this.#running.get(caller) ?? 0) + slots)
     let held = true
     return (measured = true) => {
       if (!held) return
       held = false
-      this.#give(caller, measured ? this.#clock.mono() - since : null)
+      this.#give(caller, slots, measured ? this.#clock.mono() - since : null)
     }
   }
 
-  #give (caller: string, heldMs: number | null): void {
-    this.#active--
-    const left = this.#running.get(caller)! - 1
+  #give (caller: string, slots: number, heldMs: number | null): void {
+    this.#active -= slots
+    const left = (this.#running.get(caller) ?? 0) - slots
     if (left > 0) this.#running.set(caller, left)
     else this.#running.delete(caller)
     if (heldMs !== null) {
       this.#meanMs = this.#meanMs === null ? heldMs : this.#meanMs + NEWEST * (heldMs - this.#meanMs)
     }
-    const next = nextCaller(this.#lanes.keys(), this.#running)
-    if (next === undefined) return
-    const lane = this.#lanes.get(next)!
-    const waiter = lane[0]!
-    this.#drop(next, waiter)
-    if (lane.length > 0) {
-      this.#lanes.delete(next)
-      this.#lanes.set(next, lane)
+    this.#admit()
+  }
+
+  /** Gives free slots to those whose turn it is. */
+  #admit (): void {
+    for (;;) {
+      const next = nextCaller(this.#lanes.keys(), this.#running)
+      if (next === undefined) return
+      const lane = this.#lanes.get(next)!
+      const waiter = lane[0]!
+      if (!this.#fits(waiter.slots)) return
+      this.#drop(next, waiter)
+      if (lane.length > 0) {
+        this.#lanes.delete(next)
+        this.#lanes.set(next, lane)
+      }
+      waiter.resolve(this.#take(next, waiter.slots))
     }
-    waiter.resolve(this.#take(next))
   }
 
   #drop (caller: string, waiter: Waiter): void {

@@ -101,6 +101,39 @@ t.test('an aborted call leaves the queue', async (t) => {
   t.same([door.active, door.waiting], [0, 0])
 })
 
+t.test('calls may take several slots or none, and know their place in the queue', async (t) => {
+  const door = new Admission('x', manualClock(), { concurrency: 4, queue: 8 })
+  const enter = (caller: string, takes: number) => {
+    const controller = new AbortController()
+    const { signal } = controller
+    const state = { place: () => door.placeOf(signal), leave: () => { controller.abort() }, isIn: false }
+    const entering = door.enter(caller, signal, takes).then((release) => {
+      state.isIn = true
+      return release
+    })
+    entering.catch(() => {})
+    return Object.assign(state, { release: async () => { (await entering)() } })
+  }
+  const turn = async (): Promise<void> => { await new Promise((resolve) => { setImmediate(resolve) }) }
+  const [three, none] = [enter('a', 3), enter('a', 0)]
+  const [two, one, nine] = [enter('b', 2), enter('b', 1), enter('c', 9)]
+  await turn()
+  t.same([three, none, two, one, nine].map(({ isIn }) => isIn), [true, true, false, false, false],
+    'one slot is free, and nobody passes the first that waits')
+  t.same([door.active, door.waiting], [3, 3])
+  t.same([three, two, nine, one].map(({ place }) => place()), [0, 1, 2, 3], 'callers take turns')
+  two.leave()
+  await turn()
+  t.same([one.isIn, nine.place(), door.active], [true, 1, 4], 'who leaves makes room')
+  await one.release()
+  await three.release()
+  await turn()
+  t.same([nine.isIn, door.active], [true, 4], 'it takes all there are')
+  await nine.release()
+  await none.release()
+  t.same([door.active, door.waiting], [0, 0])
+})
+
 t.test('a queue of none refuses at once', async (t) => {
   const door = new Admission('x@1.0.0', manualClock(), { concurrency: 1, queue: 0 })
   await door.enter('a', never)

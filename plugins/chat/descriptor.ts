@@ -13,11 +13,8 @@ const common = {
   annotations: {
     modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
   },
-  /**
-   * Calls that a node passes on at once, to instances here and elsewhere: those write in batches, and each
-   * has a bound of its own. Beyond that calls wait, and beyond `limits.calls_queued` they are refused.
-   */
-  calls_at_once: 64
+  /** Requests wait at the runner that is to serve them; this bounds only what a node keeps in memory. */
+  calls_at_once: 256
 } as const
 
 /**

@@ -33,7 +33,7 @@ export const manifest = {
       backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'],
       external: true,
       program: LLAMA_SERVER,
-      batch: 16,
+      slots: { cpu: 16, gpu: 64 },
       overhead: 1.1,
       fixedBytes: 64 * 2 ** 20,
       gpuBytes: 500 * 2 ** 20,

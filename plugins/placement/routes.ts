@@ -23,6 +23,10 @@ const contextLength = {
   type: 'integer', minimum: 2, maximum: 2 ** 31,
   description: 'tokens of context; 8192 when absent, and at most what the model has'
 } as const
+const slots = {
+  type: 'integer', minimum: 1, maximum: 256,
+  description: 'answers at once, each with that context; as many as there is memory for when absent'
+} as const
 const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
@@ -50,7 +54,11 @@ const place = {
   summary: 'Plans where a model is to run and places it there; with `wait`, answers when it is ready.',
   body: object(['model_id'], {
     model_id: modelId, sharding, instance_meta: instanceMeta, min_nodes: minNodes,
-    context_length: contextLength,
+    context_length: contextLength, slots,
+    chat_template: {
+      type: 'string', minLength: 1, maxLength: 65_536,
+      description: 'a chat template in Jinja, instead of the one in the files of a GGUF model'
+    },
     excluded_nodes: {
       ...nodeRefs, description: 'by node id, install id or name; unknown ones are ignored'
     },
@@ -78,6 +86,7 @@ const someOf = { type: 'object', minProperties: 1, maxProperties: 1024 } as cons
 const ringFields = {
   instanceId: uuid,
   contextTokenLimit: count,
+  slots,
   systemRole: textOrNull,
   engine: filled,
   shardAssignments: object(['modelId', 'runnerToShard', 'nodeToRunner'], {
@@ -118,7 +127,7 @@ const placement = {
   query: object(['model_id'], {
     model_id: modelId, sharding: { ...sharding, default: 'Pipeline' },
     instance_meta: instanceMeta, min_nodes: { ...minNodes, default: 1 }, context_length: contextLength,
-    excluded_node_ids: excluded, excluded_nodes: excluded
+    slots, excluded_node_ids: excluded, excluded_nodes: excluded
   }),
   reply: tagged,
   errors: refusals
@@ -142,7 +151,7 @@ const previews = {
   query: object(['model_id'], {
     model_id: modelId,
     node_ids: { ...listedRefs, default: [], description: 'only these nodes; all when there is none' },
-    context_length: contextLength, excluded_node_ids: excluded, excluded_nodes: excluded
+    context_length: contextLength, slots, excluded_node_ids: excluded, excluded_nodes: excluded
   }),
   reply: object(['previews', 'unknown_nodes'], {
     unknown_nodes: { type: 'array', items: text, description: 'names in the query that no node has' },

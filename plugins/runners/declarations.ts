@@ -36,7 +36,7 @@ export const config = {
       minimum: 1,
       maximum: 1024,
       default: 8,
-      description: 'Requests one runner works on at the same time.'
+      description: 'Requests one runner works on at the same time, if its engine has no slots for them.'
     },
     max_queued: {
       type: 'integer',

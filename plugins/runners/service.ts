@@ -7,7 +7,8 @@ export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
 export {
-  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, outputOf, readDevices
+  beyond, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend, outputOf,
+  readDevices
 } from './machine/programs.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
@@ -20,8 +21,8 @@ export type {
 
 /** For people: what lets more requests of a model run at once. */
 export const moreOf = (modelId: string): string =>
-  `Place one more instance: \`svc place ${modelId}\`; or let each runner take more at once with ` +
-  '`svc config set plugins.runners.max_concurrent`, and restart.'
+  `Place one more instance: \`svc place ${modelId}\`; or one that takes more at once: of a language model ` +
+  'with `--slots N`, of others after `svc config set plugins.runners.max_concurrent` and a restart.'
 
 /**
  * What a runner waits for before it can start, for ever. Times are ISO-8601. Without `tries` and `nextTryAt`
@@ -70,8 +71,9 @@ export interface RunnerReport {
    * does not run.
    */
   hold: 'namespaces' | 'network' | 'files' | 'privileges' | 'none' | null
-  /** Tasks that may be inside the runner at once, and tasks that wait for that. */
+  /** Answers that the runner gives at once, those that it gives now, and tasks that wait for a slot. */
   slots: number
+  slotsTaken: number
   waitingTasks: number
   /** Time that tasks have waited for a place so far, all together, and how many got one. */
   waitedSeconds: number
@@ -134,8 +136,7 @@ export interface Route {
 
 /**
  * What a routed request asks for. `signal` ends the wait for a model that is only being placed for it;
- * `pinned`: only a runner of this node may serve it. `except` is an instance that is not to serve it: it was
- * lost with the first try.
+ * `pinned`: only a runner of this node may serve it; `except`: instances that earlier tries have lost.
  */
 export interface RouteQuery {
   modelId: string
@@ -143,7 +144,7 @@ export interface RouteQuery {
   commandId: string
   caller: Caller
   signal?: AbortSignal
-  except?: string
+  except?: readonly string[]
   pinned?: boolean
   trace?: Trace | undefined
 }

@@ -72,14 +72,9 @@ const asOperator = async (method, path, body) => {
   })
   return { status, answer: bytes.length === 0 ? {} : JSON.parse(bytes.toString()) }
 }
-/** The store reads new folders in the background. */
 async function place (model, more = {}) {
-  let placed
-  await until(async () => {
-    placed = await asOperator('POST', '/place_instance',
-      { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
-    return placed.answer.error?.reason === 'model_unknown' ? null : placed
-  }, 60_000)
+  const placed = await asOperator('POST', '/place_instance',
+    { model_id: model, wait: true, timeout_seconds: 90, context_length: CONTEXT, ...more })
   if (placed.status !== 200) console.log(node.said().slice(-1000))
   return placed
 }
@@ -94,6 +89,15 @@ const say = async (model, tokens = TOKENS, seed = 7) =>
 const vram = async () => Object.values((await own()).system.runnerMemory).map(({ vramBytes }) => vramBytes)
 const rateOf = ({ streams }) =>
   streams.reduce((sum, { times }) => sum + times.length, 0) / wholeSeconds(streams)
+
+// The store hashes both, which are links to one file: a third link to it, made by a placement, is a change.
+await step('store', async () => {
+  const known = await until(async () => {
+    const ids = (await node.json('/v1/models')).data.map(({ id }) => id)
+    return [ONE, TWO].every((model) => ids.includes(model)) ? ids : null
+  }, 60_000)
+  check('the store has both models', known !== null, known)
+})
 
 let first
 await step('detection', async () => {

@@ -14,7 +14,7 @@ import type { Thread } from './anthropic.js'
 import type { Rules } from './errors.js'
 import type { Kept } from './kept.js'
 import type { Made } from './made.js'
-import type { EndPiece, Piece, Reading, TextPiece } from './pieces.js'
+import type { EndPiece, Piece, QueuePiece, Reading, TextPiece } from './pieces.js'
 import type { KeptResponse } from './responses-kept.js'
 
 /** The capability whose limit of calls at once every request for text counts against. */
@@ -235,26 +235,34 @@ class Warnings {
   }
 }
 
-/** What `made` makes of the values of an answer in an API's format; the last ones come with the totals. */
+/** Makes something of values; the last ones come with the totals, and none with a place in the queue. */
+type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
+
+/** The values of an answer in an API's format, each group passed through `made`. */
 export async function * formatted<T> (
   parts: ApiParts, asked: Asked, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
-  made: (values: object[], totals?: Totals) => T
+  made: Write<T>
 ): AsyncGenerator<T> {
   const formatter = formatterOf(factsOf(parts, call, asked))
   const totals = new Totals()
   let begun = false
   for await (const pieces of piecesIn(parts, asked, call)) {
     const values: object[] = []
+    let queue: QueuePiece | undefined
     for (const piece of pieces) {
       totals.add(piece)
+      if (piece.kind === 'queue') {
+        queue = piece
+        continue
+      }
       if (piece.kind !== 'start') values.push(...formatter.piece(piece))
       else if (!begun) values.push(...formatter.begin(piece.promptTokens))
       begun = true
     }
     // With nothing to say yet, the stream opens while the model works on the prompt, not after that.
-    yield made(values)
+    yield made(values, { queue })
   }
-  yield made(formatter.end(totals), totals)
+  yield made(formatter.end(totals), { totals })
 }
 
 /** Answers a request for text in an API's format, as a stream or whole. */
@@ -284,8 +292,9 @@ async function answerStream (
   parts: ApiParts, request: RouteRequest, asked: Asked, format: AnswerFormat
 ): Promise<void> {
   const { framing } = format
-  const written = (values: object[], totals?: Totals): CapabilityChunk<string> => {
-    const text = values.map((value) => framing.value(value)).join('')
+  const written: Write<CapabilityChunk<string>> = (values, { totals, queue }) => {
+    const text = queue === undefined ? values.map((value) => framing.value(value)).join('')
+      : queueText(framing, queue)
     return { payload: totals === undefined ? text : text + framing.end(totals) }
   }
   await parts.invocations.serve(request, {
@@ -296,6 +305,10 @@ async function answerStream (
       formatted(parts, asked, call, format, written), parts.clock, BEAT_MS, { payload: framing.beat })
   })
 }
+
+/** The place of a request that waits, as a comment where a stream can have one. */
+const queueText = ({ contentType }: Framing, { place, slots }: QueuePiece): string =>
+  contentType === 'text/event-stream' ? `: queue ${JSON.stringify({ place, slots })}\n\n` : ''
 
 function frameText (framing: Framing, { kind, payload, error }: ServedFrame, requestId: string): string {
   switch (kind) {

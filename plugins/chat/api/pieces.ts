@@ -25,8 +25,10 @@ export interface EndPiece {
   /** The stop text that ended it, if one did. */
   stop: string | null
 }
+/** The request waits for a slot of its runner. */
+export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
 /** One thing an answer consists of. */
-export type Piece = StartPiece | TextPiece | EndPiece
+export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 
 /** How an answer is read. */
 export interface Reading {
@@ -47,7 +49,8 @@ export function pieceReader (
   const textOf = textReader(reading, newId)
   let started = false
   return ({ payload }) => {
-    const { choices = [], usage, timings = {}, warnings } = payload as Partial<AnswerChunk>
+    const { choices = [], usage, timings = {}, warnings, queue } = payload as Partial<AnswerChunk>
+    if (queue !== undefined) return [{ kind: 'queue', ...queue }]
     if (warnings !== undefined) {
       warn(warnings)
       return []
@@ -120,7 +123,7 @@ export class Collector {
 
   add (piece: Piece): void {
     this.totals.add(piece)
-    if (piece.kind === 'start') return
+    if (piece.kind === 'queue' || piece.kind === 'start') return
     const whole = this.#choices.get(piece.index) ?? emptyChoice(piece.index)
     this.#choices.set(piece.index, whole)
     if (piece.kind === 'end') {

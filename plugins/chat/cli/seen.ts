@@ -26,6 +26,8 @@ export interface SeenInstance {
   error: string | null
   /** Most tokens of a request; null while it has no place. */
   contextTokenLimit: number | null
+  /** Answers at once; null without a place, and for an engine that keeps none. */
+  slots: number | null
   nodes: SeenNode[]
 }
 
@@ -37,12 +39,12 @@ export function instancesOf (state: SeenState, modelId: string): SeenInstance[] 
   const waiting = Object.values(state.waitingInstances ?? {})
     .filter((entry) => entry.modelId === modelId && !Object.hasOwn(state.instances, entry.instanceId))
     .map(({ instanceId, message: error }): SeenInstance =>
-      ({ instanceId, state: 'waiting', error, contextTokenLimit: null, nodes: [] }))
+      ({ instanceId, state: 'waiting', error, contextTokenLimit: null, slots: null, nodes: [] }))
   return [...placed, ...waiting]
 }
 
 function instanceOf (state: SeenState, instanceId: string, instance: Instance): SeenInstance {
-  const { contextTokenLimit, drainUntil, shardAssignments: { nodeToRunner } } = bodyOf(instance)
+  const { contextTokenLimit, slots = null, drainUntil, shardAssignments: { nodeToRunner } } = bodyOf(instance)
   const nodes = Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
     ({ nodeId, name: nameOf(state, nodeId), state: wordsOf(state.runners[runnerId]) }))
   const ready = nodes.length > 0 && nodes.every((node) => node.state === READY)
@@ -50,7 +52,7 @@ function instanceOf (state: SeenState, instanceId: string, instance: Instance): 
   const kind = drainUntil !== undefined
     ? 'draining'
     : ready ? 'ready' : error === null ? 'starting' : 'failed'
-  return { instanceId, state: kind, error, contextTokenLimit, nodes }
+  return { instanceId, state: kind, error, contextTokenLimit, slots, nodes }
 }
 
 function failureOf (

@@ -60,7 +60,7 @@ function show ({ out }: VerbContext, known: Known): void {
   for (const [name, value] of facts) out.line(`${name.padEnd(width)}  ${plain(value)}`)
   if (instances.length > 0) {
     out.line('')
-    out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT'], instances.map(rowOf))
+    out.table(['INSTANCE', 'NODES', 'STATE', 'CONTEXT', 'SLOTS'], instances.map(rowOf))
   }
   const support = Object.entries(card.support)
   if (support.length > 0) {
@@ -72,12 +72,13 @@ function show ({ out }: VerbContext, known: Known): void {
     card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
 }
 
-function rowOf ({ instanceId, nodes, state, error, contextTokenLimit }: SeenInstance): string[] {
+function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: SeenInstance): string[] {
   const steps = [...new Set(nodes.map((node) => node.state).filter((words) => words !== 'ready'))].join(', ')
   const words = error !== null ? `${state}: ${error}` : state === 'starting' ? steps : state
   return [
     instanceId, nodes.map(({ name }) => name).join(',') || '-', plain(words),
-    contextTokenLimit === null || contextTokenLimit <= 0 ? '-' : String(contextTokenLimit)
+    contextTokenLimit === null || contextTokenLimit <= 0 ? '-' : String(contextTokenLimit),
+    slots === null ? '-' : String(slots)
   ]
 }
 

@@ -76,7 +76,7 @@ export async function startChat (
   const runners = fake(RunnersService, {
     async route ({ modelId, except }) {
       asked.models.push(modelId)
-      asked.excepted.push(except)
+      asked.excepted.push(except?.at(-1))
       if (modelId !== MODEL) throw kernelError('no_instance', `No instance found for model ${modelId}`)
       const instanceId = `i${++tries}`
       return { taskId: `task-${tries}`, nodeId: 'n', installId: 'i-n', instanceId, runnerId: 'r', modelId }

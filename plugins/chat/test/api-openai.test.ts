@@ -252,7 +252,7 @@ t.test('a body of 5 MB is refused', async (t) => {
   t.equal(asked.tasks.length, 0)
 })
 
-t.test('64 clients are served at once, some more wait, the others hear when to come again', async (t) => {
+t.test('256 clients are served at once, some more wait, the others hear when to come again', async (t) => {
   const held = gate()
   const open: Open = async function * (task, signal) {
     yield admitted()
@@ -262,22 +262,22 @@ t.test('64 clients are served at once, some more wait, the others hear when to c
   const { post, asked } = await startChat(t, { open, callLimits: { queue: 3 } })
   const ask = async (_: unknown, i: number) =>
     await post('/v1/chat/completions', { ...hello, stream: i % 2 === 0 })
-  const first = Array.from({ length: 67 }, ask)
-  await until(() => asked.tasks.length === 64)
+  const first = Array.from({ length: 259 }, ask)
+  await until(() => asked.tasks.length === 256)
   const over = await Promise.all(Array.from({ length: 5 }, ask))
   for (const answer of over) {
     t.equal(answer.statusCode, 429, answer.body)
     t.ok(Number(answer.headers['retry-after']) >= 1)
-    t.match(answer.json(), { error: { reason: 'overloaded', details: { running: 64, waiting: 3 } } })
+    t.match(answer.json(), { error: { reason: 'overloaded', details: { running: 256, waiting: 3 } } })
   }
-  t.equal(asked.tasks.length, 64)
+  t.equal(asked.tasks.length, 256)
   held.open()
   const answers = await Promise.all(first)
   t.ok(answers.every(({ statusCode, body }) => statusCode === 200 && body.includes('Hello')))
-  t.equal(asked.tasks.length, 67, 'those that waited too')
+  t.equal(asked.tasks.length, 259, 'those that waited too')
 })
 
-t.test('64 clients that connect and vanish, before or after the first byte', async (t) => {
+t.test('256 clients that connect and vanish, before or after the first byte', async (t) => {
   const open: Open = async function * (task, signal) {
     const { content } = (task.payload['messages'] as { content: string }[])[0]!
     if (content === 'stay') {

@@ -48,8 +48,8 @@ Card from     store
 Where         store@n1, staged@node2 (lost),node10
 Answers       yes
 
-INSTANCE  NODES     STATE  CONTEXT
-i1        attic,n2  ready  2048
+INSTANCE  NODES     STATE  CONTEXT  SLOTS
+i1        attic,n2  ready  2048     -
 
 FIELD   SUPPORT
 tools   calls them
@@ -63,7 +63,7 @@ model.onnx  weights  2.0 KiB
   t.strictSame(json, {
     ...answer, availability: available, drivers: ['attic: the library (cpu)'],
     instances: [{
-      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, nodes: [
+      instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, slots: null, nodes: [
         { nodeId: 'n1', name: 'attic', state: 'ready' }, { nodeId: 'n2', name: 'n2', state: 'ready' }
       ]
     }]

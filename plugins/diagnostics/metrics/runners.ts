@@ -21,9 +21,9 @@ const TABLE: readonly RunnerRow[] = [
   gauge('svc_runners', 'Runners of this node by where they are in their lives.',
     (runners) => runners().map(({ modelId: model, statusKind: status }) =>
       ({ labels: { model, status }, value: 1 })), ['model', 'status']),
-  byModel('gauge', 'svc_runner_slots', 'Tasks that may be inside the runners at once.', (r) => r.slots),
-  byModel('gauge', 'svc_runner_slots_used', 'Tasks inside the runners.', (r) => r.inProgressTasks.length),
-  byModel('gauge', 'svc_runner_queue_length', 'Tasks that wait for a place in a runner.',
+  byModel('gauge', 'svc_runner_slots', 'Answers that the runners give at once.', (r) => r.slots),
+  byModel('gauge', 'svc_runner_slots_used', 'Slots that are taken.', (r) => r.slotsTaken),
+  byModel('gauge', 'svc_runner_queue_length', 'Tasks that wait for a slot of a runner.',
     (r) => r.waitingTasks),
   byModel('gauge', 'svc_runner_chunks_buffered', 'Chunks of answers that wait for their readers.',
     (r) => r.chunks.buffered),

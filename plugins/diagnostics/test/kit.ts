@@ -10,7 +10,7 @@ export function runnerReport (more: Partial<RunnerReport> = {}): RunnerReport {
     runnerId: 'r1', instanceId: 'i1', modelId: 'svc/voice-en', pid: 4242, processAlive: true, exitCode: null,
     statusKind: 'RunnerReady', secondsInStatus: 3, phase: 'serving', restarts: 0, flightRecorder: [],
     inProgressTasks: [], completedTaskCount: 7, secondsSinceForward: 1, rssBytes: 1000, estimatedBytes: null,
-    hold: 'files', slots: 2, waitingTasks: 0, waitedSeconds: 0, admittedTaskCount: 7,
+    hold: 'files', slots: 2, slotsTaken: 0, waitingTasks: 0, waitedSeconds: 0, admittedTaskCount: 7,
     chunks: { received: 21, dropped: 0, buffered: 0 }, ...more
   }
 }

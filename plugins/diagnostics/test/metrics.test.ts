@@ -133,7 +133,8 @@ t.test('every metric has a help, a type and a unit after the conventions, and fe
 })
 
 t.test('what goes on is counted, and counters only rise', async (t) => {
-  let runner = runnerReport({ restarts: 1, waitedSeconds: 2.5, waitingTasks: 3, inProgressTasks: ['t'] })
+  let runner = runnerReport(
+    { restarts: 1, waitedSeconds: 2.5, waitingTasks: 3, slotsTaken: 1, inProgressTasks: ['t'] })
   const { fakes, work, told } = busy(() => [runner])
   const rig = await startPlugin(t, diagnostics, { fakes })
   work.ended(endedTask())

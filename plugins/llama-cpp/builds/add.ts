@@ -1,15 +1,15 @@
 /** Brings a build of llama.cpp into the home: whole under its name, or not at all. */
-import { chmod, mkdir, readdir, rename, statfs, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdir, readdir, rename, stat, statfs, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import {
-  BUILD_FILE, buildsFolder, buildsOf, buildText, outputOf, readDevices
+  BUILD_FILE, buildsFolder, buildsOf, buildText, listsBackend, outputOf, readDevices
 } from '../../runners/service.js'
 import type { Build } from '../../runners/service.js'
 import { diskError, digestOf, download } from './download.js'
 import { openWorkplace } from './folder.js'
 import type { Workplace } from './folder.js'
 import {
-  assetsFor, backendFor, BuildError, checked, digestFor, KNOWN_TAG, readName, readRelease, reasonOf,
+  assetsFor, backendFor, BACKENDS, BuildError, checked, digestFor, KNOWN_TAG, readName, readRelease, reasonOf,
   refuseZip, tagFor
 } from './release.js'
 import type { Asset, BuildBackend, Machine, PinnedAsset, Source } from './release.js'
@@ -18,6 +18,7 @@ import { unpack } from './unpack.js'
 export const ENGINE = 'llama.cpp'
 const SERVER = 'llama-server'
 const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
+const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
 /** What an archive takes on the disk with what comes out of it; that was seen to be 2.6 times as large. */
 const GROWTH = 5
 
@@ -29,7 +30,7 @@ export interface AddParts extends Source {
   nvidia: boolean
   tag?: string | undefined
   backend?: string | undefined
-  /** Archives on this machine, in place of a release; that with the programs first. */
+  /** In place of a release: a server, its folder, or archives, that with the programs first. */
   files: readonly string[]
   /** SHA-256 of the archives by hand, in their order. */
   sha256: readonly string[]
@@ -47,26 +48,29 @@ export interface Added { build: Build, added: boolean }
 
 /** Adds a build, or chooses one that is there. @throws BuildError */
 export async function addBuild (parts: AddParts): Promise<Added> {
-  const { home, files } = parts
-  for (const file of files) refuseZip(basename(file))
-  const { tag, backend } = files.length > 0 ? namedBy(files[0]!, parts) : {
-    tag: tagFor(parts.tag ?? KNOWN_TAG), backend: backendFor(parts.backend, parts.machine, parts.nvidia)
-  }
+  const { home } = parts
+  for (const file of parts.files) refuseZip(basename(file))
+  const server = await serverAt(parts.files[0])
+  const files = server === undefined ? parts.files : [server]
+  const { tag, backend } = server !== undefined ? await toldBy(server, parts)
+    : files.length > 0 ? namedBy(files[0]!, parts) : wanted(parts)
   const builds = buildsFolder(home, ENGINE)
   await mkdir(builds, { recursive: true, mode: 0o700 }).catch((error: unknown) => { throw diskError(error) })
   const name = `${tag}-${backend}`
   const there = buildsOf(home, ENGINE).find((build) => build.name === name)
-  if (there !== undefined) return await choose(there, parts)
+  if (there !== undefined) return await choose(there, { ...parts, files })
   const work = await openWorkplace(builds)
   let keep = true
   try {
     const archives = files.length > 0 ? await given(files, parts.sha256)
       : await fetched(parts, { tag, backend, work, builds })
     keep = false
-    const folder = await unpacked(archives.map(({ file }) => file), work, parts)
+    const folder = server === undefined ? await unpacked(archives.map(({ file }) => file), work, parts)
+      : await copied(server, await work.folder('0'))
+    const { devices } = await tried(join(folder, SERVER), parts)
     const build: Build = {
       name, folder: join(builds, name), tag, backend, usedSince: parts.now().toISOString(),
-      digests: archives.map(({ digest }) => digest), devices: await tried(folder, parts)
+      digests: archives.map(({ digest }) => digest), devices
     }
     await writeFile(join(folder, BUILD_FILE), buildText(build), { mode: 0o600 })
     return { build, added: await placed(folder, build, home) }
@@ -80,13 +84,18 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   }
 }
 
+/** As the options say, else the release that is known to work and what this machine computes on. */
+function wanted (
+  { tag = KNOWN_TAG, backend, machine, nvidia }: AddParts
+): { tag: string, backend: BuildBackend } {
+  return { tag: tagFor(tag), backend: backendFor(backend, machine, nvidia) }
+}
+
 /** The build that fits best, and the bytes of its archives. @throws BuildError */
 export async function planBuild (
   parts: AddParts
 ): Promise<{ tag: string, backend: BuildBackend, bytes: number }> {
-  const { machine, nvidia } = parts
-  const tag = tagFor(parts.tag ?? KNOWN_TAG)
-  const backend = backendFor(parts.backend, machine, nvidia)
+  const { tag, backend } = wanted(parts)
   const assets = await pinnedAssets(parts, tag, backend)
   return { tag, backend, bytes: assets.reduce((sum, { size }) => sum + size, 0) }
 }
@@ -97,14 +106,45 @@ async function pinnedAssets (parts: AddParts, tag: string, backend: BuildBackend
     .map((asset, i) => checked(asset, sha256[i]))
 }
 
-/** What the name of an archive says, or the options do. @throws BuildError */
-function namedBy (file: string, { tag, backend, machine, nvidia }: AddParts) {
-  const name = readName(basename(file))
-  const says = tag ?? name?.tag
-  const built = backend ?? name?.backend
-  if (says !== undefined && built !== undefined) {
-    return { tag: tagFor(says), backend: backendFor(built, machine, nvidia) }
+/** The server that a path is or has in it; undefined for an archive. @throws BuildError */
+async function serverAt (path = ''): Promise<string | undefined> {
+  const found = await stat(path).catch(() => undefined)
+  if (found?.isDirectory() !== true) return found === undefined || /\.t?gz$/.test(path) ? undefined : path
+  const server = (await filesIn(path)).find((file) => basename(file) === SERVER)
+  if (server === undefined) throw new BuildError(`${path} has no ${SERVER} in it`, { wrong: true })
+  return server
+}
+
+/** Tag and backend by the options, else by the output of the server. @throws BuildError */
+async function toldBy (server: string, parts: AddParts): Promise<ReturnType<typeof wanted>> {
+  const { version, devices } = await tried(server, parts)
+  const has = BACKENDS.findLast((backend) => listsBackend(devices, backend)) ?? 'cpu'
+  const tag = `b${/^version: ([1-9]\d*)/m.exec(version)?.[1] ?? 1}`
+  return wanted({ ...parts, tag: parts.tag ?? tag, backend: parts.backend ?? has })
+}
+
+/** Copies a server with what it uses of its folder, in which there may be other things. */
+async function copied (server: string, folder: string): Promise<string> {
+  for (const name of await readdir(dirname(server))) {
+    if (!PROGRAMS.includes(name) && !LIBRARY.test(name)) continue
+    await cp(join(dirname(server), name), join(folder, name), { dereference: true })
   }
+  await cp(server, join(folder, SERVER), { dereference: true })
+  return await runnable(folder)
+}
+
+/** Not every archive says what can be run. */
+async function runnable (folder: string): Promise<string> {
+  for (const name of PROGRAMS) await chmod(join(folder, name), 0o755).catch(() => {})
+  await chmod(folder, 0o755)
+  return folder
+}
+
+/** What the name of an archive says, or the options do. @throws BuildError */
+function namedBy (file: string, parts: AddParts): ReturnType<typeof wanted> {
+  const name = readName(basename(file))
+  const { tag = name?.tag, backend = name?.backend } = parts
+  if (tag !== undefined && backend !== undefined) return wanted({ ...parts, tag, backend })
   throw new BuildError(`${basename(file)} is not called as an archive of llama.cpp is: say what it is with ` +
     '--build TAG and --backend', { wrong: true })
 }
@@ -191,10 +231,7 @@ async function unpacked (
   for (const library of (await Promise.all(others.map(filesIn))).flat()) {
     await rename(library, join(folder, basename(library)))
   }
-  // Not every archive says what can be run.
-  for (const name of PROGRAMS) await chmod(join(folder, name), 0o755).catch(() => {})
-  await chmod(folder, 0o755)
-  return folder
+  return await runnable(folder)
 }
 
 async function filesIn (folder: string): Promise<string[]> {
@@ -202,10 +239,12 @@ async function filesIn (folder: string): Promise<string[]> {
   return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name))
 }
 
-/** Starts the program once: the devices that it finds. @throws BuildError where it does not start here */
-async function tried (folder: string, { env, signal }: AddParts): Promise<string[]> {
-  const run = async (flag: string): Promise<string> => await outputOf(join(folder, SERVER), flag, env, signal)
-  await run('--version').catch((error: unknown) => {
+/** Starts the program: its version, and its devices. @throws BuildError where it does not start here */
+async function tried (
+  server: string, { env, signal }: AddParts
+): Promise<{ version: string, devices: string[] }> {
+  const run = async (flag: string): Promise<string> => await outputOf(server, flag, env, signal)
+  const version = await run('--version').catch((error: unknown) => {
     if (signal.aborted) throw error
     const said = `${(error as { stderr?: string }).stderr ?? ''} ${(error as Error).message}`
     const short = said.replace(/\s+/g, ' ').trim().slice(0, 300)
@@ -213,7 +252,7 @@ async function tried (folder: string, { env, signal }: AddParts): Promise<string
   })
   // Old builds do not know it.
   const devices = await run('--list-devices').catch(() => '')
-  return readDevices(devices) ?? []
+  return { version, devices: readDevices(devices) ?? [] }
 }
 
 /** Gives a build its name at once; false where another add was earlier. @throws BuildError */

@@ -29,7 +29,7 @@ export const PINNED: Record<string, string> = {
   [archive('macos-arm64')]: '1ad3f9eff80edb9dbef4259ad564d1720612ef7eea48fa4afed0e54f5f3d5711',
   [archive('macos-x64')]: '305f0e3a17d2c01eb205cd0a62128357f1ec3b55329cb084d94e5ec0115d7a3b'
 }
-const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
+export const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
 export type BuildBackend = (typeof BACKENDS)[number]
 
 /** A machine that builds are made for, in Node's words. */

@@ -16,12 +16,12 @@ export const verbs = {
       ['--build <tag>', 'release of llama.cpp (one that is known to work)'],
       ['--backend <name>', 'cpu, metal, vulkan or cuda (what fits this machine)'],
       ['--from <file...>',
-        'archives of a release that are here already; for cuda also that of its libraries'],
+        'a llama-server, its folder, or archives of a release; for cuda also that of its libraries'],
       ['--sha256 <hex...>', 'SHA-256 of each archive, for a release that svc does not know']
     ],
     examples: [
       'svc engine add llama.cpp', 'svc engine add llama.cpp --build b11146 --backend vulkan',
-      'svc engine add llama.cpp --from llama-b11146-bin-ubuntu-x64.tar.gz'
+      'svc engine add llama.cpp --from ./llama.cpp/build/bin'
     ],
     load: async () => ({ default: (await import('./engine.js')).add })
   },

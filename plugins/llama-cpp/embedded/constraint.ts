@@ -12,23 +12,31 @@ export interface Writing {
   thoughts: Thoughts
 }
 
-/** The grammar, null for none, and the format that reads calls written by it. `warnings`: of both. */
-export interface Constraint { gbnf: string | null, tools: ToolFormatName | null, warnings: string[] }
+/** The grammar, null for none, and the formats that read what is written by it. */
+export interface Constraint {
+  gbnf: string | null, tools: ToolFormatName | null, reasoning: ReasoningName | null, warnings: string[]
+}
 
 /** @throws EngineError invalid_request */
 export function constraintOf (payload: Fields, writing: Writing): Constraint {
   const { grammar: given } = payload
-  const { tools } = writing
-  if (typeof given === 'string' && given !== '') return { gbnf: given, tools, warnings: [] }
+  const { tools, reasoning } = writing
+  if (typeof given === 'string' && given !== '') return { gbnf: given, tools, reasoning, warnings: [] }
   const mustCall = tools !== null && requiresCall(payload)
   const answer = mustCall ? null : answerGrammar(payload)
-  if (answer === null && !mustCall) return { gbnf: null, tools, warnings: [] }
+  if (answer === null && !mustCall) return { gbnf: null, tools, reasoning, warnings: [] }
   const enforced = tools === null ? null : enforcedFormat(tools)
   const calls = enforced === null ? null : callGrammar(payload, enforced.format)
   const all = [answer, calls].filter((each) => each !== null)
-  const gbnf = either(all.map(({ grammar }) => grammar))
-  return { gbnf: behind(gbnf, writing), tools: enforced?.reader ?? null, warnings: notEnforced(all) }
+  return {
+    gbnf: behind(either(all.map(({ grammar }) => grammar)), writing), tools: enforced?.reader ?? null,
+    // An answer of a grammar has no channels.
+    reasoning: hasChannels(reasoning) ? null : reasoning, warnings: notEnforced(all)
+  }
 }
+
+const hasChannels = (reasoning: ReasoningName | null): boolean =>
+  reasoning !== null && reasonings[reasoning].channels === true
 
 /** Prefixes the names of rules, so that one grammar can contain two. */
 const renamed = (gbnf: string, prefix: string): string =>
@@ -40,10 +48,8 @@ const either = ([one = '', other]: readonly string[]): string => other === undef
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
 /** The grammar, with reasoning in front of it where the prompt leaves room for that. */
-export function behind (
-  gbnf: string, { reasoning = null, thoughts = 'over' }: Partial<Omit<Writing, 'tools'>>
-): string {
-  if (reasoning === null || thoughts === 'over' || reasonings[reasoning].channels === true) return gbnf
+function behind (gbnf: string, { reasoning, thoughts }: Writing): string {
+  if (reasoning === null || thoughts === 'over' || hasChannels(reasoning)) return gbnf
   const { opens, closes } = reasonings[reasoning]
   const thought = `thought ${literal(closes)} space`
   const start = thoughts === 'inside' ? thought : `(space ${literal(opens)} ${thought})?`

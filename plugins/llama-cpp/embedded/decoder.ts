@@ -69,9 +69,6 @@ export class Decoder {
       ({ id, tokens: [], job: null, pending: [], used: 0, since: 0 }))
   }
 
-  /** Answers in work and waiting. */
-  get open (): number { return this.waiting.length + this.slots.filter(({ job }) => job !== null).length }
-
   submit (job: Job): void {
     this.waiting.push(job)
     this.running ??= this.run()

@@ -46,6 +46,13 @@ const INSTRUCTIONS = (tools: readonly unknown[]): string => [
   HERMES.call.replace('{{name}}', 'NAME').replace('{{arguments}}', '{"PARAMETER": VALUE}')
 ].join('\n')
 
+/** The conversation with the system message in front of the user's first one, as llama-server has it. */
+export function withoutSystem (messages: readonly ChatMessage[]): ChatMessage[] {
+  const [first, second, ...rest] = messages
+  if (first?.role !== 'system' || second?.role !== 'user') return [...messages]
+  return [{ ...second, content: `${textOf(first.content)}\n\n${textOf(second.content)}` }, ...rest]
+}
+
 /** The conversation with tools, calls and their results as text, for templates that do not show them. */
 export function inHermes (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {

@@ -6,7 +6,7 @@ import { ChatTemplate } from '../text/template.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, isObject, type Fields } from '../../runners/language/json.js'
-import { inHermes } from './formats.js'
+import { inHermes, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -61,13 +61,25 @@ export class Prompts {
     const offered = Array.isArray(given) && choice !== 'none' ? given : []
     const spoken = messages.map((message) => this.cutterOf(message.role).cut(message))
     const tools = this.others.cut(offered)
-    const shows = this.shows(tools, spoken)
-    const rendered = this.template.render(shows ? spoken : inHermes(spoken, tools), {
-      addGenerationPrompt: payload['add_generation_prompt'] !== false,
-      ...shows && tools.length > 0 ? { tools } : {},
-      ...isObject(payload['chat_template_kwargs'])
-        ? { extra: this.others.cut(payload['chat_template_kwargs']) } : {}
-    })
+    let shows = this.shows(tools, spoken)
+    const variables = isObject(payload['chat_template_kwargs'])
+      ? this.others.cut(payload['chat_template_kwargs']) : {}
+    const render = (extra: Fields, change = (list: ChatMessage[]) => list): string =>
+      this.template.render(change(shows ? spoken : inHermes(spoken, tools)), {
+        addGenerationPrompt: payload['add_generation_prompt'] !== false,
+        ...shows && tools.length > 0 ? { tools } : {}, extra
+      })
+    let rendered
+    try {
+      rendered = render(variables)
+    } catch (error) {
+      // Some templates fail at parameters without a type, at no list of tools, or at system messages.
+      shows &&= tools.length === 0
+      const extra = { ...variables, tools: [] }
+      try { rendered = render(extra) } catch {
+        try { rendered = render(extra, withoutSystem) } catch { throw error }
+      }
+    }
     const { reasoning } = this.template
     return {
       ids: this.vocabulary.encodeRendered(rendered),

@@ -1,8 +1,8 @@
 /** A loaded model: its tasks. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
-import { fieldsOf, idsOf, listOf, type Fields } from '../../runners/language/json.js'
-import { contextExceeded, overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
+import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
@@ -73,30 +73,20 @@ export class TextSession implements EngineSession {
   }
 
   private completion (payload: Fields): Asked {
-    const ids = this.plain(payload['prompt'])
+    const ids = this.parts.vocabulary.read(payload['prompt'], 'prompt')
     const prompt: Prompt = { ids, tools: null, reasoning: null, thoughts: 'over' }
     return { prompt, constraint: constraintOf(payload, prompt), isChat: false, payload }
-  }
-
-  private plain (prompt: unknown, path = 'prompt', special = true): number[] {
-    const { vocabulary } = this.parts
-    if (typeof prompt === 'string') return vocabulary.encode(prompt, special)
-    const ids = idsOf(prompt)
-    if (ids?.every((id) => id < vocabulary.table.size) === true) return ids
-    throw invalid(`${path} takes a text or token ids below ${vocabulary.table.size}`, path)
   }
 
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
-    const { modelId, sizes, decoder, vocabulary, defaults } = this.parts
-    const { contextLength } = sizes
+    const { modelId, sizes: { contextLength }, decoder, vocabulary, defaults } = this.parts
     const { ids } = asked.prompt
     if (ids.length === 0) throw invalid('the prompt is empty: there is nothing to go on from', 'prompt')
     if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
-    if (decoder.open + parameters.n > sizes.most) throw overloaded(modelId, decoder.open, sizes.most)
     // The reader may leave without an abort.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
@@ -140,13 +130,13 @@ export class TextSession implements EngineSession {
   }
 
   /** Special tokens that the reader of an answer needs; all others are not shown. */
-  private markers ({ constraint: { tools }, prompt: { reasoning }, isChat }: Asked): string[] {
+  private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]
     return isChat ? MARKERS.filter((marker) => own.includes(marker)) : []
   }
 
-  private reader ({ constraint: { tools }, prompt: { reasoning, thoughts }, payload }: Asked): OutputReader {
+  private reader ({ constraint: { tools, reasoning }, prompt: { thoughts }, payload }: Asked): OutputReader {
     const functions = listOf(payload['tools']).map((tool) => fieldsOf(tool['function']))
     return new OutputReader({
       tools, reasoning, startsInReasoning: thoughts === 'inside', newId: newCallId,
@@ -155,15 +145,16 @@ export class TextSession implements EngineSession {
   }
 
   private tokenized (payload: Fields): Record<string, unknown> {
-    const { prompts, sizes: { contextLength } } = this.parts
+    const { prompts, vocabulary, sizes: { contextLength } } = this.parts
     const tokens = payload['messages'] === undefined
-      ? this.plain(payload['prompt'], 'prompt', payload['add_special_tokens'] !== false)
+      ? vocabulary.read(payload['prompt'], 'prompt', payload['add_special_tokens'] !== false)
       : prompts.read(payload).ids
     return { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength }
   }
 
   private detokenized ({ tokens }: Fields): Record<string, unknown> {
     if (!Array.isArray(tokens)) throw invalid('tokens takes token ids', 'tokens')
-    return { kind: 'text', text: decodeAll(this.parts.vocabulary.table, this.plain(tokens, 'tokens'), false) }
+    const { vocabulary } = this.parts
+    return { kind: 'text', text: decodeAll(vocabulary.table, vocabulary.read(tokens, 'tokens'), false) }
   }
 }

@@ -1,31 +1,31 @@
-/** Calls that the model writes by our grammar, and the server takes for text. */
-import { randomUUID } from 'node:crypto'
+/** Text of the server that has calls and reasoning in it: it reads none written by our grammars. */
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { Fields } from '../../runners/language/json.js'
-import { deltaOf, OutputReader } from '../text/parse/output.js'
-import { ChatReader } from './answer.js'
+import { deltaOf, type OutputReader } from '../text/parse/output.js'
+import type { AnswerReader } from './answer.js'
 
-/** An answer of `/v1/chat/completions` whose text is calls. */
-export class CallReader extends ChatReader {
-  private readonly output = new OutputReader({
-    tools: 'hermes', reasoning: null, newId: () => `call_${randomUUID().replaceAll('-', '')}`
-  })
+/** An answer whose text is read again. */
+export class CallReader implements Pick<AnswerReader, 'read' | 'end'> {
+  private readonly inner: AnswerReader
+  private readonly output: OutputReader
 
-  override read (event: Fields): AnswerChunk[] {
-    return super.read(event).map((chunk) => ({
+  constructor (inner: AnswerReader, output: OutputReader) {
+    ;[this.inner, this.output] = [inner, output]
+  }
+
+  read (event: Fields): AnswerChunk[] {
+    return this.inner.read(event).map((chunk) => ({
       ...chunk,
-      choices: chunk.choices.map(({ delta = {}, ...choice }) => {
-        const { content = '', ...rest } = delta
-        return { ...choice, delta: { ...rest, ...deltaOf(this.output.push(content)) } }
-      })
+      choices: chunk.choices.map(({ delta: { content = '', ...rest } = {}, text = '', ...choice }) =>
+        ({ ...choice, delta: { ...rest, ...deltaOf(this.output.push(content + text)) } }))
     }))
   }
 
-  override end (peakBytes: number): AnswerChunk | null {
-    const last = super.end(peakBytes)
+  end (peakBytes: number): AnswerChunk | null {
+    const last = this.inner.end(peakBytes)
     const delta = deltaOf(this.output.end())
-    const [choice] = last?.choices ?? []
-    if (last === null || choice === undefined) return last
+    if (last?.choices[0] === undefined) return last
+    const { text: _, ...choice } = last.choices[0]
     const isCall = choice.finish_reason === 'stop' && this.output.calls > 0
     return { ...last, choices: [{ ...choice, delta, ...isCall ? { finish_reason: 'tool_calls' } : {} }] }
   }

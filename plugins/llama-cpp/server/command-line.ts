@@ -7,7 +7,6 @@ import type { Drafter } from './drafter.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
-const DEFAULT_QUEUE = 256
 /** More layers than any model has. */
 const ALL_LAYERS = '999'
 
@@ -17,8 +16,6 @@ export interface Sizes {
   contextLength: number
   /** Answers generated at once. */
   slots: number
-  /** Answers generated or waiting at once. */
-  most: number
   /** Memory for prompts that may come again. */
   promptCacheMib: number
   cacheType?: CacheType | undefined
@@ -36,19 +33,19 @@ function option (
 
 /**
  * The server takes the memory of all its contexts when it starts: as many as placement counts. Options:
- * `prefix_cache_bytes`, `max_batch` (answers at once, fewer than there is memory for) and `max_queue`
- * (answers waiting).
+ * `prefix_cache_bytes` and `max_batch` (answers at once, fewer than there is memory for).
  * @throws EngineError model_invalid for an option that is no such number
  */
-export function sizesOf ({ card, options, contextLength: asked }: ModelSpec, embeds: boolean): Sizes {
+export function sizesOf (
+  { card, options, contextLength: asked, slots: planned }: ModelSpec, embeds: boolean
+): Sizes {
   const contextLength = Math.min(contextOf(card, asked), embeds ? MAX_EMBEDDED : Infinity)
-  const { contexts } = cacheOf(card, contextLength)
-  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength))
+  const { contexts } = cacheOf(card, contextLength, planned)
+  const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength, planned))
   const slots = Math.min(option(options, 'max_batch', 1, contexts), contexts)
   return {
     contextLength,
     slots,
-    most: slots + option(options, 'max_queue', 1, DEFAULT_QUEUE),
     promptCacheMib: Math.floor(kept / MIB),
     cacheType: card.cacheType
   }
@@ -167,11 +164,14 @@ export interface StartOptions {
   threads: number
   backend: string
   sizes: Sizes
-  /** Makes embeddings, and nothing else. */
+  /** Only makes embeddings, or only ranks documents. */
   embeds: boolean
+  ranks?: boolean
   /** Vision weights and a drafter of the model, where it has them. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
+  /** File with the chat template; undefined for that of the model. */
+  template?: string | undefined
   /** How the model is spread over donors; null for a model that this server has alone. */
   rpc?: RpcPlan | null
   /** The GPUs of this node that share a model without donors; null where there is one device. */
@@ -183,15 +183,16 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   : ['--host', address.host, '--port', String(address.port)]
 
 /** Options that are given only to a server that knows them, as it would not start otherwise. */
-function optional (
-  { flags, backend, sizes, embeds, mmproj, drafter, rpc = null, split = null }: StartOptions
-): string[][] {
+function optional (options: StartOptions): string[][] {
+  const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib, cacheType } = sizes
+  const length = String(contextLength)
   return [
     // Only this runner uses the server.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],
+    ...template === undefined ? [] : [['--chat-template-file', template]],
     // Weights are often kept in another order than the file's: with the file mapped beside, they would count
     // twice.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
@@ -210,8 +211,9 @@ function optional (
     // What each device holds was planned; the server would try a load of its own first.
     ['--fit', 'off'],
     ...rpc === null ? alone(backend, split) : [],
-    ...embeds
-      ? [['--embeddings'], ['--batch-size', String(contextLength)], ['--ubatch-size', String(contextLength)]]
+    ...options.embeds
+      ? [[options.ranks === true ? '--reranking' : '--embeddings'],
+          ['--batch-size', length], ['--ubatch-size', length]]
       : []
   ].filter(([name]) => flags.has(name as string))
 }

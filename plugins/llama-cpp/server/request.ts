@@ -1,16 +1,15 @@
 /** From the payload of a task to the bodies that llama.cpp's server takes. Pure. */
 import { createHash } from 'node:crypto'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { readEmbed, type VectorShape } from '../../runners/language/vectors.js'
 import { parametersOf } from '../../runners/language/sampling.js'
 import { invalid } from '../../runners/language/refusals.js'
 import {
   fieldsOf, idsOf, isObject, listOf, numberOf, present, type Fields
 } from '../../runners/language/json.js'
-import { behind } from '../embedded/constraint.js'
-import { HERMES, inHermes } from '../embedded/formats.js'
-import { answerGrammar, answerSchema, callGrammar, notEnforced, requiresCall } from '../structure.js'
-import { reasonings, type ReasoningName, type Thoughts } from '../text/reasoning.js'
+import { constraintOf, type Constraint, type Writing } from '../embedded/constraint.js'
+import { inHermes } from '../embedded/formats.js'
+import { answerSchema, requiresCall } from '../structure.js'
+import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reasoning.js'
 
 /** Facts about the model and its server. */
 export interface Facts {
@@ -21,8 +20,6 @@ export interface Facts {
   /** False for a model whose template has no place for tools. */
   tools?: boolean
   reasoning?: ReasoningName | null
-  /** State of the reasoning at the end of the prompt; `over` for models without reasoning. */
-  thoughts?: Thoughts
 }
 
 /** The bodies for a route, one for each answer. */
@@ -32,13 +29,12 @@ export interface Bodies {
   tops: number
   /** Parts of the request that the server does not get. */
   warnings: string[]
-  /** The answer is calls as our grammar has them, which the server does not read. */
-  calls: boolean
 }
 
 type Body = Record<string, unknown>
 
 const MOST_ANSWERS = 128
+const PLAIN: Writing = { tools: null, reasoning: null, thoughts: 'over' }
 /** The server takes seeds below this one, which means a seed of its own choice. */
 const SEEDS = 2 ** 32 - 1
 /** Fields of a task that the server has other names for, or that are sent in another form. */
@@ -50,7 +46,7 @@ const OWN_FORM = new Set([
 ])
 
 /** A number of the request; undefined if it has none. @throws EngineError invalid_request */
-function numberAt (
+export function numberAt (
   payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
 ): number | undefined {
   const value = payload[path]
@@ -140,55 +136,26 @@ export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'
 
 const nameOf = (tool: unknown): unknown => fieldsOf(fieldsOf(tool)['function'])['name']
 
-/** llama-server makes no calls while it keeps to a format. */
-const isOffered = ({ tools, tool_choice: choice = 'auto', ...given }: Fields): boolean =>
-  listOf(tools).length > 0 && choice !== 'none' &&
-  (choice !== 'auto' || (given['response_format'] == null && given['grammar'] == null))
-
-/** Whether the server has to make the grammar: its reader wants the channels of the model. */
-const isNative = ({ reasoning = null }: Facts): boolean =>
-  reasoning !== null && reasonings[reasoning].channels === true
-
-/** Whether the grammar of an answer depends on the end of its prompt. */
-export const dependsOnPrompt = (payload: Fields, { reasoning = null }: Facts): boolean =>
-  reasoning !== null && (requiresCall(payload) || answerSchema(payload) !== null)
-
-/**
- * Tools are an offer, unless a call is required: one that cannot be made is left out with a warning.
- * @throws EngineError invalid_request for a required call that cannot be made
- */
-function toolsBody (payload: Fields, facts: Facts, warnings: string[]): Body {
-  const { tool_choice: choice = 'auto', chat_template_kwargs: variables } = payload
-  const parallel = present({ parallel_tool_calls: payload['parallel_tool_calls'] })
-  const tools = listOf(payload['tools'])
-  if (!isOffered(payload)) {
-    if (tools.length > 0 && choice === 'auto') {
-      warnings.push('tools: not offered to the model, as llama-server calls none while it keeps to a format')
-    }
-    return {}
-  }
-  if (choice === 'auto') return facts.tools === false ? {} : { tools, tool_choice: 'auto', ...parallel }
-  const compiled = callGrammar(payload, HERMES)
-  warnings.push(...notEnforced([compiled]))
-  const chosen = choice === 'required' ? tools : tools.filter((tool) => nameOf(tool) === nameOf(choice))
-  // The server takes a word only: one chosen function is the only tool, and required.
-  if (isNative(facts)) return { tools: chosen, tool_choice: 'required', ...parallel }
-  // It takes no grammar beside tools, and with many templates enforces no call: only the template gets them.
-  return { grammar: behind(compiled.grammar, facts),
-    ...facts.tools === false ? {} : { chat_template_kwargs: { ...fieldsOf(variables), tools: chosen } } }
+/** The tools that the model may call. */
+function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] {
+  if (choice === 'none') return []
+  return listOf(tools).filter((tool) => !isObject(choice) || nameOf(tool) === nameOf(choice))
 }
 
-/** The format of an answer; a required call takes the place of one. */
-function formatBody (payload: Fields, facts: Facts, warnings: string[]): Body {
-  const { response_format: format, grammar } = payload
-  if (requiresCall(payload)) return {}
-  if (grammar != null) return present({ response_format: format })
-  const compiled = answerGrammar(payload)
-  if (compiled === null) return {}
-  warnings.push(...notEnforced([compiled]))
-  return isNative(facts) && format != null ? { response_format: format }
-    : { grammar: behind(compiled.grammar, facts) }
+/** The request with messages and tools as the template reads them. */
+export function templated (payload: Fields, { tools: reads = true }: Facts): Fields {
+  const offered = offeredTools(payload)
+  const { tools: _, ...asked } = payload
+  if (offered.length === 0) return asked
+  return reads ? { ...asked, tools: offered }
+    : { ...asked, messages: inHermes(readMessages(payload['messages']), offered) }
 }
+
+/** Whether a grammar restricts the answer. The server reads images only where it makes that itself. */
+export const isConstrained = (payload: Fields): boolean =>
+  (requiresCall(payload) || answerSchema(payload) !== null || payload['grammar'] != null) &&
+  !listOf(payload['messages']).some(({ content }) => Array.isArray(content) &&
+    content.some((part) => fieldsOf(part)['type'] !== 'text'))
 
 /** The most tokens of an answer: one token of the context at least is the prompt's. */
 function mostTokens (payload: Fields, { contextLength }: Facts): number {
@@ -200,7 +167,7 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
 
 /** The bodies for a route, with what both routes have in common beside `own`. */
 function bodiesOf (
-  payload: Fields, facts: Facts, own: Body, warnings: string[], calls = false
+  payload: Fields, facts: Facts, own: Body, warnings: string[] = []
 ): Bodies {
   const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
   const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
@@ -213,7 +180,7 @@ function bodiesOf (
     ...samplingOf(payload, facts),
     ...own
   }
-  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings, calls }
+  return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings }
 }
 
 const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
@@ -222,19 +189,20 @@ const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 
 /** Bodies for `/v1/chat/completions`, one for each answer. @throws EngineError invalid_request */
 export function chatBodies (payload: Fields, facts: Facts): Bodies {
-  const warnings: string[] = []
-  const { tools, ...asked } = payload
-  const isTold = facts.tools === false && isOffered(payload)
-  const calls = isTold || (requiresCall(payload) && !isNative(facts))
-  const messages = isTold ? inHermes(readMessages(payload['messages']), listOf(tools)) : payload['messages']
+  const { tool_choice: choice = 'auto', parallel_tool_calls: parallel, json_schema, grammar } = payload
+  const { warnings } = constraintOf(payload, PLAIN)
+  const asked = templated(payload, facts)
   return bodiesOf(payload, facts, {
-    ...templateBody({ ...asked, messages }, facts.callIds),
-    ...formatBody(payload, facts, warnings),
-    ...toolsBody(payload, facts, warnings),
+    ...templateBody(asked, facts.callIds),
+    ...present({ response_format: payload['response_format'], json_schema, grammar }),
+    // The server takes a word only: one chosen function is the only tool, and required.
+    ...'tools' in asked
+      ? { tool_choice: isObject(choice) ? 'required' : choice, ...present({ parallel_tool_calls: parallel }) }
+      : {},
     max_tokens: mostTokens(payload, facts),
     stream_options: { include_usage: true },
     ...payload['logprobs'] === true ? { logprobs: true, top_logprobs: candidates(payload) } : {}
-  }, warnings, calls)
+  }, warnings)
 }
 
 /** A prompt: a text, or ids as they are. @throws EngineError invalid_request */
@@ -246,21 +214,14 @@ export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
 }
 
 /** Bodies for `/completion`, one for each answer. @throws EngineError invalid_request */
-export function completionBodies (payload: Fields, facts: Facts): Bodies {
-  const warnings: string[] = []
+export function completionBodies (
+  payload: Fields, facts: Facts, { gbnf, warnings, reasoning }: Constraint = constraintOf(payload, PLAIN)
+): Bodies {
   return bodiesOf(payload, facts, {
     prompt: promptOf(payload['prompt']),
-    ...formatBody(payload, { ...facts, reasoning: null }, warnings),
+    ...gbnf === null ? {} : { grammar: gbnf },
+    ...reasoning === null ? {} : { preserved_tokens: reasoningMarkers(reasonings[reasoning]) },
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}
   }, warnings)
-}
-
-/** A request for embeddings. */
-export interface EmbedRequest { inputs: (string | number[])[], shape: VectorShape }
-
-/** `input` is a text, token ids, or a list of either. @throws EngineError invalid_request */
-export function embedRequest (payload: Fields): EmbedRequest {
-  const { inputs, shape } = readEmbed(payload)
-  return { inputs: inputs.map((each) => promptOf(each, 'input')), shape }
 }

@@ -2,10 +2,13 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { vectorChunk } from '../../runners/language/vectors.js'
-import { overloaded, unknownTask } from '../../runners/language/refusals.js'
+import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
+import { unknownTask } from '../../runners/language/refusals.js'
 import { checked } from '../check.js'
+import { newCallId } from '../embedded/answer.js'
+import { constraintOf } from '../embedded/constraint.js'
 import { warmCompiler } from '../structure.js'
+import { OutputReader } from '../text/parse/output.js'
 import { reasoningOf, reasonings, thoughtsAfter } from '../text/reasoning.js'
 import { CallReader } from './calls.js'
 import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
@@ -15,7 +18,7 @@ import type { Client } from './http.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
-  callIdsOf, chatBodies, completionBodies, dependsOnPrompt, embedRequest, promptOf, readsTools, templateBody,
+  callIdsOf, chatBodies, completionBodies, isConstrained, promptOf, readsTools, templateBody, templated,
   type Bodies, type Facts
 } from './request.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -41,7 +44,7 @@ export interface SessionParts {
 interface Asked extends Bodies {
   path: string
   payload: Fields
-  Reader: new (index: number, tops: number) => AnswerReader
+  reader: (index: number, tops: number) => Pick<AnswerReader, 'read' | 'end'>
 }
 
 /** A model that a server has loaded. */
@@ -50,7 +53,6 @@ export class LlamaSession implements EngineSession {
   private readonly client: Client
   private readonly facts: Facts
   private props: Fields = {}
-  private open = 0
 
   constructor (parts: SessionParts) {
     const { server, spec: { card: { defaults } }, sizes: { contextLength } } = parts
@@ -71,11 +73,13 @@ export class LlamaSession implements EngineSession {
   }
 
   async warmup (): Promise<void> {
+    const { embeds, spec: { card } } = this.parts
     const text = { prompt: 'warm', max_tokens: WARMUP_TOKENS, temperature: 0 }
-    const task = this.parts.embeds
-      ? { kind: 'embed', payload: { input: 'warm' } }
+    const read = { input: 'warm', query: 'warm', documents: ['warm'] }
+    const task = embeds
+      ? { kind: card.tasks.includes('rerank') ? 'rerank' : 'embed', payload: read }
       : { kind: 'completion', payload: text }
-    if (!this.parts.embeds) warmCompiler()
+    if (!embeds) warmCompiler()
     for await (const chunk of this.run(task, new AbortController().signal)) void chunk
   }
 
@@ -103,13 +107,14 @@ export class LlamaSession implements EngineSession {
     if (kind === 'tokenize') return this.tokenize(payload, signal)
     if (kind === 'detokenize') return this.detokenize(payload, signal)
     if (this.parts.embeds) {
+      if (kind === 'rerank') return this.rank(payload, signal)
       if (kind === 'embed' || kind === 'embeddings') return this.embed(payload, signal)
-      throw unknownTask(kind, 'embed, tokenize and detokenize')
+      throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')
     }
     if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
       const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
-      return this.write({ ...asked, Reader: CompletionReader }, signal, trace)
+      return this.write({ ...asked, reader: (...of) => new CompletionReader(...of) }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
@@ -118,31 +123,39 @@ export class LlamaSession implements EngineSession {
     payload: Fields, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { facts, facts: { reasoning = null } } = this
-    const thoughts = reasoning !== null && dependsOnPrompt(payload, facts)
-      ? thoughtsAfter(await this.rendered(payload, signal), reasonings[reasoning]) : 'over'
-    const bodies = chatBodies(payload, { ...facts, thoughts })
-    const Reader = bodies.calls ? CallReader : ChatReader
-    yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, Reader }, signal, trace)
+    const asked = templated(payload, facts)
+    const tools = 'tools' in asked || asked['messages'] !== payload['messages'] ? 'hermes' : null
+    if (!isConstrained(payload)) {
+      const readsCalls = tools !== null && !('tools' in asked)
+      const output = { tools, reasoning: null, newId: newCallId } as const
+      const reader: Asked['reader'] = (...of) => readsCalls
+        ? new CallReader(new ChatReader(...of), new OutputReader(output)) : new ChatReader(...of)
+      const bodies = chatBodies(payload, facts)
+      yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
+      return
+    }
+    // The server takes no grammar beside tools, enforces calls with some templates only, and fails at reading
+    // answers of a grammar with others.
+    const prompt = await this.rendered(asked, signal)
+    const thoughts = reasoning === null ? 'over' : thoughtsAfter(prompt, reasonings[reasoning])
+    const constraint = constraintOf(payload, { tools, reasoning, thoughts })
+    const bodies = completionBodies({ ...payload, prompt }, facts, constraint)
+    const reader: Asked['reader'] = (...of) => new CallReader(new CompletionReader(...of), new OutputReader(
+      { ...constraint, startsInReasoning: thoughts === 'inside', newId: newCallId }))
+    yield * this.write({ path: '/completion', payload, ...bodies, reader }, signal, trace)
   }
 
   private async * write (
     asked: Asked, signal: AbortSignal, trace: SpanSink | undefined
   ): AsyncGenerator<EngineChunk> {
     const { bodies, warnings, payload } = asked
-    const { open, parts: { sizes: { most }, spec: { card: { modelId } } } } = this
-    if (open + bodies.length > most) throw overloaded(modelId, open, most)
-    this.open += bodies.length
     let begun = false
-    try {
-      if (warnings.length > 0) yield { payload: { choices: [], warnings } }
-      const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
-      for await (const chunk of checked(all, payload)) {
-        // Each answer has the same prompt, and the server reports its progress several times.
-        if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
-        begun = true
-      }
-    } finally {
-      this.open -= bodies.length
+    if (warnings.length > 0) yield { payload: { choices: [], warnings } }
+    const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
+    for await (const chunk of checked(all, payload)) {
+      // Each answer has the same prompt, and the server reports its progress several times.
+      if (chunk.choices.length > 0 || !begun) yield { payload: { ...chunk } }
+      begun = true
     }
   }
 
@@ -154,8 +167,8 @@ export class LlamaSession implements EngineSession {
   private async * answer (
     asked: Asked, index: number, signal: AbortSignal, trace: SpanSink | undefined, forget: Fields = {}
   ): AsyncGenerator<AnswerChunk> {
-    const { path, bodies, tops, Reader } = asked
-    const own = new Reader(index, tops)
+    const { path, bodies, tops, reader } = asked
+    const own = reader(index, tops)
     const spans = trace === undefined ? undefined : new ChunkSpans(trace, index)
     try {
       for await (const event of this.client.events({ path, body: { ...bodies[index], ...forget }, signal })) {
@@ -204,7 +217,8 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs, shape } = embedRequest(payload)
+    const { inputs: given, shape } = readEmbed(payload)
+    const inputs = given.map((each) => promptOf(each, 'input'))
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
@@ -217,6 +231,14 @@ export class LlamaSession implements EngineSession {
     }
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
+  }
+
+  private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+    const { results, usage } = await this.client.json({ path: '/v1/rerank', body: payload, signal })
+    const scores = (payload['documents'] as string[]).map((_, i) =>
+      numberOf(listOf(results).find(({ index }) => index === i)?.['relevance_score']) ??
+      fail('llama-server did not rank all documents'))
+    yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
   /** A broken connection as what it means: the server has ended, or failed. */

@@ -1,5 +1,6 @@
 import {
-  chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync
+  chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, symlinkSync,
+  writeFileSync
 } from 'node:fs'
 import { spawn, spawnSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -10,7 +11,9 @@ import { buildsOf, findProgram } from '../../runners/service.js'
 import { addBuild } from '../builds/add.js'
 import { readDevices } from '../../runners/service.js'
 import { assetsFor, backendFor, checked, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
-import { archiveOf, engine, homeAt, nameOf, sha256, startReleases, tarOf, underWay } from './builds-kit.js'
+import {
+  archiveOf, engine, homeAt, nameOf, SERVER, sha256, startReleases, tarOf, underWay
+} from './builds-kit.js'
 import llamaCpp from '../index.js'
 import type { Asset } from '../builds/release.js'
 import type { Made, Served } from './builds-kit.js'
@@ -51,6 +54,29 @@ t.test('a build is brought, used, and removed', async (t) => {
   t.strictSame(readdirSync(join(home, 'engines/llama.cpp')), ['.coming'])
   t.match(await engine(home, ['rm', 'llama.cpp', 'b7-cpu']),
     { status: 3, err: /no build b7-cpu; there is: none/ })
+})
+
+t.test('a server that is here already, or its folder', async (t) => {
+  const made = folder(t)
+  const own = join(made, 'bin')
+  const gpu = SERVER.replace('version: 1', 'version: 812 (abc)').replace('Test0', 'Vulkan0')
+  mkdirSync(own)
+  writeFileSync(join(own, 'llama-server'), gpu, { mode: 0o755 })
+  writeFileSync(join(own, 'libx.so.1'), 'a library')
+  symlinkSync('libx.so.1', join(own, 'libx.so'))
+  writeFileSync(join(own, 'notes'), 'no')
+  for (const path of [made, join(own, 'llama-server')]) {
+    const home = homeAt(folder(t), 'https://127.0.0.1:9')
+    const run = async (...more: string[]) => await engine(home, ['add', 'llama.cpp', '--from', path, ...more])
+    t.match(await run(), { status: 0, out: /llama\.cpp b812-vulkan is added; it computes on Vulkan0/ })
+    const [build] = buildsOf(home, 'llama.cpp')
+    t.match(build, { tag: 'b812', backend: 'vulkan', digests: [sha256(Buffer.from(gpu))] })
+    t.same(readdirSync(build!.folder).sort(), ['build.json', 'libx.so', 'libx.so.1', 'llama-server'])
+    t.match(await run(), { status: 0, out: /b812-vulkan is there already/ })
+    t.match(await run('--build', 'b9', '--backend', 'cpu'), { status: 0, out: /b9-cpu is added/ })
+  }
+  t.match(await engine(homeAt(folder(t), ''), ['add', 'llama.cpp', '--from', folder(t)]),
+    { status: 2, err: /has no llama-server in it/ })
 })
 
 t.test('what counts more than a build is said', async (t) => {

@@ -18,19 +18,6 @@ t.test('a kept connection that the server has closed is not noticed', async (t) 
   for (let i = 0; i < 5; i++) t.equal((await chunksOf(session, 'tokenize', { prompt: 'hi' })).length, 1)
 })
 
-t.test('more answers than may wait are refused', async (t) => {
-  const { session } = await rig(t, {}, {}, { max_batch: 1, max_queue: 1 })
-  const abort = new AbortController()
-  const slow = { kind: 'chat', payload: talk('slow', { n: 2 }) }
-  const open = session.run(slow, abort.signal)[Symbol.asyncIterator]()
-  await open.next()
-  const refusal = { reason: 'overloaded', message: /has 2 answers .* at most 2 / }
-  await t.rejects(ask(session, 'chat', talk('go')), refusal)
-  abort.abort()
-  await open.next()
-  t.equal((await ask(session, 'chat', talk('go'))).text, 'a b c')
-})
-
 t.test('a server that dies fails its tasks and ends the runner', async (t) => {
   const { session, env, deaths, pid } = await rig(t, { noise: 1 })
   await t.rejects(ask(session, 'chat', talk('crash')), {
@@ -44,7 +31,7 @@ t.test('a server that dies fails its tasks and ends the runner', async (t) => {
 
 t.test('a server that does not start', async (t) => {
   for (const [scenario, message] of [
-    [{ dies: 'at start' }, /exited with code 1; its last lines: llama_model_load: error loading model/],
+    [{ dies: 'at start' }, /exited with code 1: llama_model_load: error loading model/],
     [{ dies: 'while loading', refusals: 100 }, /exited with code 9/],
     [{ help: 'other' }, /is no server of llama\.cpp, .* does not name --model, --host/],
     [{ help: 'fails' }, /--help failed: .*Run it by hand/],

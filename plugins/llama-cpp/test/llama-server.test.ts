@@ -226,11 +226,11 @@ t.test('a template without tools: they are told, and calls are read', async (t) 
   for (const choice of ['auto', 'required']) {
     const answer = await ask(session, 'chat', talk('tagged', { tools: [tool], tool_choice: choice }))
     const { calls } = structured(answer)
-    t.match(calls, [{ id: /^call_/, name: 'add', input: '{"a": "x"}' }])
+    t.match(calls, [{ id: /^\w{9}$/, name: 'add', input: '{"a": "x"}' }])
     t.match([answer.text, answer.done], ['', { finish_reason: 'tool_calls' }])
-    const { grammar, messages } = bodies('/v1/chat/completions').at(-1)!
+    const { messages } = bodies(choice === 'auto' ? '/v1/chat/completions' : '/apply-template').at(-1)!
     t.match(messages, [{ role: 'system', content: /"name":"add"/ }, { content: 'please tagged' }])
-    t.equal(typeof grammar, choice === 'auto' ? 'undefined' : 'string')
+    if (choice === 'required') t.match(bodies('/completion').at(-1), { grammar: /<tool_call>/ })
   }
   const said = await ask(session, 'chat', talk('go', { tools: [tool] }))
   t.match([said.text, said.done], ['a b c', { finish_reason: 'stop' }], 'an offer')
@@ -277,4 +277,14 @@ t.test('an embedding model', async (t) => {
   t.same([...new Float32Array(raw?.media?.slice().buffer ?? new ArrayBuffer(0))], [3, 4])
   t.match(bodies('/v1/embeddings').at(-1), { input: ['abc'], embd_normalize: -1 })
   await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed/ })
+})
+
+t.test('a model that ranks documents', async (t) => {
+  const { session, journal } = await rig(t, {}, { tasks: ['rerank'] })
+  t.match((journal()[0]?.['start'] as string[]).join(' '), /--reranking --batch-size 2048 /)
+  await session.warmup()
+  const asked = { query: 'x', documents: ['ab', 'abcd'] }
+  const [{ payload }] = await chunksOf(session, 'rerank', asked) as [{ payload: { scores: number[] } }]
+  t.match(payload, { scores: [0.5, 1 / (1 + Math.exp(-2))], tokens: 7 }, 'logits as probabilities, in order')
+  await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed, rerank/ })
 })

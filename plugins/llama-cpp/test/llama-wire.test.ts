@@ -7,7 +7,8 @@ import { serverError } from '../server/errors.js'
 import { modelFile } from '../server/index.js'
 import { merged } from '../../runners/language/merged.js'
 import { LineCutter, Output } from '../server/program.js'
-import { chatBodies, completionBodies, embedRequest, promptOf, readsTools } from '../server/request.js'
+import { readEmbed } from '../../runners/language/vectors.js'
+import { chatBodies, completionBodies, isConstrained, promptOf, readsTools } from '../server/request.js'
 import { cardOf, specOf } from './llama-kit.js'
 
 const facts = { contextLength: 100, defaults: {} }
@@ -24,7 +25,7 @@ function thrown (call: () => unknown): unknown {
 }
 
 t.test('the command line', (t) => {
-  const sizes = { contextLength: 64, slots: 2, most: 4, promptCacheMib: 8 }
+  const sizes = { contextLength: 64, slots: 2, promptCacheMib: 8 }
   const base = {
     flags: new Set<string>(), model: '/m.gguf', keyFile: 'k', threads: 2, backend: 'cpu', sizes,
     embeds: false, address: { host: '127.0.0.1', port: 9 }
@@ -40,6 +41,8 @@ t.test('the command line', (t) => {
     ...base, backend, flags: new Set(['--mmproj', '--model-draft', ...more]), mmproj: '/v',
     drafter: { path: '/d', way }
   }).slice(14).join(' ')
+  const templated = { ...base, flags: new Set(['--chat-template-file']), template: 'given.jinja' }
+  t.same(serverArguments(templated).slice(14), ['--chat-template-file', 'given.jinja'])
   t.equal(beside('draft-simple', 'cpu'), '--mmproj /v --model-draft /d', 'an old server')
   const newer = ['--spec-type', 'draft-simple', '--no-mmproj-offload', '--device-draft']
   t.equal(beside('draft-simple', 'cuda', ...newer), '--mmproj /v --model-draft /d --spec-type draft-simple')
@@ -65,18 +68,18 @@ t.test('sizes', (t) => {
       ...specOf('/', '/bin', { ...shape, ...card }, { ...options }),
       ...contextLength === undefined ? {} : { contextLength }
     }, embeds)
-  t.match(sizes({}), { contextLength: 8192, slots: 1, most: 257, promptCacheMib: 64 }, 'a usual model')
+  t.match(sizes({}), { contextLength: 8192, slots: 1, promptCacheMib: 64 }, 'a usual model')
   t.match(sizes({}, {}, 65_536), { contextLength: 65_536, slots: 1 }, 'as it was placed')
   t.match(sizes({}, {}, 1024), { contextLength: 1024, slots: 4 }, 'several short ones')
   t.match(sizes({ contextLength: 2048 }), { contextLength: 2048, slots: 2 })
   t.match(sizes({ nLayers: 1, kvHeads: 1, headSize: 8 }), { contextLength: 8192, slots: 16 }, 'small')
   t.match(sizes({ kvHeads: 0, contextLength: 512 }, {}, undefined, true), { contextLength: 512, slots: 16 })
   t.match(sizes({ kvHeads: 0 }, {}, 16_384, true), { contextLength: 8192 }, 'embeddings')
-  const options = { max_batch: 2, max_queue: 3, prefix_cache_bytes: 0 }
+  const options = { max_batch: 2, prefix_cache_bytes: 0 }
   t.same(sizes({}, options, 1000),
-    { contextLength: 1000, slots: 2, most: 5, promptCacheMib: 0, cacheType: undefined })
+    { contextLength: 1000, slots: 2, promptCacheMib: 0, cacheType: undefined })
   t.match(sizes({}, { max_batch: 9 }, 1024), { slots: 4 }, 'no more than there is memory for')
-  const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: '9' }, { max_queue: NaN }]
+  const wrong = [{ max_batch: 0 }, { prefix_cache_bytes: NaN }]
   for (const option of wrong) {
     t.match(thrown(() => sizes({}, option)), { reason: 'model_invalid' }, JSON.stringify(option))
   }
@@ -122,8 +125,7 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
   t.same(body({}, { defaults }), { ...always, temperature: 0.6, repeat_last_n: 9 }, 'the card has defaults')
   t.match(body({ temperature: 1 }, { defaults }), { temperature: 1 })
   const response_format = { type: 'json_schema', json_schema: { schema: { type: 'string' } } }
-  t.match(body({ response_format }), { ...always, grammar: /^root ::= / })
-  t.match(body({ response_format }, { reasoning: 'harmony' }), { response_format })
+  t.same(body({ response_format }), { ...always, response_format })
   t.match(body({ chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false }),
     { chat_template_kwargs: { enable_thinking: false }, add_generation_prompt: false })
   t.match(body({ messages: [{ role: 'assistant', tool_calls: [1] }] }),
@@ -136,46 +138,27 @@ t.test('bodies of chats: only what the client or the card has set', (t) => {
 
 t.test('tools are an offer, unless a call is required', (t) => {
   const tools = ['a', 'b'].map((name) => ({ type: 'function', function: { name } }))
-  const made = (payload: object, more: object = {}) =>
-    chatBodies({ messages, tools, ...payload }, { ...facts, ...more })
+  const named = { type: 'function', function: { name: 'b' } }
   const body = (payload: object, more: object = {}): Record<string, unknown> =>
-    made(payload, more).bodies[0] ?? {}
+    chatBodies({ messages, tools, ...payload }, { ...facts, ...more }).bodies[0] ?? {}
   t.match(body({}), { tools, tool_choice: 'auto' })
   t.match(body({ tool_choice: 'auto', parallel_tool_calls: false }), { tools, parallel_tool_calls: false })
-  const channels = { reasoning: 'harmony' }
-  t.match(body({ tool_choice: 'required' }, channels), { tools, tool_choice: 'required' })
-  const named = { type: 'function', function: { name: 'b' } }
-  const one = body({ tool_choice: named }, channels)
-  t.same([one['tools'], one['tool_choice']], [tools.slice(1), 'required'], 'the chosen one is the only one')
-  const own = body({ tool_choice: named, chat_template_kwargs: { a: 1 } })
-  t.match(own, { grammar: /"<tool_call>/, chat_template_kwargs: { a: 1, tools: tools.slice(1) } })
-  t.notOk('tools' in own, 'the server takes no grammar beside tools')
-  const starts = { over: /^root ::= r\d/, may: /^root ::= \(space "<think>"/, inside: /^root ::= thought/ }
-  for (const [thoughts, start] of Object.entries(starts)) {
-    t.match(body({ tool_choice: named }, { reasoning: 'think', thoughts })['grammar'], start)
-  }
-  t.match(thrown(() => body({ tool_choice: { function: { name: 'c' } } })),
-    { message: /names a function that is not among/ })
-  const response_format = { type: 'json_object' }
-  t.notOk('response_format' in body({ tool_choice: 'required', response_format }))
-  const rows: [object, object, RegExp][] = [
-    [{ response_format }, {}, /keeps to a format/],
-    [{ response_format }, { tools: false }, /keeps to a format/],
-    [{ grammar: 'root ::= "a"' }, {}, /keeps to a format/]
-  ]
-  for (const [payload, more, warning] of rows) {
-    const { bodies: [sent], warnings } = made(payload, more)
-    t.notMatch(Object.keys(sent ?? {}).join(), /tool/)
-    t.match(warnings, [warning])
-  }
-  t.same(made({ tool_choice: 'none' }, { tools: false }).warnings, [])
-  for (const choice of ['auto', 'required', { type: 'function', function: { name: 'b' } }]) {
-    const { bodies: [sent = {}], calls } = made({ tool_choice: choice }, { tools: false })
-    t.ok(calls, 'the answer is searched for calls')
-    if (choice !== 'auto') t.match(sent['grammar'], /"<tool_call>/)
+  t.match(body({ tool_choice: 'required' }), { tools, tool_choice: 'required' })
+  t.match(body({ tool_choice: named }), { tools: tools.slice(1), tool_choice: 'required' })
+  t.notMatch(Object.keys(body({ tool_choice: 'none' })).join(), /tool/)
+  for (const tool_choice of ['auto', 'required', named]) {
+    const sent = body({ tool_choice }, { tools: false })
     t.match(sent['messages'], [{ role: 'system', content: /You may call these functions/ }, { role: 'user' }])
-    t.notOk('tools' in sent)
+    t.notMatch(Object.keys(sent).join(), /tool/)
   }
+  const response_format = { type: 'json_object' }
+  const image = [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }]
+  const grammar = 'root ::= "a"'
+  for (const given of [{ tools, tool_choice: 'required' }, { response_format }, { grammar }]) {
+    t.ok(isConstrained({ messages, ...given }))
+    t.notOk(isConstrained({ messages: image, ...given }), 'the server reads images in its own chats only')
+  }
+  t.notOk(isConstrained({ messages, tools }))
   t.ok(readsTools({}))
   t.ok(readsTools({ chat_template: '{% if tools %}' }))
   t.notOk(readsTools({ chat_template: '{{ messages }}' }))
@@ -216,10 +199,10 @@ t.test('bodies of completions and embeddings', (t) => {
     const call = () => chatBodies({ messages: wrong }, facts)
     t.match(thrown(call), { reason: 'invalid_request' }, JSON.stringify(wrong))
   }
-  t.same(embedRequest({ input: [1, 2] }).inputs, [[1, 2]])
-  t.same(embedRequest({ input: ['a', [3]] }).inputs, ['a', [3]])
-  for (const payload of [{}, { input: [] }, { input: [''] }, { input: 'a', dimensions: 0 }]) {
-    t.match(thrown(() => embedRequest(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
+  t.same(readEmbed({ input: [1, 2] }).inputs, [[1, 2]])
+  t.same(readEmbed({ input: ['a', [3]] }).inputs, ['a', [3]])
+  for (const payload of [{ input: [] }, { input: 'a', dimensions: 0 }]) {
+    t.match(thrown(() => readEmbed(payload)), { reason: 'invalid_request' }, JSON.stringify(payload))
   }
   t.match(thrown(() => promptOf({})), { details: { issues: [{ path: 'prompt' }] } })
   t.end()

@@ -1,12 +1,18 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { failedAttempts, Follower, instancesOf } from '../progress/progress.js'
 import type { Progress } from '../progress/progress.js'
 import { withEngine } from '../../llama-cpp/service.js'
+import { cacheOf } from '../../../kernel/index.js'
+import { bodyOf } from '../../runners/service.js'
 import type { Instance, StateCard } from '../../runners/service.js'
-import { ranksOf } from '../place/instance.js'
+import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
-import { findNodes, isVerbError, plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
+import {
+  findNodes, isVerbError, plain, readModelId, realPace, showBytes, stillness
+} from '../../../kernel/cli/index.js'
 import type { Pace, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { nameOf, rankText } from './state.js'
+import { count, nameOf, rankText } from './state.js'
 import type { SeenState } from './state.js'
 import { linesOf } from './sums.js'
 import type { PreviewRow } from './sums.js'
@@ -20,8 +26,11 @@ interface Ask {
   /** Left out: as the route takes it by itself. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
-  /** Left out: the usual number of tokens. */
-  context_length?: number
+  chat_template?: string
+  /** Undefined: the usual number of tokens. */
+  context_length: number | undefined
+  /** Undefined: as many as there is memory for. */
+  slots: number | undefined
   excluded: string[]
 }
 
@@ -57,8 +66,11 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
-  const context = contextOf(ctx, options['ctx'])
-  return { model_id, sharding: known, ...instance, ...context, min_nodes: min, excluded: exclude }
+  return {
+    model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
+    context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
+    slots: wholeOf(ctx, 'slots', options, 'answers at once', 1), ...templateOf(ctx, options['chatTemplate'])
+  }
 }
 
 /** Install ids of all nodes except the given one. Throws VerbError (3, 2). */
@@ -68,11 +80,22 @@ function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[
     .flatMap(([id, { nodeInstallId }]) => id === only ? [] : [nodeInstallId ?? id])
 }
 
-function contextOf (ctx: VerbContext, given: unknown): Pick<Ask, 'context_length'> {
-  if (given === undefined) return {}
-  const tokens = Number(given)
-  if (Number.isInteger(tokens) && tokens >= 2) return { context_length: tokens }
-  throw ctx.fail(2, `--ctx ${String(given)}: expected a number of tokens from 2 on`)
+function wholeOf (
+  ctx: VerbContext, name: string, { [name]: given }: Record<string, unknown>, what: string, least: number
+): number | undefined {
+  if (given === undefined) return undefined
+  const number = Number(given)
+  if (Number.isInteger(number) && number >= least) return number
+  throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what} from ${least} on`)
+}
+
+function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'> {
+  if (path === undefined) return {}
+  try {
+    return { chat_template: readFileSync(resolve(ctx.io.cwd, path as string), 'utf8') }
+  } catch (error) {
+    throw ctx.fail(2, `--chat-template ${path as string}: ${(error as Error).message}`)
+  }
 }
 
 /** The one of these words that was written, in whatever case. */
@@ -80,9 +103,9 @@ function named<T extends string> (words: readonly T[], text: string): T | undefi
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
-function queryOf ({ model_id: model, excluded, ...shape }: Ask, shaped: boolean): string {
+function queryOf ({ model_id: model, excluded, chat_template: _, ...shape }: Ask, shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
-  const told = shaped ? shape : { context_length: shape.context_length }
+  const told = shaped ? shape : { context_length: shape.context_length, slots: shape.slots }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))
   for (const ref of excluded) query.append('excluded_node_ids', ref)
   return query.toString()
@@ -118,6 +141,13 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
   ctx.out.table(['RANK', 'NODE', 'LAYERS'], ranksOf(instance).map(({ nodeId, shard }) => [
     String(shard.deviceRank), nameOf(state, nodeId), `${shard.startLayer} to ${shard.endLayer}`
   ]))
+  const { contextTokenLimit, slots } = bodyOf(instance)
+  const [rank] = ranksOf(instance)
+  if (slots !== undefined && rank !== undefined) {
+    const { bytes } = cacheOf(cardOf(rank.shard), contextTokenLimit, slots)
+    const kept = `${count(slots, 'slot')} of ${contextTokenLimit} tokens`
+    ctx.err.line(`${kept} with ${showBytes(bytes)} of KV cache`)
+  }
   ctx.err.line('nothing was placed; the same without --dry-run does')
 }
 

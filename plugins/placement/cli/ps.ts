@@ -5,7 +5,7 @@ import { plain, showBytes } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
 import { bodyOf, partOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
-import { nameOf, rankText } from './state.js'
+import { nameOf, queueOf, rankText } from './state.js'
 import type { RunnerMemory, SeenState } from './state.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
@@ -24,6 +24,10 @@ export interface PsRow {
   drainUntil: string | null
   /** Tokens of context; null where the model has none, or it waits. */
   contextLength: number | null
+  /** Answers at once; null where its engine keeps no slots. Requests that are answered, and that wait. */
+  slots: number | null
+  running: number
+  waiting: number
   /** Weights on all nodes, bytes. */
   memoryBytes: number
   /** What its runners have in RAM and on GPUs, and what was counted, bytes; null if not known. */
@@ -56,6 +60,7 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['COUNTED', ({ estimatedBytes }) => estimatedBytes === null ? '-' : showBytes(estimatedBytes)],
     ['CONTEXT', ({ contextLength }) => contextLength === null ? '-' : String(contextLength),
       rows.some(({ contextLength }) => contextLength !== null)],
+    ['SLOTS', slotsOf, rows.some(({ slots }) => slots !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
     // A first placement has waited under an id, too: not all of them replace an instance.
@@ -64,6 +69,9 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
   const shown = columns.filter(([, , wanted = true]) => wanted)
   out.table(shown.map(([title]) => title), rows.map((row) => shown.map(([, cell]) => cell(row))))
 }
+
+const slotsOf = ({ slots, running, waiting }: PsRow): string =>
+  slots === null ? '-' : `${running}/${slots}${waiting === 0 ? '' : `, ${waiting} wait`}`
 
 /** The instances and what waits to be one, by model. */
 export function rowsOf (state: SeenState): PsRow[] {
@@ -80,7 +88,8 @@ export function rowsOf (state: SeenState): PsRow[] {
 function waitingRow ({ instanceId, modelId, message, intent, replaces }: WaitingInstance): PsRow {
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
-    drainUntil: null, contextLength: null, memoryBytes: 0, residentBytes: null, vramBytes: null,
+    drainUntil: null, contextLength: null, slots: null, running: 0, waiting: 0, memoryBytes: 0,
+    residentBytes: null, vramBytes: null,
     estimatedBytes: null, nodes: []
   }
 }
@@ -91,7 +100,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   const starting = new Map(progress.kind === 'starting'
     ? progress.ranks.map(({ nodeId, state }) => [nodeId, state])
     : [])
-  const { shardAssignments: { modelId }, contextTokenLimit, placement, drainUntil } = bodyOf(instance)
+  const { shardAssignments: { modelId }, contextTokenLimit, slots, placement, drainUntil } = bodyOf(instance)
   return {
     instanceId,
     modelId,
@@ -102,6 +111,8 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
     ttlSeconds: placement?.ttlSeconds ?? null,
     drainUntil: drainUntil ?? null,
     contextLength: contextTokenLimit > 0 ? contextTokenLimit : null,
+    slots: slots ?? null,
+    ...queueOf(state, (task) => task.instanceId === instanceId),
     memoryBytes: ranks.reduce((sum, { shard }) => {
       const { of, parts } = partOf(shard)
       return sum + Math.ceil(shard.modelCard.storageSize.inBytes * of / parts)

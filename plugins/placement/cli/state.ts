@@ -15,6 +15,27 @@ export interface RunnerMemory {
 /** GET /state, as far as the verbs about instances read it. */
 export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
+  tasks?: Record<string, { Inference?: SeenTask }>
+}
+
+/** A task as GET /state shows it. */
+export interface SeenTask {
+  taskId: string
+  commandId: string
+  instanceId: string
+  modelId: string
+  capability: string
+  status: string
+  createdAt: string
+}
+
+/** Counts requests that wait for a slot of their runner, and those that have one. */
+export function queueOf (
+  { tasks = {} }: Pick<SeenState, 'tasks'>, counts: (task: SeenTask) => boolean
+): { waiting: number, running: number } {
+  const count = (status: string): number => Object.values(tasks).filter(({ Inference: task }) =>
+    task !== undefined && task.status === status && counts(task)).length
+  return { waiting: count('Pending'), running: count('Running') }
 }
 
 /** Pause between two looks at the state, ms. */

@@ -14,8 +14,8 @@ export interface PreviewRow {
 }
 
 /** The sums of one node: of a placement that fits, or with every term of one that does not. */
-type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId'> & { nodeId?: string, name?: string } &
-  Partial<Need & Usable>
+type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | keyof Need> &
+  Pick<Need, 'shareBytes' | 'neededBytes'> & { nodeId?: string, name?: string } & Partial<Need & Usable>
 
 /** Of a node whose GPUs and CPU share its part, a line for each of the two memories. */
 const partsOf = (node: NodeSums, name: string): string[] => node.memories === undefined

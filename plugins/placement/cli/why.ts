@@ -24,7 +24,8 @@ async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
     showLinks(ctx, links)
     if (broken === undefined) ctx.err.line(`${modelId} answers`)
     for (const line of sums) ctx.err.line(plain(line))
-    if (broken?.remedy != null) ctx.out.line(`next: ${plain(broken.remedy)}`)
+    const { remedy = null } = broken ?? links.at(-1) ?? {}
+    if (remedy !== null) ctx.out.line(`next: ${plain(remedy)}`)
   }
   return broken === undefined ? 0 : 1
 }

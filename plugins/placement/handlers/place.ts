@@ -31,6 +31,8 @@ export async function place (
     instanceMeta: body.instance_meta,
     minNodes: body.min_nodes ?? 1,
     contextLength: body.context_length,
+    slots: body.slots,
+    chatTemplate: body.chat_template,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
     origin: 'request',
@@ -42,7 +44,9 @@ export async function place (
     : `is placed on ${names} already, as it was asked for then.`
   const unknown = planning.unknownNodes(asked.excluded)
   const ignored = unknown.length === 0 ? '' : ` Excluded but not known: ${unknown.join(', ')}.`
-  const answer = answerOf(`${asked.modelId} ${what}${ignored}`, card, entered)
+  const { chat_template: untold } = asked.chatTemplate === undefined ? card.support : {}
+  const note = untold === undefined ? '' : ` Chat template: ${untold}.`
+  const answer = answerOf(`${asked.modelId} ${what}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
   const seconds = body.timeout_seconds ?? WAIT_SECONDS
@@ -75,11 +79,13 @@ export async function create (
 
 /** With this cluster's own card, addresses and intent, which a client only repeats. */
 function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
-  const { contextTokenLimit, systemRole } = bodyOf(given)
+  const { contextTokenLimit, systemRole, slots } = bodyOf(given)
   const intent = intentShownBy(given)
   const all = ranksOf(given)
   const ranks = all.map(({ nodeId, shard: { startLayer, endLayer } }) => ({ nodeId, startLayer, endLayer }))
   const ids = [...all.map(({ runnerId }) => runnerId), idOf(given)]
   const made = instanceOf({ ...intent, ranks }, card, nodes, () => ids.shift()!, intent)
-  return changed(made, { contextTokenLimit: contextOf(card, contextTokenLimit), systemRole })
+  return changed(made, {
+    contextTokenLimit: contextOf(card, contextTokenLimit), systemRole, ...slots === undefined ? {} : { slots }
+  })
 }

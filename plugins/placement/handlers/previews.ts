@@ -20,6 +20,7 @@ export async function placement (
     instanceMeta: query.instance_meta,
     minNodes: query.min_nodes,
     contextLength: query.context_length,
+    slots: query.slots,
     excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
     force: false
   }, signal)
@@ -37,7 +38,7 @@ export async function previews (
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)
   const rows = combinations(card, planning.view(facts, card.modelId), {
     nodeIds: planning.nodeIds(only), excluded: planning.nodeIds(excluded),
-    contextLength: query.context_length
+    contextLength: query.context_length, slots: query.slots
   })
   return {
     unknown_nodes: planning.unknownNodes([...only, ...excluded]),
@@ -56,14 +57,14 @@ function rowOf (
     const { reason, message: error, details } = result
     return { ...shape, instance: null, memory_delta_by_node: null, error, reason, details }
   }
-  const { ranks, stagedBytes, why } = result.plan
+  const { ranks, slots, stagedBytes, why } = result.plan
   return {
     ...shape,
     instance: instance(result),
     memory_delta_by_node: Object.fromEntries(ranks.map(({ nodeId, neededBytes }) => [nodeId, neededBytes])),
     error: null,
     reason: null,
-    details: { why, stagedBytes, ranks }
+    details: { why, stagedBytes, slots: slots ?? null, ranks }
   }
 }
 

@@ -88,10 +88,10 @@ export class Placing {
   #plan (
     modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
   ): Outcome | SvcError {
-    const { origin, sharding, minNodes, excluded, failedOn, contextLength } = intent
+    const { origin, sharding, minNodes, excluded, failedOn, contextLength, slots } = intent
     try {
       return this.#planning.look({
-        modelId, sharding, minNodes, contextLength, force: false,
+        modelId, sharding, minNodes, contextLength, slots, force: false,
         excluded: [...excluded, ...failedOn, ...taken],
         // Nobody chose a topology for a model that is placed automatically: its engine's is used.
         instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta

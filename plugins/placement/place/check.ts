@@ -90,6 +90,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   const request: PlanRequest = {
     card,
     contextLength: bodyOf(instance).contextTokenLimit,
+    slots: bodyOf(instance).slots,
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
     instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
     minNodes: ranks.length,
@@ -125,9 +126,9 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
   const backends = traits.backends.filter((name) =>
     runsOn(card, name) && node.backends?.[card.engine]?.includes(name) === true)
   for (const { gpu, part } of devicePartsOf(shard)) {
-    const context = bodyOf(instance).contextTokenLimit
+    const { contextTokenLimit: context, slots } = bodyOf(instance)
     const onGpu = gpu !== null && isGpu(node, backends[0] ?? 'cpu')
-    const need = needOf(card, memoryTraits(traits, card.engine, node), { context, part, gpu: onGpu })
+    const need = needOf(card, memoryTraits(traits, card.engine, node), { context, slots, part, gpu: onGpu })
     const offers = (gpu === null ? ['cpu'] : backends).map((backend) =>
       ({ backend, device: deviceOf(node, { backend, gpu: gpu ?? 0 }) }))
       .filter(({ device }) => device === 'ram' || device < node.gpus.length)

@@ -5,7 +5,7 @@ import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance, PlacementIntent, RingInstance, Shard, ShardBody } from '../../runners/service.js'
 
 /** The part of a plan that an instance is made from; the nodes in order of their rank. */
-export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta'> {
+export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | 'slots'> {
   ranks: readonly Pick<PlanRank, 'nodeId' | 'startLayer' | 'endLayer' | 'gpuLayers'>[]
 }
 
@@ -37,6 +37,7 @@ export function instanceOf (
   const body: RingInstance = {
     instanceId: newId(),
     contextTokenLimit: contextOf(card, placement?.contextLength),
+    ...plan.slots === undefined ? {} : { slots: plan.slots },
     systemRole: placement?.systemRole ?? null,
     engine: card.engine,
     shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },

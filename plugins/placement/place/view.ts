@@ -13,10 +13,10 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
-    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, refuses
+    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, refuses, slots
   } = decl
   return {
-    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds,
+    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, slots,
     overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, library: program?.otherwise, refuses,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
@@ -140,13 +140,13 @@ function claimOf (
   const node = nodes.get(nodeId)
   if (node === undefined) return []
   const card = cardOf(shard)
-  const { engine, contextTokenLimit } = bodyOf(instance)
+  const { engine, contextTokenLimit, slots } = bodyOf(instance)
   const backend = node.backends?.[engine]?.find((name) => runsOn(card, name)) ?? 'cpu'
   return devicePartsOf(shard).map(({ gpu, part }) => ({
     nodeId,
     ...gpu === null ? { backend: 'cpu' } : { backend, gpu },
     bytes: needOf(card, memoryTraits(engines[engine] ?? {}, engine, node), {
-      context: contextTokenLimit, part, gpu: gpu !== null && isGpu(node, backend)
+      context: contextTokenLimit, slots, part, gpu: gpu !== null && isGpu(node, backend)
     }).neededBytes
   }))
 }

@@ -54,7 +54,7 @@ export interface Pool {
 interface Choice { candidate: CandidateNode, option: BackendOption, layers: number }
 
 /** Whether the job over so many nodes is cut across every layer; on one node it never is. */
-function isTensor (job: Job, size: number): boolean {
+export function isTensor (job: Job, size: number): boolean {
   return job.request.sharding === 'Tensor' && size > 1
 }
 

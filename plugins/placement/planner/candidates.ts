@@ -11,6 +11,8 @@ export interface Job {
   traits: EngineTraits
   /** Units the model is cut into; at least 1, also where the card says 0. */
   layers: number
+  /** Contexts for answers at once; undefined for an engine without slots. */
+  slots: number | undefined
 }
 
 /** One memory of a node, what it can give, and what the engine takes there. */
@@ -90,9 +92,10 @@ const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 
 /** Terms of what a node needs for its part of the job. */
 export function jobNeed (
-  { request }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
+  { request, slots }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
 ): Need {
-  return needOf(request.card, takes, { context: request.contextLength, part, gpu: device !== 'ram' })
+  return needOf(request.card, takes,
+    { context: request.contextLength, slots, part, gpu: device !== 'ram' })
 }
 
 /** Sorts the nodes of the view. */

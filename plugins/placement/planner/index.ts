@@ -51,6 +51,8 @@ export interface PreviewScope {
   excluded?: readonly string[]
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Answers at once; as many as there is memory for when left out. */
+  slots?: number | undefined
 }
 
 const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
@@ -62,7 +64,7 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
  * One node is always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
  */
 export function previews (
-  card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], contextLength }: PreviewScope = {}
+  card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], ...asked }: PreviewScope = {}
 ): Preview[] {
   const has = (ids: readonly string[], { nodeId, installId }: NodeFacts): boolean =>
     ids.includes(nodeId) || ids.includes(installId)
@@ -71,7 +73,7 @@ export function previews (
   return SHAPES.flatMap((shape) => {
     const found: Preview[] = []
     for (let minNodes = shape === SHAPES[0] ? 1 : 2; minNodes <= Math.max(1, nodes.length);) {
-      const result = planBriefly({ card, contextLength, ...shape, minNodes, excluded, force: false }, view)
+      const result = planBriefly({ card, ...asked, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
       // Fewer nodes than this plan has would give it again.

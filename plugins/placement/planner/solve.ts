@@ -5,6 +5,7 @@ import { joins, layersOn, neighboursIn, survey } from './candidates.js'
 import type { CandidateNode, Job, Survey } from './candidates.js'
 import { slowLinks } from './links.js'
 import { gib } from './memory.js'
+import { slotsFor } from './slots.js'
 import {
   allDrained, allExcluded, indivisible, infoPending, least, noBackend, noCycle, noMemory, notSpread,
   refusedByEngine, shortOf, tensorUnsupported, tooFewLayers
@@ -56,7 +57,8 @@ function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
     return tensorUnsupported(request, traits)
   }
   if (sharding === 'Pipeline' && minNodes > 1 && minNodes > card.nLayers) return tooFewLayers(request)
-  return { request, traits, layers: Math.max(1, card.nLayers) }
+  const slots = traits.slots === undefined ? undefined : request.slots ?? 1
+  return { request, traits, layers: Math.max(1, card.nLayers), slots }
 }
 
 function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool {
@@ -67,7 +69,10 @@ function poolOf (candidates: readonly CandidateNode[], view: ClusterView): Pool 
 function planAmong (job: Job, pool: Pool): Plan | null {
   for (const size of allowedSizes(job, pool.candidates.length)) {
     const nodes = arrange(job, pool, size)
-    if (nodes !== null) return planOf(job, nodes, pool.edges)
+    if (nodes === null) continue
+    const more = { ...job, slots: slotsFor(job, nodes) }
+    const room = more.slots === job.slots ? null : arrange(more, pool, size)
+    return room === null ? planOf(job, nodes, pool.edges) : planOf(more, room, pool.edges)
   }
   return null
 }
@@ -136,6 +141,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   return {
     sharding: alone ? 'Pipeline' : request.sharding,
     instanceMeta: alone ? 'Ring' : request.instanceMeta,
+    ...job.slots === undefined ? {} : { slots: job.slots },
     ranks: members.map(({ candidate, option, startLayer, endLayer, need, held }) => ({
       nodeId: candidate.node.nodeId,
       backend: option.backend,
@@ -143,8 +149,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
       endLayer,
       ...gpuLayersOf(job, candidate, held),
       ...memoriesField(held),
-      shareBytes: need.shareBytes,
-      neededBytes: need.neededBytes,
+      ...need,
       usableBytes: option.usable.usableBytes,
       freeAfterBytes: option.usable.usableBytes - need.neededBytes
     })),
@@ -170,9 +175,19 @@ function whyOf (job: Job, members: readonly ArrangedNode[], stagedBytes: number)
   const backends = [...new Set(members.map(({ option }) => option.backend))].join(' and ')
   const forced = request.force ? '; memory was not checked' : ''
   return [
-    `${nodes}, ${count}, on ${backends}`, ...members.flatMap((member) => onCpu(job, member, size)),
+    `${nodes}, ${count}, on ${backends}`, ...slotsOf(job, members),
+    ...members.flatMap((member) => onCpu(job, member, size)),
     `${gib(stagedBytes)} of the model already there${forced}.`
   ].join('; ')
+}
+
+/** The slots, and the memory of their contexts. */
+function slotsOf (
+  { request: { card, contextLength }, slots }: Job, members: readonly ArrangedNode[]
+): string[] {
+  const cache = members.reduce((sum, { need }) => sum + need.cacheBytes, 0)
+  return slots === undefined ? [] : [`${slots} ${slots === 1 ? 'slot' : 'slots'} of ` +
+    `${contextOf(card, contextLength)} tokens with ${gib(cache)} of KV cache`]
 }
 
 /** Said of a node whose CPU has layers although its GPUs could run the model. */

@@ -1,4 +1,4 @@
-import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
+import type { LibraryDecl, MemoryTraits, ModelCard, Need } from '../../../kernel/index.js'
 
 /** How a model is cut: by layers, or every layer across all ranks. */
 export type Sharding = 'Pipeline' | 'Tensor'
@@ -10,6 +10,8 @@ export interface PlanRequest {
   card: ModelCard
   /** Tokens of context; the usual number when left out. */
   contextLength?: number | undefined
+  /** Answers at once; as many as there is memory for when left out. */
+  slots?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
   /** At least this many nodes; 1 or less means any number. */
@@ -58,6 +60,8 @@ export interface EngineTraits extends MemoryTraits {
   manyDevices?: boolean
   /** Best first. */
   backends: readonly string[]
+  /** It keeps a context for each answer at once; the most on a CPU and on GPUs. */
+  slots?: { readonly cpu: number, readonly gpu: number } | undefined
   /** Why a card does not run on it; null if it does. */
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** What `svc engine add` brings its program as, where it drives one. */
@@ -98,7 +102,7 @@ export interface ClusterView {
 }
 
 /** The part of the model one node is given. Layers are half open; a tensor rank has all of them. */
-export interface PlanRank {
+export interface PlanRank extends Need {
   nodeId: string
   backend: string
   startLayer: number
@@ -107,10 +111,6 @@ export interface PlanRank {
   gpuLayers?: readonly number[]
   /** Where GPUs and the CPU share the part: what each of the two memories holds. The sums are of both. */
   memories?: readonly MemoryPart[]
-  /** Bytes of weights. */
-  shareBytes: number
-  /** With overhead, cache and fixed cost. */
-  neededBytes: number
   usableBytes: number
   /** Below zero only when forced. */
   freeAfterBytes: number
@@ -128,6 +128,8 @@ export interface MemoryPart {
 export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
+  /** Answers at once, each with its context; absent for an engine without slots. */
+  slots?: number
   /** In ring order; of `LlamaRpc` the driver first. */
   ranks: PlanRank[]
   /** Bytes of the model that lie on the chosen nodes already. */

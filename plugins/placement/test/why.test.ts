@@ -49,7 +49,7 @@ t.test('svc why: a chain that holds is asked for work', async (t) => {
     'ok  request    last inference 1.0 s ago', ''].join('\n'))
   t.match(good, { status: 0, err: 'acme/chat answers\n' })
   t.strictSame(node.asked.map(({ method, url }) => `${method} ${url}`),
-    ['GET /models/acme/chat/availability', 'GET /readyz?model=acme%2Fchat'])
+    ['GET /models/acme/chat/availability', 'GET /readyz?model=acme%2Fchat', 'GET /state'])
 
   ready = { ok: false, detail: 'a canary inference was not answered in time' }
   t.match(await node.run(['why', 'acme/chat']), {

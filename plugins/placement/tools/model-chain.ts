@@ -1,8 +1,9 @@
 import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
 import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
-import { nameOf } from '../cli/state.js'
+import { nameOf, queueOf } from '../cli/state.js'
 import type { SeenState } from '../cli/state.js'
 import { nodesOf } from '../place/instance.js'
+import { moreOf } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 import { linesOf, waysOf } from '../cli/sums.js'
 import type { PreviewRow, Way } from '../cli/sums.js'
@@ -53,7 +54,12 @@ async function request (look: Look, modelId: string): Promise<Link | VerbError> 
     `/readyz?${new URLSearchParams({ model: modelId }).toString()}`)
   if (!isVerbError(answer)) {
     const message = answer.checks.find(({ name }) => name === 'runners')?.detail ?? 'it answers'
-    return { link, ok: true, message, remedy: null }
+    const state = await look<SeenState>('/state')
+    const { waiting, running } = queueOf(isVerbError(state) ? {} : state, (task) => task.modelId === modelId)
+    return waiting === 0 ? { link, ok: true, message, remedy: null } : {
+      link, ok: true, message: `${message}; ${waiting} wait for a slot, ${running} are answered`,
+      remedy: moreOf(modelId)
+    }
   }
   if (answer.api?.reason !== 'not_ready') return answer
   const checks = (answer.api.details?.['checks'] ?? []) as { ok: boolean, detail: string }[]

@@ -3,18 +3,7 @@ import { isVerbError, plain } from '../../../kernel/cli/index.js'
 import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
-import type { SeenState } from '../cli/state.js'
-
-/** A task as GET /state shows it. */
-export interface SeenTask {
-  taskId: string
-  commandId: string
-  instanceId: string
-  modelId: string
-  capability: string
-  status: string
-  createdAt: string
-}
+import type { SeenState, SeenTask } from '../cli/state.js'
 
 /** An event of GET /events. */
 export interface SeenEvent {
@@ -30,7 +19,6 @@ export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { n
 /** The parts of GET /state that tell about requests. */
 export interface WhyState extends SeenState {
   masterNodeId?: string | null
-  tasks?: Record<string, { Inference?: SeenTask }>
   nodeHealth?: Record<string, { level: string, reasons: { code: string }[] }>
   cluster?: { knownNodes: number, liveNodes: number }
 }

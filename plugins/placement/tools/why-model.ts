@@ -283,8 +283,9 @@ function answers ({ why: { modelId, links }, state, events }: ModelSeen): Fact {
   })
   const where = nodeIds.length === 0 ? '' : ` on ${nodeIds.map((id) => nameOf(state, id)).join(', ')}`
   const since = ready === undefined ? '' : `, ready since ${ready.at}`
-  const how = bare(links.at(-1)?.message ?? 'every link holds')
-  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${how}.`, {
+  const { message = 'every link holds', remedy = null } = links.at(-1) ?? {}
+  return fact('ok', 'answers', `${modelId} answers${where}${since}: ${bare(message)}.`, {
+    remedy,
     about: [modelId, ...nodeIds.map((id) => nameOf(state, id))],
     evidence: [
       ...ready === undefined ? [] : [eventEvidence(ready)], ...nodeIds.map((id) => nodeEvidence(state, id))

@@ -263,6 +263,7 @@ function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): Ru
     rssBytes: null,
     estimatedBytes: null,
     slots: 0,
+    slotsTaken: 0,
     waitingTasks: 0,
     waitedSeconds: 0,
     admittedTaskCount: 0,

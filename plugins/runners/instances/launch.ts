@@ -1,9 +1,9 @@
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { addNeeds, needOf, runsOn } from '../../../kernel/index.js'
+import { addNeeds, cacheOf, needOf, runsOn } from '../../../kernel/index.js'
 import type {
-  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, RegisteredEngine
+  Bundle, BundledModel, Clock, Logger, LogRing, MemoryTraits, ModelCard, NodeInfo, Place, RegisteredEngine
 } from '../../../kernel/index.js'
 import type { Models } from '../../staging/service.js'
 import type { RunnerConfig } from '../declarations.js'
@@ -23,7 +23,7 @@ import { modelOf } from './copies.js'
 import type { ModelLeases } from './copies.js'
 import type { PlacedInstances } from './document.js'
 import type { LaunchOptions } from './fleet.js'
-import type { ShardBody } from './sections.js'
+import type { RingInstance, ShardBody } from './sections.js'
 import { bodyOf, devicePartsOf, shardOf } from './shapes.js'
 import type { Assignment } from './shapes.js'
 
@@ -53,14 +53,9 @@ export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: 
   return instance === undefined ? null : roleOf(instance, node.nodeId)
 }
 
-function digestOf ({ instances }: LaunchParts, { instanceId }: Assignment): string | undefined {
+const bodyIn = ({ instances }: LaunchParts, { instanceId }: Assignment): RingInstance | undefined => {
   const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).modelDigest
-}
-
-function contextIn ({ instances }: LaunchParts, { instanceId }: Assignment): number | undefined {
-  const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance).contextTokenLimit
+  return instance === undefined ? undefined : bodyOf(instance)
 }
 
 function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
@@ -105,7 +100,7 @@ export function prepareLaunch (
   if (role?.kind === 'donor') return undefined
   // The launch will refuse it, so nothing is fetched and no port is opened.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
-  const digest = digestOf(parts, assignment)
+  const digest = bodyIn(parts, assignment)?.modelDigest
   leases.take(assignment, digest)
   // A staged copy may have been removed by hand; bundled files are always there.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
@@ -124,7 +119,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs none of the model's files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
-    : modelOf(bundle, models, modelId, digestOf(parts, assignment))
+    : modelOf(bundle, models, modelId, bodyIn(parts, assignment)?.modelDigest)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = backendOf(parts, model.card)
@@ -134,12 +129,15 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
-  const contextLength = contextIn(parts, assignment)
+  const { contextTokenLimit, slots, placement } = bodyIn(parts, assignment) ?? {}
+  const context: Pick<Place, 'context' | 'slots'> = { context: contextTokenLimit, slots }
   const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
-    ...planned(parts, assignment, role)
+    ...planned(parts, assignment, role),
+    // An object: a text that begins with a slash would count as a program that the runner may read.
+    ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
     runnerId,
@@ -150,7 +148,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
       // Planned for the CPU where the GPUs have no room.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
-      ...contextLength === undefined ? {} : { contextLength },
+      ...context.context === undefined ? {} : { contextLength: context.context },
+      ...context.slots === undefined ? {} : { slots: context.slots },
       options
     },
     engineModule: module,
@@ -161,9 +160,9 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     // Ranks of a spread model reach each other through ports of this machine.
     network: opensPorts(role),
     estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
-      { context: contextLength, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
-    memoryLimitBytes: memoryLimitBytes(model.card, traits, contextLength, config.memory_limit_mb),
-    maxConcurrent: Math.max(config.max_concurrent, batchOf(options, engine.decl)),
+      { ...context, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
+    memoryLimitBytes: memoryLimitBytes(model.card, traits, context, config.memory_limit_mb),
+    maxConcurrent: atOnce(config, options, engine.decl, model.card, context),
     maxQueued: config.max_queued,
     output: (stream, text) => { parts.logs.output({ runnerId, instanceId, modelId }, stream, text) }
   }
@@ -207,10 +206,18 @@ function filesOf (
     scripts: [import.meta.url, module].map((url) => fileURLToPath(url)) })
 }
 
-/** Requests that the engine computes in one batch; the engine refuses an option that is no number. */
-function batchOf (options: Record<string, unknown>, { batch = 0 }: { batch?: number | undefined }): number {
-  const given = Number(options['max_batch'])
-  return given >= 1 ? Math.floor(given) : batch
+/**
+ * Requests inside the runner at once: an engine that keeps a context for each has so many; else those that it
+ * computes in one batch. It refuses an option that is no number.
+ */
+function atOnce (
+  { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
+  { batch = 0, slots: kept }: RegisteredEngine['decl'], card: ModelCard,
+  { context, slots }: Pick<Place, 'context' | 'slots'>
+): number {
+  const most = Number(given) >= 1 ? Math.floor(Number(given)) : undefined
+  return kept === undefined ? Math.max(usual, most ?? batch)
+    : Math.min(cacheOf(card, context, slots).contexts, most ?? Infinity)
 }
 
 function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Record<string, unknown> {
@@ -228,11 +235,12 @@ function programs (
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  const built = program != null && 'build' in program ? { serverBinary: program.path } : {}
-  if (role?.kind !== 'donor') return server === undefined ? built : { serverBinary: usable(server) }
+  // Also of one in PATH, since the runner's sandbox has what the path leads to.
+  const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
+  if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
   // A donor's program is looked for beside the server's.
-  const beside = server?.problem === null ? { serverBinary: server.path } : built
+  const beside = server?.problem === null ? { serverBinary: server.path } : found
   return { ...beside, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
 

@@ -25,6 +25,10 @@ export const placement = exactly({
   systemRole: text,
   /** Tokens of context that were asked for; absent for the usual number. */
   contextLength: count,
+  /** Answers at once that were asked for; absent for as many as there is memory for. */
+  slots: { type: 'integer', minimum: 1 },
+  /** A chat template that was given, instead of the model's own. */
+  chatTemplate: text,
   /** The instance that ends once this one serves, because its node is drained; absent for all else. */
   moves: text
 })
@@ -84,6 +88,8 @@ const ringFields = {
 const ringOptional = {
   /** Absent in an instance that the caller composed itself. */
   placement,
+  /** Contexts for answers at once; absent for engines that keep none, and in older instances. */
+  slots: { type: 'integer', minimum: 1 },
   /** The content its runners load, a manifest's digest. Absent for what ships, and where nobody knew it. */
   modelDigest: text,
   /** ISO-8601. Once set it takes no new requests and goes when its last one has ended, at the latest then. */

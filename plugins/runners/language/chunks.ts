@@ -53,4 +53,6 @@ export interface Timings {
  */
 export interface AnswerChunk {
   choices: Choice[], usage?: Usage, timings?: Timings, warnings?: string[]
+  /** From the runner, before all others: the place, from 1, among those that wait for a slot. */
+  queue?: { place: number, slots: number }
 }

@@ -14,11 +14,6 @@ export function contextExceeded (modelId: string, prompt: number, context: numbe
     { prompt_tokens: prompt, context_length: context })
 }
 
-/** The refusal of an answer above the most that may be open at once. */
-export const overloaded = (modelId: string, open: number, limit: number): EngineError =>
-  new EngineError('overloaded', `${modelId} has ${open} answers to write already; ` +
-    `at most ${limit} may be open at once`, { open, limit })
-
 /** The refusal of a task that a model does not serve. */
 export const unknownTask = (kind: string, served: string): EngineError =>
   new EngineError('invalid_request', `this model serves ${served}, not ${kind}`)

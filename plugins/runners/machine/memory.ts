@@ -1,6 +1,6 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import { needOf } from '../../../kernel/index.js'
-import type { Caller, Machine, MemoryTraits, ModelCard, Need } from '../../../kernel/index.js'
+import type { Caller, Machine, MemoryTraits, ModelCard, Need, Place } from '../../../kernel/index.js'
 import type { Fleet, LaunchOptions } from '../instances/fleet.js'
 import { LaunchError } from '../process/errors.js'
 import { familyBytes } from '../process/proc.js'
@@ -18,10 +18,10 @@ const MEMORY_CAP_FACTOR = 1.1
  * make it anew; plus a tenth, at least 1 GiB. `configuredMb` (MiB) replaces it.
  */
 export function memoryLimitBytes (
-  card: ModelCard, traits: MemoryTraits, contextLength?: number, configuredMb?: number
+  card: ModelCard, traits: MemoryTraits, place: Place = {}, configuredMb?: number
 ): number {
   if (configuredMb !== undefined) return configuredMb * MIB
-  const { neededBytes, cacheBytes } = needOf(card, traits, { context: contextLength })
+  const { neededBytes, cacheBytes } = needOf(card, traits, place)
   return Math.ceil(Math.max(RUNNER_MEMORY_FLOOR_BYTES, (neededBytes + cacheBytes) * MEMORY_CAP_FACTOR))
 }
 

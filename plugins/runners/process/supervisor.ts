@@ -1,11 +1,12 @@
-import { Admission, SvcError, timed, toSvcError, untilCalled } from '../../../kernel/index.js'
+import { Admission, delay, SvcError, timed, toSvcError, untilCalled } from '../../../kernel/index.js'
 import type { Release, Trace } from '../../../kernel/index.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
+import { isAnswer, slotsTaken } from '../language/slots.js'
 import { afterFailure, CLOSED } from './breaker.js'
 import type { BreakerState } from './breaker.js'
 import type { TaskChannel } from './channels.js'
 import type { Ended } from './deadlines.js'
-import { cancelled, reasonOf, RunnerError } from './errors.js'
+import { cancelled, NOT_BEGUN, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits } from './limits.js'
 import type { RunnerLimits } from './limits.js'
 import type { RunnerOptions } from './options.js'
@@ -22,6 +23,8 @@ export type { RunnerOptions } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
+/** Pause between two looks at the place of a task that waits, ms. */
+const TELL_MS = 1_000
 /** The caller of the node's own tasks, such as its canary. */
 const NODE = 'node'
 
@@ -73,18 +76,21 @@ class RunnerSupervisor {
 
   /**
    * Runs a task; nothing happens before the first pull. Those that wait take turns by `callerId`; without it
-   * the node itself asks. With a trace the runner records its part. Throws RunnerError: `overloaded`
+   * the node itself asks. With a trace the runner records its part. A task that waits gets chunks with its
+   * place in the queue; `admitted` is called when it waits no more. Throws RunnerError: `overloaded`
    * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
    * `provider_error`, or the engine's own reason.
    */
   async * open (
-    taskId: string, task: EngineTask, signal: AbortSignal, callerId: string = NODE, trace?: Trace
+    taskId: string, task: EngineTask, signal: AbortSignal,
+    { callerId = NODE, trace, admitted }: { callerId?: string, trace?: Trace, admitted?: () => void } = {}
   ): AsyncGenerator<EngineChunk, void> {
     this.#mustServe()
     const since = this.#options.clock.mono()
-    const place = await timed(trace, 'runner queue', 'queue', () => this.#enter(callerId, signal))
+    const place = yield * this.#wait(task, signal, callerId, trace)
     this.#record.waitedMs += this.#options.clock.mono() - since
     this.#record.admittedTasks += 1
+    admitted?.()
     const { process, channel } = this.#hand({ taskId, task, trace }, signal, place)
     const cancel = (): void => { process.tasks.cancel(channel) }
     signal.addEventListener('abort', cancel, { once: true })
@@ -125,6 +131,7 @@ class RunnerSupervisor {
       estimatedBytes,
       hold: process?.hold ?? null,
       slots: maxConcurrent,
+      slotsTaken: this.#admission.active,
       waitingTasks: this.#admission.waiting,
       waitedSeconds: record.waitedMs / 1000,
       admittedTaskCount: record.admittedTasks,
@@ -168,15 +175,45 @@ class RunnerSupervisor {
   async #shutDown (): Promise<void> {
     this.#move({ RunnerShuttingDown: {} })
     this.#cancelRestart?.()
-    this.#admission.refuseAll(new RunnerError('instance_lost', 'The instance was stopped.'))
+    this.#admission.refuseAll(new RunnerError('instance_lost', 'The instance was stopped.', { ...NOT_BEGUN }))
     await this.#process?.stop()
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for admission. Throws RunnerError `overloaded`, `cancelled`, `instance_lost`. */
-  async #enter (callerId: string, signal: AbortSignal): Promise<Release> {
+  /** Waits for slots; a task for text gets its place in the queue. Throws what `#enter` throws. */
+  async * #wait (
+    task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
+  ): AsyncGenerator<EngineChunk, Release> {
+    const { clock, maxConcurrent: slots = DEFAULT_CONCURRENT } = this.#options
+    const left = new AbortController()
+    const own = AbortSignal.any([signal, left.signal])
+    const over = new AbortController()
+    const entering = timed(trace, 'runner queue', 'queue', () => this.#enter(callerId, own, slotsTaken(task)))
+      .finally(() => { over.abort() })
+    entering.catch(() => {})
+    let [told, release]: [number, Release | undefined] = [0, undefined]
     try {
-      return await this.#admission.enter(callerId, signal)
+      while (isAnswer(task) && this.#admission.placeOf(own) > 0) {
+        await delay(clock, TELL_MS, over.signal).catch(() => {})
+        const place = this.#admission.placeOf(own)
+        if (place > 0 && place !== told) yield { payload: { choices: [], queue: { place, slots } } }
+        told = place
+      }
+      release = await entering
+      return release
+    } finally {
+      // The reader left while the task waited.
+      if (release === undefined) {
+        left.abort()
+        entering.then((late) => { late(false) }, () => {})
+      }
+    }
+  }
+
+  /** Waits for admission. Throws RunnerError `overloaded`, `cancelled`, `instance_lost`. */
+  async #enter (callerId: string, signal: AbortSignal, slots: number): Promise<Release> {
+    try {
+      return await this.#admission.enter(callerId, signal, slots)
     } catch (error) {
       if (signal.aborted) throw cancelled()
       throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
@@ -208,7 +245,7 @@ class RunnerSupervisor {
     if (this.#process?.usable === true && serves(kind)) return this.#process
     const { modelId } = this.#options.spec.card
     throw new RunnerError('instance_lost',
-      `The runner of ${modelId} serves no tasks now: ${this.#phase()}.`, { status: kind })
+      `The runner of ${modelId} serves no tasks now: ${this.#phase()}.`, { status: kind, ...NOT_BEGUN })
   }
 
   #phase (): string {
@@ -289,6 +326,7 @@ class RunnerSupervisor {
 
   #refuseQueued (message: string): void {
     this.#admission.refuseAll(
-      new RunnerError('instance_lost', `The instance that was to serve this task was lost: ${message}.`))
+      new RunnerError('instance_lost', `The instance that was to serve this task was lost: ${message}.`,
+        { ...NOT_BEGUN }))
   }
 }

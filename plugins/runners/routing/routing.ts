@@ -10,7 +10,7 @@ import { mergeTasks } from './remote/gossip.js'
 import type { TaskGossip } from './remote/gossip.js'
 import type { MemberParts } from './remote/member.js'
 import type { Assigned } from './remote/receive.js'
-import { Sender } from './remote/send.js'
+import { openRemote } from './remote/send.js'
 import { serve } from './serve.js'
 import type { ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
@@ -39,7 +39,6 @@ export class Routing implements Runners {
   /** Tasks that other nodes serve for this one. */
   readonly #away: TaskTable
   readonly #availability: Availability
-  readonly #sender: Sender
   readonly #virtual = new VirtualModels()
   /** Asked for a model that is not placed. */
   readonly #placers = new Set<PlaceMissing>()
@@ -48,7 +47,6 @@ export class Routing implements Runners {
     this.#parts = parts
     this.#away = new TaskTable(() => parts.clock.mono())
     this.#availability = new Availability({ ...parts, away: this.#away })
-    this.#sender = new Sender(parts)
   }
 
   async route (query: RouteQuery): Promise<Route> {
@@ -152,14 +150,16 @@ export class Routing implements Runners {
   }
 
   /** Names a task and the runner that is to serve it; else the `no_instance` that says what is missing. */
-  #pick ({ modelId, capability, commandId, caller, except, pinned, trace }: RouteQuery): Route | SvcError {
+  #pick (
+    { modelId, capability, commandId, caller, except = [], pinned, trace }: RouteQuery
+  ): Route | SvcError {
     const look = this.#availability.look(modelId, 'anywhere')
     const none = (link: BrokenLink): SvcError => noInstance(modelId, link, this.#parts.clock.now())
     const broken = this.#availability.broken(modelId, capability, look)
     if (broken !== null) return none(broken)
     const candidates = this.#availability.candidates(look).filter(({ own }) => own || pinned !== true)
     if (candidates.length === 0) return none(elsewhere(modelId, look))
-    const chosen = choose(candidates.filter(({ instanceId }) => instanceId !== except))
+    const chosen = choose(candidates.filter(({ instanceId }) => !except.includes(instanceId)))
     if (chosen === undefined) return none(NOT_READY)
     const { own, instanceId, runnerId, nodeId, installId } = chosen
     const taskId = this.#parts.newId()
@@ -193,14 +193,18 @@ export class Routing implements Runners {
     if (supervisor == null) {
       throw new RunnerError('instance_lost', `The runner of ${modelId} is gone.`, NOT_BEGUN)
     }
-    return supervisor.open(taskId, task, signal, tasks.askerOf(taskId).caller?.id, trace)
+    const { caller } = tasks.askerOf(taskId)
+    return supervisor.open(taskId, task, signal, {
+      ...caller === null ? {} : { callerId: caller.id }, ...trace === undefined ? {} : { trace },
+      admitted: () => { tasks.start(taskId) }
+    })
   }
 
   #openThere (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
     const about = this.#away.get(route.taskId)
     const { caller } = this.#away.askerOf(route.taskId)
     if (about === undefined || caller === null) throw new Error(`task ${route.taskId} was never routed`)
-    return this.#sender.open(route, { task, about, caller }, signal)
+    return openRemote(this.#parts, route, { task, about, caller }, signal)
   }
 }
 

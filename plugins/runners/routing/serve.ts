@@ -13,8 +13,8 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
  * Serves a capability call with a runner: routes it as a task, names the task in a header of the answer, and
  * yields the task's chunks. The reader's pull is the backpressure; the call's signal cancels. When the
  * instance is lost before the first chunk and the call allows a retry, another instance gets the task, once;
- * without another one the loss is thrown. A task that was refused before any work on it is retried without
- * that permission. Throws what `Runners.route` and `Runners.open` throw.
+ * without another one the loss is thrown. A task that was refused before any work on it goes to each other
+ * instance without that permission. Throws what `Runners.route` and `Runners.open` throw.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
@@ -23,31 +23,33 @@ export async function * runTask (
   const query: RouteQuery = {
     modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
   }
-  const find = async (query: RouteQuery): Promise<Route> => {
-    const found = await timed(trace, 'route', 'route', () => runners.route(query))
-    trace?.task({ taskId: found.taskId, modelId, capability })
-    return found
-  }
-  let route = await find(query)
-  call.setHeader('x-svc-task-id', route.taskId)
-  let answered = false
-  try {
-    for await (const chunk of runners.open(route, task, signal)) {
-      answered = true
-      yield chunk
+  const except: string[] = []
+  let begunLoss: unknown
+  for (;;) {
+    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except }))
+      .catch((none: unknown) => { throw begunLoss ?? none })
+    trace?.task({ taskId: route.taskId, modelId, capability })
+    call.setHeader('x-svc-task-id', route.taskId)
+    if (except.length > 0) {
+      trace?.note({ retried: true })
+      call.setHeader('x-svc-retried', '1')
     }
-    return
-  } catch (error) {
-    if (answered || signal.aborted || !isLoss(error)) throw error
-    const undone = error.details['begun'] === NOT_BEGUN.begun
-    if (!undone && !call.retry) throw error
-    route = await find({ ...query, except: route.instanceId })
-      .catch((none: unknown) => { throw undone ? none : error })
+    let answered = false
+    try {
+      for await (const chunk of runners.open(route, task, signal)) {
+        answered ||= chunk.payload['queue'] === undefined
+        yield chunk
+      }
+      return
+    } catch (error) {
+      if (answered || signal.aborted || !isLoss(error)) throw error
+      if (error.details['begun'] !== NOT_BEGUN.begun) {
+        if (!call.retry || begunLoss !== undefined) throw error
+        begunLoss = error
+      }
+      except.push(route.instanceId)
+    }
   }
-  trace?.note({ retried: true })
-  call.setHeader('x-svc-task-id', route.taskId)
-  call.setHeader('x-svc-retried', '1')
-  yield * runners.open(route, task, signal)
 }
 
 const isLoss = (error: unknown): error is SvcError =>
@@ -74,13 +76,15 @@ export async function * serve (
   parts: ServeParts, { route, own, tasks, chunks }: Work, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
-  if (!tasks.start(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is not open any more.`)
+  // A runner of this node calls `admitted`; the tasks of another node come by gossip.
+  if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'
   let answered = false
   try {
     for await (const chunk of chunks()) {
-      answered = true
+      answered ||= chunk.payload['queue'] === undefined
       watch?.see(chunk)
       yield chunk
     }

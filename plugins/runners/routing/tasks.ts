@@ -36,6 +36,8 @@ interface Entry {
   readonly task: Task
   readonly runnerId: string
   readonly asker: Asker
+  /** Somebody reads it: while it is pending it waits for its runner. */
+  opened: boolean
   /** When it last changed, and the number of that change among those of all tasks. */
   readonly changedMono: number
   readonly change: number
@@ -69,7 +71,16 @@ export class TaskTable {
   add (task: Omit<Task, 'status'>, runnerId: string, asker: Asker = NOBODY): void {
     this.#sweep()
     this.#count(runnerId, asker, 1)
-    this.#enter(this.#live, { runnerId, asker }, { ...task, status: 'Pending' })
+    this.#enter(this.#live, { runnerId, asker, opened: false }, { ...task, status: 'Pending' })
+  }
+
+  /** Its reader is there. False when the task is unknown, already open or over. */
+  open (taskId: string): boolean {
+    this.#sweep()
+    const entry = this.#live.get(taskId)
+    if (entry?.opened !== false) return false
+    entry.opened = true
+    return true
   }
 
   /** Pending becomes Running. False when the task is unknown, already running or over. */
@@ -140,10 +151,11 @@ export class TaskTable {
   #entry (taskId: string): Entry | undefined { return this.#live.get(taskId) ?? this.#ended.get(taskId) }
 
   #enter (
-    into: Map<string, Entry>, { runnerId, asker }: Pick<Entry, 'runnerId' | 'asker'>, task: Task
+    into: Map<string, Entry>, { runnerId, asker, opened }: Pick<Entry, 'runnerId' | 'asker' | 'opened'>,
+    task: Task
   ): void {
     const change = ++this.#changes
-    into.set(task.taskId, { task, runnerId, asker, changedMono: this.#mono(), change })
+    into.set(task.taskId, { task, runnerId, asker, opened, changedMono: this.#mono(), change })
     this.#changed(task, runnerId)
   }
 
@@ -160,9 +172,9 @@ export class TaskTable {
   /** Times out tasks that were never opened and drops finished ones. */
   #sweep (): void {
     const now = this.#mono()
-    for (const [taskId, { task, changedMono }] of this.#live) {
+    for (const [taskId, { task, changedMono, opened }] of this.#live) {
       if (now - changedMono < TASK_PENDING_MS) break
-      if (task.status === 'Pending') this.finish(taskId, 'TimedOut')
+      if (task.status === 'Pending' && !opened) this.finish(taskId, 'TimedOut')
     }
     for (const [taskId, { changedMono }] of this.#ended) {
       if (this.#ended.size <= TASKS_FINISHED_MAX && now - changedMono < TASK_LINGER_MS) break

@@ -7,7 +7,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
   let count = 0
   return async (who: string, signal = new AbortController().signal): Promise<Heard> => {
     const task = { kind: 'test', payload: { mode: 'count', chunks: 1, delayMs: 30 } }
-    const heard = await hear(supervisor.open(`${who}-${++count}`, task, signal, who))
+    const heard = await hear(supervisor.open(`${who}-${++count}`, task, signal, { callerId: who }))
     served.push(`${who} ${heard.end}`)
     return heard
   }
@@ -17,7 +17,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
 async function occupy ({ supervisor }: Bench, who: string): Promise<{ release: () => Promise<unknown> }> {
   const abort = new AbortController()
   const task = { kind: 'test', payload: { mode: 'untilCancelled' } }
-  const running = hear(supervisor.open(`${who}-0`, task, abort.signal, who))
+  const running = hear(supervisor.open(`${who}-0`, task, abort.signal, { callerId: who }))
   await until('it runs', () => supervisor.report().inProgressTasks.length === 1)
   return { release: async () => { abort.abort(); return await running } }
 }
@@ -81,7 +81,44 @@ t.test('a runner that dies refuses all that wait, and its places are free for th
   const waiting = [ask('ann'), ask('bob')]
   process.kill(made.pid(), 'SIGKILL')
   t.equal((await running).end, 'instance_lost')
-  t.same((await Promise.all(waiting)).map(({ end }) => end), ['instance_lost', 'instance_lost'])
+  t.match(await Promise.all(waiting), ['ann', 'bob'].map(() =>
+    ({ end: 'instance_lost', error: { details: { begun: false } } })), 'another runner may take them')
   await made.ready()
   t.equal((await ask('ann')).end, 'end')
+})
+
+t.test('a request for text that waits is told its place; tokens are counted meanwhile', async (t) => {
+  const made = bench(t, {}, { maxConcurrent: 2, maxQueued: 2 })
+  const { supervisor } = made
+  await made.ready()
+  const abort = new AbortController()
+  const { signal } = abort
+  const chat = (id: string, payload = {}, more: Parameters<typeof supervisor.open>[3] = {}) =>
+    supervisor.open(id, { kind: 'chat', payload: { mode: 'untilCancelled', ...payload } }, signal, more)
+  const both = hear(chat('both', { n: 2 }))
+  await until('it runs', () => supervisor.report().inProgressTasks.length === 1)
+  const admitted: string[] = []
+  const waiting = ['first', 'second'].map((id) =>
+    chat(id, {}, { admitted: () => { admitted.push(id) } })[Symbol.asyncIterator]())
+  const notes = await Promise.all(waiting.map(async (each) => (await each.next()).value))
+  t.match(notes, [1, 2].map((place) => ({ payload: { choices: [], queue: { place, slots: 2 } } })))
+  t.match(supervisor.report(), { slots: 2, waitingTasks: 2 })
+  t.equal((await hear(chat('third'))).end, 'overloaded')
+  t.same(admitted, [])
+  const counting = { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }
+  const tokens = supervisor.open('tokens', counting, signal)
+  t.equal((await hear(tokens)).end, 'end')
+  // The reader goes without an abort.
+  await waiting[0]!.return(undefined)
+  t.equal(supervisor.report().waitingTasks, 1)
+  t.match((await waiting[1]!.next()).value, { payload: { queue: { place: 1 } } }, 'it moves up')
+  const moved = waiting[1]!.next()
+  const { taskIds } = await supervisor.cancelTasks(5000)
+  t.same(taskIds, ['both'])
+  t.equal((await both).end, 'cancelled')
+  await until('it is admitted', () => admitted.length === 1)
+  abort.abort()
+  await moved.catch(() => {})
+  await until('all are gone', () => supervisor.report().inProgressTasks.length === 0)
+  t.same([admitted, supervisor.report().waitingTasks], [['second'], 0])
 })

@@ -32,8 +32,11 @@ export class FakeRunner implements Supervisor {
     this.move({ RunnerConnecting: {} })
   }
 
-  async * open (taskId: string, task: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
+  async * open (
+    taskId: string, task: EngineTask, signal: AbortSignal, { admitted }: { admitted?: () => void } = {}
+  ): AsyncGenerator<EngineChunk> {
     this.opened.push({ taskId, task })
+    admitted?.()
     for await (const chunk of this.answer(task, signal)) {
       this.forwardMono = this.options.clock.mono()
       yield chunk
@@ -69,6 +72,7 @@ export class FakeRunner implements Supervisor {
       estimatedBytes: null,
       hold: null,
       slots: 1,
+      slotsTaken: 0,
       waitingTasks: 0,
       waitedSeconds: 0,
       admittedTaskCount: 0,

@@ -196,6 +196,7 @@ t.test('memory cap: what placement counts, and the cache twice', async (t) => {
   const cap = (bytes: number): number => Math.ceil(bytes * 1.1)
   t.equal(memoryLimitBytes(small, {}), GiB, 'a small model gets the floor')
   t.equal(memoryLimitBytes(long, {}), cap(13.25 * GiB + 2 * GiB))
-  t.equal(memoryLimitBytes(long, { overhead: 1.1, fixedBytes: GiB }, 16_384), cap(12 * GiB + 4 * GiB))
+  t.equal(memoryLimitBytes(long, { overhead: 1.1, fixedBytes: GiB }, { context: 16_384 }),
+    cap(12 * GiB + 4 * GiB))
   t.equal(memoryLimitBytes(long, {}, undefined, 64), 64 * 1024 ** 2, 'the configuration wins')
 })

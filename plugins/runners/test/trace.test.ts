@@ -80,8 +80,10 @@ t.test('a traced task on another node takes back what that node recorded', async
     const tracer = { enabled: false, begin: (start: TraceStart) => { begun.push(start); return there } }
     t.teardown(rig.service(TracerService).use(tracer))
     const given: unknown[] = []
-    runner.open = async function * (_id: string, _task: unknown, _signal: AbortSignal, ...rest: unknown[]) {
-      given.push(rest[1])
+    runner.open = async function * (
+      _id: string, _task: unknown, _signal: AbortSignal, more: { trace?: Trace }
+    ) {
+      given.push(more.trace)
       yield { payload: {} }
       if (fails) throw new RunnerError('timeout', 'late')
     } as typeof runner.open

@@ -128,12 +128,14 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
   const card = await seenCard(ctx, modelId)
   const hint = phonemizerHint(card ?? {})
   if (hint !== undefined) ctx.err.line(plain(hint))
+  const untold = card?.support['chat_template']
+  if (untold !== undefined) ctx.err.line(plain(`chat template: ${untold}`))
   const ready = !await lacksEngine(ctx, card) || await offerEngine(ctx, yes)
   if (!ready) ctx.err.line('it runs on llama.cpp, which no node has: `svc engine add llama.cpp` brings it')
   ctx.err.line(`next: ${programIn(ctx.io.cwd)} place ${modelId}`)
 }
 
-type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files'>
+type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files' | 'support'>
 
 async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {
   return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
@@ -187,7 +189,7 @@ function linesOf (plan: Answers['plan'], begin: string): string[] {
   const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory, unused } = plan
   const kind = [engine === null ? null : engine.toUpperCase(), variant].filter((word) => word !== null)
   return [
-    `${begin} from ${hub}: ${files} files, ${showBytes(totalBytes)}` +
+    `${begin} from ${hub}: ${files} ${files === 1 ? 'file' : 'files'}, ${showBytes(totalBytes)}` +
     (kind.length === 0 ? '' : ` (${kind.join(' ')})`),
     ...unused.map((part) => `not used of it: ${part}`),
     `disk of the store, on ${disk.node}: ${showBytes(disk.roomBytes)} are free for it`,

@@ -5,6 +5,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { processes, startNode } from '../lib/node.mjs'
 import { cpuMs } from '../lib/proc.mjs'
@@ -18,6 +19,10 @@ const SERVER = fileURLToPath(new URL('./paced-server.mjs', import.meta.url))
 const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
 /** Streams, tokens per second of each, tokens of each. */
 const CASES = [[1, 150, 450], [8, 150, 450], [64, 78, 470]]
+/** Answers before the first round: V8 compiles the path of a token during them, and the start's work ends. */
+const WARM_UP = 20
+/** Answers of three tokens, for the time to the first one. */
+const FIRST = { count: 200, request: [1, 1000, 3], addedMs: 5, betweenMs: 20 }
 
 const CONFIG = (store) => JSON.stringify({
   cluster: { discovery: false },
@@ -35,12 +40,16 @@ async function streamed ({ agent, url, headers = {} }, [count, pace, tokens], pi
   const used = () => pids.reduce((sum, pid) => sum + (cpuMs(pid) ?? 0), 0)
   const before = used()
   const startedAt = performance.now()
+  let firstMs
   const words = await Promise.all(Array.from({ length: count }, () => new Promise((resolve, reject) => {
     const req = http.request(`${url}/v1/chat/completions`, { agent, method: 'POST',
       headers: { ...headers, 'content-type': 'application/json' } }, (res) => {
       let seen = 0
       res.setEncoding('latin1')
-      res.on('data', (text) => { seen += text.split(' word').length - 1 })
+      res.on('data', (text) => {
+        seen += text.split(' word').length - 1
+        if (seen > 0) firstMs ??= performance.now() - startedAt
+      })
       res.on('error', reject)
       res.on('end', () => {
         if (res.statusCode === 200 && seen >= tokens * 0.99) resolve(seen)
@@ -52,7 +61,7 @@ async function streamed ({ agent, url, headers = {} }, [count, pace, tokens], pi
   })))
   const seconds = (performance.now() - startedAt) / 1000
   const all = words.reduce((a, b) => a + b, 0)
-  return { rate: all / seconds, cpu: (used() - before) / all }
+  return { rate: all / seconds, cpu: (used() - before) / all, firstMs }
 }
 
 async function startBare (folder) {
@@ -104,6 +113,8 @@ export default {
     try {
       const rows = []
       const targets = []
+      const cold = (await streamed(node.at, CASES[0], node.pids)).cpu
+      for (let round = 0; round < (short ? 1 : WARM_UP); round++) await streamed(node.at, CASES[0], [])
       for (const one of CASES) {
         const [direct, through] = [[], []]
         for (let round = 0; round < rounds; round++) {
@@ -119,10 +130,22 @@ export default {
           { name: `CPU of the node for a token, ${one[0]} streams`, value: cpu,
             limit: CPU_MS[one[0]], unit: 'ms' })
       }
+      const first = [[], []]
+      for (let round = 0; round < (short ? 5 : FIRST.count); round++) {
+        // The stand-in writes every 10 ms: requests come at any moment between.
+        for (const [index, { at }] of [bare, node].entries()) {
+          await sleep(Math.random() * FIRST.betweenMs)
+          first[index].push((await streamed(at, FIRST.request, [])).firstMs)
+        }
+      }
+      const [alone, added] = first.map((list) => list.reduce((a, b) => a + b, 0) / list.length)
+      targets.push({ name: 'first token, later than from the server itself', value: added - alone,
+        limit: FIRST.addedMs, unit: 'ms' })
       return {
         columns: ['streams', 'server alone, tokens/s', 'through a node, tokens/s',
           'CPU of node and runner for a token, ms'],
-        rows, targets, notes: [`${rounds} rounds`], data: {}
+        rows, targets, data: { cold },
+        notes: [`${rounds} rounds; CPU for a token of the very first answer: ${figure(cold)} ms`]
       }
     } finally {
       bare.stop()

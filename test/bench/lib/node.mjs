@@ -9,6 +9,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { dist } from './paths.mjs'
 
 const READY_LIMIT_MS = 60_000
+// Every node of a large cluster adds an exit listener.
+process.setMaxListeners(64)
 
 export const newHome = () => mkdtempSync(join(tmpdir(), 'svc-bench-'))
 export const removeHome = (home) => {

@@ -1,4 +1,4 @@
-import { Admission, readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
+import { readRefusal, SvcError, traceHeaders } from '../../../../kernel/index.js'
 import type { Caller, EngineChunk, EngineTask, Hop, MemberResponse } from '../../../../kernel/index.js'
 import { NOT_BEGUN, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
 import type { Route } from '../../service.js'
@@ -11,8 +11,6 @@ import type { MemberParts } from './member.js'
 const TASKS_PATH = '/runners/tasks'
 /** How long the other node may take to accept a task; its answer has no deadline here. */
 const HEAD_MS = 10_000
-/** Most tasks of this node that one other node serves at once: each has a connection of its own. */
-const TASKS_PER_NODE = 128
 
 /** What is sent of a task besides its route. */
 interface RemoteTask {
@@ -22,45 +20,16 @@ interface RemoteTask {
   caller: Caller
 }
 
-/** Runs tasks on runners of other nodes. */
-export class Sender {
-  readonly #parts: MemberParts
-  /** By install id. */
-  readonly #admissions = new Map<string, Admission>()
-
-  constructor (parts: MemberParts) { this.#parts = parts }
-
-  /**
-   * The chunks of the task as the other node sends them; the reader's pull is the backpressure. Throws
-   * RunnerError: RemoteTaskError with the reason the other node gave, `overloaded`, or `instance_lost` when
-   * that node cannot be reached, breaks off or sends something malformed.
-   */
-  async * open (route: Route, remote: RemoteTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    signal.throwIfAborted()
-    const release = await this.#admissionTo(route).enter(remote.caller.id, signal).catch((error: unknown) => {
-      throw error instanceof SvcError ? new RunnerError(error.reason, error.message, error.details) : error
-    })
-    try {
-      yield * exchange(this.#parts, route, remote, signal)
-    } finally {
-      release()
-    }
-  }
-
-  #admissionTo (route: Route): Admission {
-    const known = this.#admissions.get(route.installId)
-    if (known !== undefined) return known
-    const name = `The way to ${nodeName(this.#parts, route)}`
-    const made = new Admission(name, this.#parts.clock, { concurrency: TASKS_PER_NODE, queue: 0 })
-    this.#admissions.set(route.installId, made)
-    return made
-  }
-}
-
-/** One request to another node. It ends when its reader stops, its signal aborts, or that node is gone. */
-async function * exchange (
+/**
+ * The chunks of a task as the node that serves it sends them; the reader's pull is the backpressure. It ends
+ * when its reader stops, its signal aborts, or that node is gone. Throws RunnerError: RemoteTaskError with
+ * the reason the other node gave, or `instance_lost` when that node cannot be reached, breaks off or sends
+ * something malformed.
+ */
+export async function * openRemote (
   parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
+  signal.throwIfAborted()
   const hop = route.trace?.hop('network', route, {
     node: parts.cluster.resolve(route.installId)?.name ?? route.installId
   })

@@ -1,0 +1,59 @@
+/** Answers at once: slots by the memory that is free, and what they take. */
+import t from 'tap'
+import { cacheOf } from '../../../kernel/index.js'
+import { plan } from '../planner/index.js'
+import { card, GIB, node, planned, refused, request, view } from './planner-kit.js'
+import type { EngineTraits, NodeFacts, PlanRequest } from '../planner/index.js'
+
+const traits: EngineTraits = {
+  multiNode: true, meta: 'LlamaRpc', tensor: true, unevenTensor: true, manyDevices: true, overhead: 1,
+  fixedBytes: 0, backends: ['cuda', 'cpu'], slots: { cpu: 16, gpu: 64 }
+}
+/** Half a GiB for each context of 8192 tokens. */
+const model = card({ nLayers: 16, kvHeads: 8, headSize: 128, supportsTensor: true, totalBytes: 4 * GIB })
+const each = cacheOf(model, undefined).contextBytes
+const onGpu = (gib: number): Partial<NodeFacts> =>
+  ({ gpus: [{ total: 100 * GIB, used: (90 - gib) * GIB }], backends: { lm: ['cuda', 'cpu'] } })
+
+const planOn = (nodes: NodeFacts[], more: Partial<PlanRequest> = {}) =>
+  plan(request({ card: model, instanceMeta: 'LlamaRpc', ...more }), view(nodes, { engines: { lm: traits } }))
+
+t.test('slots follow the free memory', async (t) => {
+  const rows: [string, NodeFacts, Partial<PlanRequest>, number][] = [
+    ['a quarter of what is left', node('a', 4 + each / GIB * 41.1), {}, 11],
+    ['one, where there is no more', node('a', 4 + each / GIB * 1.1), {}, 1],
+    ['no more than a CPU is good for', node('a', 400), {}, 16],
+    ['more on a GPU', node('a', 1, onGpu(4 + each / GIB * 81.1)), {}, 21],
+    ['and no more than that', node('a', 1, onGpu(89)), { contextLength: 512 }, 64],
+    ['shorter contexts are more', node('a', 4 + each / GIB * 11.1), { contextLength: 2048 }, 11],
+    ['as many as were asked for', node('a', 4 + each / GIB * 41.1), { slots: 30 }, 30],
+    ['a small cache may have all of it', node('a', 4 + each / GIB * 1.1), { contextLength: 1024 }, 8]
+  ]
+  for (const [what, on, more, slots] of rows) {
+    const { slots: found, ranks, why } = planned(planOn([on], more))
+    t.equal(found, slots, what)
+    const { cacheBytes, neededBytes, usableBytes } = ranks[0]!
+    t.equal(cacheBytes, cacheOf(model, more.contextLength).contextBytes * slots, 'they are counted')
+    t.ok(neededBytes < usableBytes)
+    const context = more.contextLength ?? 8192
+    t.match(why, new RegExp(`; ${slots} slots? of ${context} tokens with \\d+\\.\\d\\d GiB`))
+  }
+})
+
+t.test('over nodes each has its part of every slot', async (t) => {
+  const nodes = ['a', 'b'].map((name) => node(name, 2 + each / GIB * 20.6))
+  const { slots, ranks } = planned(planOn(nodes, { minNodes: 2 }))
+  t.equal(slots, 11)
+  t.same(ranks.map(({ cacheBytes }) => cacheBytes), [each * 5.5, each * 5.5])
+})
+
+t.test('more than there is memory for is refused with the sums', async (t) => {
+  t.match(refused(planOn([node('a', 10)], { slots: 20 })),
+    { reason: 'insufficient_memory', details: { nodes: [{ cacheBytes: each * 20 }] } })
+  t.equal(planned(planOn([node('a', 10)], { slots: 20, force: true })).slots, 20)
+})
+
+t.test('an engine without slots has none', async (t) => {
+  const { slots } = planned(plan(request(), view([node('a', 40)])))
+  t.equal(slots, undefined)
+})
