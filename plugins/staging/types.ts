@@ -24,7 +24,7 @@ export interface HubChoice { allow: string[] | null, variant: string | null }
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
-  /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
+  /** Its origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
   /** Of a copy from the hub: what else its files can be had by. */
   choice?: HubChoice
@@ -45,16 +45,11 @@ export interface Copy {
   ours: boolean
 }
 
-/** What a folder of models is for. */
-export type Role =
-  /** What other nodes copy from. */
-  | 'store'
-  /** Where runners load from. */
-  | 'staged'
-  /** Newer versions of models while the ones in `staged` are in use. */
-  | 'beside'
-  /** What came from the hub while no store could be reached. */
-  | 'cache'
+/**
+ * The purpose of a folder of models. Other nodes copy from `store`; runners load from `staged`. `beside` has
+ * newer versions while those in `staged` are in use, `cache` the hub's files if no store was reachable.
+ */
+export type Role = 'store' | 'staged' | 'beside' | 'cache'
 
 /** A complete copy on this node: in one of its folders, or in a package that it ships with (`bundled`). */
 export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'choice'> {

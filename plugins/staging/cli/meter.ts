@@ -2,7 +2,7 @@ import type { DownloadStatus } from '../store/download.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import { showBytes, showSpan as showSeconds } from '../../../kernel/cli/index.js'
 
-/** How far a transfer is. */
+/** Progress of a transfer: bytes, bytes per second, milliseconds. */
 export type Amount =
   Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 

@@ -2,7 +2,7 @@ import { raceAbort } from '../../../kernel/index.js'
 
 type Key = string | number
 
-/** Work by key: one after another, in the order asked. What one throws goes to its caller alone. */
+/** Runs work of one key in order, one at a time. An error goes to its own caller; the next work runs. */
 export class KeyedLock {
   /** Of each key, what resolves when everything asked so far has ended. */
   readonly #tails = new Map<Key, Promise<void>>()

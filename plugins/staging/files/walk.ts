@@ -53,7 +53,7 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (problem !== null) throw new PathError(`${root} holds what no model may: ${problem}`)
 }
 
-/** Every regular file below a folder but svc's own at the top. What cannot be read counts as not there. */
+/** Every regular file below a folder but svc's own at the top. Unreadable files and folders are left out. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }

@@ -126,7 +126,7 @@ export async function startDownload (
   return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
-/** Where a model is to come from. Throws `import_refused` for what is no source. */
+/** Parses the source of a download. Throws `import_refused`. */
 export function sourceOf (manager: ModelManager, { source = 'hub' }: Pick<StartOptions, 'source'>): Source {
   try {
     return parseSource(source)

@@ -96,7 +96,7 @@ const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 /** Files by which a node knows that the model needs another driver of its engine. */
 const TOLD_ROLES = ['vision_weights', 'assistant']
 
-/** A card as every node is told it, without what may be long: its files, and texts for people. */
+/** The card for other nodes: the files that decide on a driver, and texts cut short. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))

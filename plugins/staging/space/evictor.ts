@@ -27,7 +27,7 @@ export interface Purged {
   error: string | null
 }
 
-/** A copy; `overBudget`: whether the next pass over idle copies takes it, as it is beyond what is kept. */
+/** `overBudget`: the next pass over idle copies takes it. */
 export type Outlook = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
   { inUse: boolean, overBudget: boolean }
 
@@ -44,7 +44,7 @@ type Root =
   Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
 
 export interface EvictorOptions {
-  /** In the cache nothing is evicted, but an operator can purge it. */
+  /** The passes leave the cache alone; a purge includes it. */
   roots: { staged: Root, beside?: Root, cache?: Root }
   uses: Uses
   companionsOf: CompanionsOf
@@ -154,7 +154,7 @@ export class Evictor {
 
   async #recencyPass (trigger: Trigger): Promise<string[]> {
     const evicted: string[] = []
-    // First what has no place of its own once nothing uses it.
+    // Versions beside others first: they are in use or go.
     for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, trigger))
     return evicted
   }

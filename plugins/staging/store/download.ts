@@ -88,10 +88,7 @@ const recordSchema = object({
 })
 const problemOf = schemaChecker(recordSchema)
 
-/**
- * A download as it is kept beside its bytes; an active one goes on by itself when the store opens. Its
- * selection is chosen once: what changes upstream later does not mix in.
- */
+/** A download on disk, beside its bytes. Active ones resume when the store opens, with the same files. */
 export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
   // Records of earlier releases have no attempts.
   { selection: HubSelection | null, attempts?: number }

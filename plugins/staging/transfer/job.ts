@@ -144,10 +144,10 @@ export class Job<Ask = unknown> {
   }
 }
 
-/** The last job of each key. What concerns one model takes turns. */
+/** The last job of each key; `turns` serialises the work on one model. */
 export class JobTable<J extends Job> extends Map<string, J> {
   readonly turns = new KeyedLock()
-  /** Nothing is to begin any more. */
+  /** Set by `close`: refuse new jobs. */
   closed = false
 
   /** The jobs that have not ended, of one model or of all. */

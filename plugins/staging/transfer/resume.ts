@@ -127,7 +127,7 @@ export class Journal {
     this.#failed = failed
   }
 
-  /** Begins a new journal with what is there already. `failed` is told when a later write fails. */
+  /** Begins a new journal with the chunks that are kept. `failed` gets the error of a later write. */
   static async begin (
     folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
   ): Promise<Journal> {

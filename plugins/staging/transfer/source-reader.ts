@@ -140,7 +140,7 @@ export function pauseMs (
   return backoffMs(failures, { minMs: limits.backoffMs, maxMs: limits.backoffMaxMs }, random())
 }
 
-/** How the sources of a transfer have behaved: which of them rest, which count as dead. */
+/** Faults of the sources of a transfer; decides which of them rest and which count as dead. */
 export class SourceScores {
   readonly #limits: TransferLimits
   readonly #random: () => number
