@@ -1,12 +1,12 @@
 import type { ErrorDecl, ConflictDecl, EventDecl, CommandDecl, SectionDecl } from '../../kernel/index.js'
 import { durableEvent, cardSchema } from '../../kernel/index.js'
+import { exact, listOf, object, text } from './routes-parts.js'
 
 const final = (status: number, message: string, remedy: string): ErrorDecl =>
   ({ status, retryable: false, message, remedy })
 const retry = (status: number, message: string, remedy: string, retryAfterSeconds: number): ErrorDecl =>
   ({ status, retryable: true, message, remedy, retryAfterSeconds })
 
-/** Reasons this plugin answers with, beside the kernel's own. */
 export const errors = {
   store_not_configured: final(503, 'No node of this cluster has a model store.',
     '`svc pull MODEL` makes the node that it asks the store; for another folder ' +
@@ -42,7 +42,6 @@ export const errors = {
   range_not_satisfiable: final(416, 'The file has no such bytes.', 'Ask for a range within its size.')
 } as const satisfies Record<string, ErrorDecl>
 
-/** Health codes of models on disk. */
 export const conflicts = {
   download_failed: {
     severity: 'error',
@@ -67,9 +66,8 @@ export const conflicts = {
   }
 } as const satisfies Record<string, ConflictDecl>
 
-const text = { type: 'string' } as const
 const bytes = { type: 'integer', minimum: 0 } as const
-const strings = { type: 'array', items: text } as const
+const strings = listOf(text)
 
 /** Durable events about models on disk. Progress goes another way: it would fill the log. */
 export const events = {
@@ -99,18 +97,14 @@ export const events = {
 /** A card as its schema says, or without its files where only what the model is matters. */
 const card = { ...cardSchema, required: cardSchema.required.filter((name) => name !== 'files') } as const
 
-/** What nodes tell each other about models. */
 export const sections = {
   modelCopies: {
     writer: 'node',
     summary: 'Model id to the complete copy on the node; `ready` while a runner there serves it.',
-    value: {
-      type: 'object', additionalProperties: false, required: ['kind', 'digest', 'sizeBytes', 'ready'],
-      properties: {
-        kind: { enum: ['bundled', 'staged', 'cache'] }, digest: text, sizeBytes: bytes,
-        ready: { type: 'boolean' }
-      }
-    }
+    value: exact({
+      kind: { enum: ['bundled', 'staged', 'cache'] }, digest: text, sizeBytes: bytes,
+      ready: { type: 'boolean' }
+    })
   },
   storeModels: {
     writer: 'node',
@@ -128,24 +122,17 @@ export const sections = {
     writer: 'node',
     summary: '`rest`: how many models of the node its document has no room for, and the version of their ' +
       'list, which GET /models/rest answers.',
-    value: {
-      type: 'object', additionalProperties: false, required: ['version', 'count'],
-      properties: { version: bytes, count: bytes }
-    }
+    value: exact({ version: bytes, count: bytes })
   },
   stores: {
     writer: 'master',
     summary: 'Install ids of the store hosts, so that a store that is away is not taken for none.',
-    value: {
-      type: 'object', additionalProperties: false, required: ['since'], properties: { since: text }
-    }
+    value: exact({ since: text })
   },
   storeHosts: {
     writer: 'node',
     summary: '`store` on a node that is a store host.',
-    value: {
-      type: 'object', additionalProperties: false, required: ['since'], properties: { since: text }
-    }
+    value: exact({ since: text })
   },
   homeCards: {
     writer: 'node',
@@ -159,33 +146,21 @@ export const sections = {
   }
 } as const satisfies Record<string, SectionDecl>
 
-/** Decisions about custom cards and store hosts. */
 export const commands = {
   setStore: {
     summary: 'Notes that a node is a store host, or is none any more.',
-    args: {
-      type: 'object', additionalProperties: false, required: ['installId', 'is'],
-      properties: { installId: text, is: { type: 'boolean' } }
-    },
-    result: { type: 'object', required: ['is'], properties: { is: { type: 'boolean' } } }
+    args: exact({ installId: text, is: { type: 'boolean' } }), result: object({ is: { type: 'boolean' } })
   },
   claimStore: {
     summary: 'Makes a node the store host where there is none; says which node it is.',
-    args: {
-      type: 'object', additionalProperties: false, required: ['installId'], properties: { installId: text }
-    },
-    result: { type: 'object', required: ['host'], properties: { host: text } }
+    args: exact({ installId: text }), result: object({ host: text })
   },
   addCard: {
     summary: 'Adds a custom card, or replaces it.',
-    args: { type: 'object', additionalProperties: false, required: ['card'], properties: { card } },
-    result: { type: 'object', required: ['modelId'], properties: { modelId: text } }
+    args: exact({ card }), result: object({ modelId: text })
   },
   removeCard: {
     summary: 'Removes a custom card; nothing happens when it is gone.',
-    args: {
-      type: 'object', additionalProperties: false, required: ['modelId'], properties: { modelId: text }
-    },
-    result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
+    args: exact({ modelId: text }), result: object({ removed: { type: 'boolean' } })
   }
 } as const satisfies Record<string, CommandDecl>

@@ -1,11 +1,9 @@
 import { fail, isVerbError, judgeDisk } from '../../kernel/cli/index.js'
 import type { Check, Checker, VerbError } from '../../kernel/cli/index.js'
+import type { Answers } from './routes.js'
 
-/** The answer of GET /store/health, in bytes. */
-export interface StoreRoom { freeBytes: number, totalBytes: number }
-
-/** The parts of GET /store/storage about the volume, in bytes. */
-export interface Volume { diskFreeBytes: number, diskTotalBytes: number }
+type StoreRoom = Pick<Answers['health'], 'freeBytes' | 'totalBytes'>
+type Volume = Pick<Answers['storage'], 'diskFreeBytes' | 'diskTotalBytes'>
 
 export default {
   async run ({ look }) {

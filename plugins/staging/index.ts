@@ -3,7 +3,6 @@ import type { Plugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
 import type { StagingParts } from './manager/start.js'
 
-/** The plugin on given parts of the machine. */
 export function createStaging (parts: StagingParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
     // Not before it starts: the command line reads the manifests of all plugins, and this brings much along.

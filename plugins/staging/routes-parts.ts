@@ -1,4 +1,3 @@
-/** What the declarations of several routes have. */
 export const text = { type: 'string' } as const
 export const modelId = { type: 'string', minLength: 1, maxLength: 512 } as const
 export const modelParam = {
@@ -7,4 +6,11 @@ export const modelParam = {
 export const storeErrors = ['store_not_configured', 'store_unreachable'] as const
 /** The schema of an object with all of these. */
 export const object = <const P extends Record<string, unknown>>(properties: P) =>
-  ({ type: 'object', required: Object.keys(properties), properties }) as const
+  ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
+/** An object with exactly these. */
+export const exact = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ additionalProperties: false, ...object(properties) }) as const
+/** An object whose fields are all optional. */
+export const some = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', additionalProperties: false, properties }) as const
+export const listOf = <const S>(items: S) => ({ type: 'array', items }) as const

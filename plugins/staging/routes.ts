@@ -1,6 +1,6 @@
-import { add, card, copies, list, modelsShort, one, removeCustom, rest } from './routes-models.js'
-import { modelId, modelParam, object, storeErrors, text } from './routes-parts.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { eitherFailure } from '../chat/service.js'
+import { exact, listOf, modelId, modelParam, object, some, storeErrors, text } from './routes-parts.js'
+import type { FromSchema, RouteDecl } from '../../kernel/index.js'
 
 const bytes = { type: 'integer', minimum: 0 } as const
 const nullable = { type: ['string', 'null'] } as const
@@ -11,71 +11,61 @@ const nodeRefs = {
 const storage = {
   method: 'GET', url: '/store/storage', authority: 'read',
   summary: 'What this node keeps on disk: staged models, event log, free space.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'nodeId', 'stagingRoot', 'stagedModels', 'stagedTotalBytes', 'partialBytes', 'eventLogBytes',
-      'eventLogMode', 'diskTotalBytes', 'diskFreeBytes'
-    ],
-    properties: {
-      nodeId: text,
-      stagingRoot: nullable,
-      stagedTotalBytes: bytes,
-      // Of transfers that are not complete.
-      partialBytes: bytes,
-      eventLogBytes: bytes,
-      // Null where the plugin event-log is off.
-      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
-      diskTotalBytes: bytes,
-      diskFreeBytes: bytes,
-      stagedModels: {
-        type: 'array',
-        items: object({
-          modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
-          inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
-        })
-      }
-    }
-  }
+  reply: exact({
+    nodeId: text,
+    stagingRoot: nullable,
+    stagedModels: listOf(object({
+      modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
+      inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
+    })),
+    stagedTotalBytes: bytes,
+    // Of transfers that are not complete.
+    partialBytes: bytes,
+    eventLogBytes: bytes,
+    // Null where the plugin event-log is off.
+    eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
+    diskTotalBytes: bytes,
+    diskFreeBytes: bytes
+  })
 } as const satisfies RouteDecl
 
 const health = {
   method: 'GET', url: '/store/health', members: true, authority: 'read',
   summary: 'Where the store is and what room it has.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: ['storePath', 'freeBytes', 'totalBytes', 'usedBytes'],
-    properties: { storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }
-  },
-  errors: ['store_not_configured', 'store_unreachable']
+  reply: exact({ storePath: nullable, freeBytes: bytes, totalBytes: bytes, usedBytes: bytes }),
+  errors: storeErrors
 } as const satisfies RouteDecl
 
 const registry = {
   method: 'GET', url: '/store/registry', members: true, authority: 'read',
   summary: 'Every model in the store, and which nodes have a copy.',
-  reply: { type: 'object', required: ['entries'], properties: { entries: { type: 'array' } } },
-  errors: ['store_not_configured', 'store_unreachable']
+  reply: object({ entries: { type: 'array' } }), errors: storeErrors
 } as const satisfies RouteDecl
 
-const downloadStatus = {
-  type: 'object',
-  required: ['modelId', 'status', 'progress', 'error'],
+const downloadStatus = object({
+  modelId: text,
+  status: { enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found'] },
+  progress: { type: 'number', minimum: 0, maximum: 1 },
+  error: nullable
+})
+const wholeStatus = {
+  ...downloadStatus,
   properties: {
-    modelId: text, progress: { type: 'number', minimum: 0, maximum: 1 }, error: nullable,
-    status: {
-      enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found']
-    }
+    ...downloadStatus.properties,
+    reason: { ...nullable, description: 'why it failed, one word' },
+    downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 while it is not known yet' },
+    bytesPerSecond: { ...bytes, description: 'over the last 10 seconds' },
+    etaMs: { type: ['integer', 'null'] },
+    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME`' },
+    revision: { ...nullable, description: 'the commit once it is known; before that what was asked for' },
+    startedAt: nullable
   }
 } as const
 
 const downloads = {
   method: 'GET', url: '/store/downloads', members: true, authority: 'read',
   summary: 'Downloads into the store, those that ended included.',
-  reply: {
-    type: 'object', required: ['downloads'],
-    properties: { downloads: { type: 'array', items: downloadStatus } }
-  },
-  errors: storeErrors
+  reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
 } as const satisfies RouteDecl
 
 const download = {
@@ -83,25 +73,22 @@ const download = {
   summary: 'Starts a download into the store, or goes on with one that was paused or cancelled; without a ' +
     'store the node that is asked becomes it (operator only).',
   params: modelParam,
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      source: {
-        type: 'string', minLength: 1, maxLength: 4096,
-        description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
-          '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
-          'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
-          'programs) or `ollama:NAME:TAG`'
-      },
-      revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
-      allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
-      variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
-    }
-  },
+  body: some({
+    source: {
+      type: 'string', minLength: 1, maxLength: 4096,
+      description: '`hub` (the default); `node:REF` for the copy of another node; for the operator only ' +
+        '`file:///folder` on the node that is asked (with its operator.token, or below one of its ' +
+        'model_store.import_roots), and on the node of the store `cache` (the cache of the hub\'s own ' +
+        'programs) or `ollama:NAME:TAG`'
+    },
+    revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
+    allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
+    variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
+  }),
   reply: {
-    ...downloadStatus,
+    ...wholeStatus,
     properties: {
-      ...downloadStatus.properties,
+      ...wholeStatus.properties,
       storeMade: { type: 'string', description: 'the folder, where this made the node the store' }
     }
   },
@@ -113,56 +100,35 @@ const plan = {
   method: 'GET', url: '/store/models/:model_id/download/plan', members: true, authority: 'cluster:write',
   summary: 'What a download would fetch, and whether it fits in the store and in memory; nothing is fetched.',
   params: modelParam,
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      ...download.body.properties,
-      source: {
-        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
-      }
+  query: some({
+    ...download.body.properties,
+    source: {
+      type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: '`hub` when left out'
     }
-  },
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'modelId', 'hub', 'commit', 'files', 'totalBytes', 'variant', 'engine', 'weightsBytes', 'variants',
-      'disk', 'memory', 'unused'
-    ],
-    properties: {
-      modelId: text, hub: text, commit: text, totalBytes: bytes, weightsBytes: bytes,
-      files: { type: 'integer', minimum: 1 }, variant: nullable, engine: { enum: ['gguf', 'onnx', null] },
-      variants: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false, required: ['name', 'bytes', 'fits'],
-          properties: {
-            name: text, bytes,
-            fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
-          }
-        }
-      },
-      disk: {
-        type: 'object', additionalProperties: false, required: ['node', 'roomBytes', 'problem'],
-        properties: { node: text, roomBytes: bytes, problem: nullable }
-      },
-      memory: {
-        type: ['object', 'null'], additionalProperties: false,
-        description: 'of the cluster, for all of the model but its context; null: not known',
-        required: ['neededBytes', 'nodes', 'problem', 'engineMissing'],
-        properties: {
-          neededBytes: bytes, problem: nullable, engineMissing: nullable,
-          nodes: {
-            type: 'array',
-            items: {
-              type: 'object', additionalProperties: false, required: ['name', 'neededBytes', 'usableBytes'],
-              properties: { name: text, neededBytes: bytes, usableBytes: bytes }
-            }
-          }
-        }
-      },
-      unused: { type: 'array', items: text, description: 'what of the model is of no use here' }
-    }
-  },
+  }),
+  reply: exact({
+    modelId: text, hub: { ...text, description: 'address of the hub, or what of this machine' },
+    commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
+    variant: { ...nullable, description: 'the weights that are taken' },
+    engine: { enum: ['gguf', 'onnx', null] }, weightsBytes: bytes,
+    variants: {
+      description: 'all weights there are, smallest first',
+      ...listOf(exact({
+        name: text, bytes, fits: { type: ['boolean', 'null'], description: 'into memory; null: not known' }
+      }))
+    },
+    disk: { description: 'of the store, or of where it would be',
+      ...exact({ node: text, roomBytes: bytes, problem: nullable }) },
+    memory: {
+      description: 'of the cluster, for all of the model but its context; null: not known',
+      ...exact({
+        neededBytes: bytes, nodes: listOf(exact({ name: text, neededBytes: bytes, usableBytes: bytes })),
+        problem: nullable, engineMissing: nullable
+      }),
+      type: ['object', 'null']
+    },
+    unused: { ...listOf(text), description: 'what of the model is of no use here' }
+  }),
   errors: [
     'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',
     'hub_unavailable', 'store_unreachable'
@@ -181,68 +147,56 @@ const searchHub = {
       }
     }
   },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['hub', 'query', 'models'],
-    properties: {
-      hub: text, query: text,
-      models: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: ['modelId', 'engine', 'task', 'downloads', 'likes', 'updatedAt', 'gated', 'here'],
-          properties: {
-            modelId: text, task: nullable, updatedAt: nullable,
-            engine: {
-              enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
-            },
-            downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
-            gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
-            here: { type: 'boolean', description: 'whether the cluster has it already' }
-          }
-        }
-      }
-    }
-  },
+  reply: exact({
+    hub: text, query: text,
+    models: listOf(exact({
+      modelId: text,
+      engine: {
+        enum: ['gguf', 'onnx', null], description: 'the format that runs here; null where there is none'
+      },
+      task: { ...nullable, description: 'what the hub says it is for, such as `text-generation`' },
+      downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
+      updatedAt: nullable,
+      gated: { type: 'boolean', description: 'its terms must be accepted at the hub first' },
+      here: { type: 'boolean', description: 'whether the cluster has it already' }
+    }))
+  }),
   errors: ['invalid_request', 'hub_disabled', 'hub_gated', 'hub_unavailable', 'store_unreachable']
 } as const satisfies RouteDecl
 
 const downloadState = {
   method: 'GET', url: '/store/models/:model_id/download/status', members: true, authority: 'read',
   summary: 'How far the download of a model is.',
-  params: modelParam, reply: downloadStatus, errors: storeErrors
+  params: modelParam, reply: wholeStatus, errors: storeErrors
 } as const satisfies RouteDecl
 
 const pause = {
   method: 'POST', url: '/store/models/:model_id/download/pause', members: true, authority: 'cluster:write',
   summary: 'Pauses a download, also over restarts of the node; what has come is kept.',
-  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
 
 const cancelDownload = {
   method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
   audit: 'best-effort',
   summary: 'Cancels a download; what has come is kept for the next one.',
-  params: modelParam, reply: downloadStatus, errors: [...storeErrors, 'download_not_found']
+  params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
 } as const satisfies RouteDecl
-
-const nodeResult =
-  { type: 'array', items: object({ nodeId: text, status: text, error: nullable }) } as const
 
 const stage = {
   method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
   summary: 'Copies a model from the store onto nodes; with `wait`, answers when it is there.',
   params: modelParam,
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
-      timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
-    }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
-    properties: { commandId: text, message: text, nodes: nodeResult }
-  },
+  body: some({
+    nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
+    timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
+  }),
+  reply: exact({
+    commandId: text, message: text,
+    nodes: listOf(object({
+      nodeId: text, status: { enum: ['pending', 'downloading', 'complete', 'failed'] }, error: nullable
+    }))
+  }),
   deadlineMs: 86_430_000,
   errors: ['node_not_found', 'model_not_found', ...storeErrors]
 } as const satisfies RouteDecl
@@ -251,36 +205,26 @@ const room = {
   method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
   summary: 'Whether copies of a model fit on the disk of this node; nothing is fetched.',
   params: modelParam,
-  reply: {
-    type: 'object', additionalProperties: false, required: ['problem'], properties: { problem: nullable }
-  }
+  reply: exact({ problem: nullable })
 } as const satisfies RouteDecl
 
+const purged = exact({
+  nodeId: text, removed: listOf(text), skippedInUse: listOf(text), freedBytes: bytes, error: nullable
+})
 const purgeResult = {
-  type: 'array',
-  items: {
-    type: 'object', additionalProperties: false,
-    required: ['nodeId', 'removed', 'skippedInUse', 'freedBytes', 'error'],
-    properties: {
-      nodeId: text, freedBytes: bytes, error: nullable,
-      removed: { type: 'array', items: text }, skippedInUse: { type: 'array', items: text },
-      copies: {
-        type: 'array', description: 'with dry_run only; oldest use first',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: [
-            'modelId', 'sizeBytes', 'freeableBytes', 'lastUsedEpochSeconds', 'inUse', 'overBudget'
-          ],
-          properties: {
-            modelId: text, sizeBytes: bytes, lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
-            freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
-            overBudget: {
-              type: 'boolean',
-              description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
-            }
-          }
+  ...purged,
+  properties: {
+    ...purged.properties,
+    copies: {
+      description: 'with dry_run only; oldest use first',
+      ...listOf(exact({
+        modelId: text, sizeBytes: bytes,
+        freeableBytes: { ...bytes, description: 'what removing it gives back; links count 0' },
+        lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
+        overBudget: {
+          type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: the next eviction takes it'
         }
-      }
+      }))
     }
   }
 } as const
@@ -295,14 +239,8 @@ const purge = {
   method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
   audit: 'best-effort',
   summary: 'Removes staged copies that are not in use from every node: all, or one model\'s.',
-  body: {
-    type: 'object', additionalProperties: false,
-    properties: { modelId, model_id: modelId, dryRun, dry_run: dryRun }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['commandId', 'message', 'nodes'],
-    properties: { commandId: text, message: text, nodes: purgeResult }
-  },
+  body: some({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
+  reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
   errors: ['invalid_request']
 } as const satisfies RouteDecl
 
@@ -329,31 +267,113 @@ const manifest = {
   method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
   summary: 'Every file of a model with its size and the hashes of its chunks.',
   params: modelParam,
-  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
-  reply: {
-    type: 'object', required: ['modelId', 'revision', 'totalBytes', 'chunkBytes', 'files'],
-    properties: {
-      modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
-    }
-  },
+  query: some({ from, digest }),
+  reply: object({
+    modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
+  }),
   errors: [...storeErrors, 'model_not_found']
 } as const satisfies RouteDecl
 
 const file = {
   method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
   summary: 'The bytes of a file; a single Range is honoured, the ETag is the SHA-256.',
-  params: {
-    type: 'object', required: ['model_id', '*'],
-    properties: { model_id: { type: 'string', minLength: 1 }, '*': { type: 'string' } }
-  },
-  query: { type: 'object', additionalProperties: false, properties: { from, digest } },
+  params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
+  query: some({ from, digest }),
   produces: 'application/octet-stream',
   errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
 } as const satisfies RouteDecl
 
-/** HTTP routes of this plugin; the handlers are in `handlers/`. */
+const objects = listOf({ type: 'object' })
+/** In both formats an entry has its id; OpenAI's has what svc knows of the model beside it. */
+const entry = {
+  type: 'object', required: ['id'],
+  properties: {
+    id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
+    description: text, installed: { type: 'boolean' }, ready: { type: 'boolean' },
+    tasks: listOf(text)
+  }
+} as const
+
+/** Anthropic's clients send it; it asks for nothing. */
+const beta = { beta: text } as const
+
+const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
+
+const list = {
+  method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
+  summary: 'Models, and other names by which they are asked; in Anthropic\'s format for its clients.',
+  query: {
+    type: 'object', additionalProperties: false,
+    description: 'of Anthropic\'s clients, which send the header anthropic-version',
+    properties: {
+      ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
+    }
+  },
+  reply: {
+    type: 'object', required: ['data'],
+    properties: { object: { const: 'list' }, data: listOf(entry) }
+  }
+} as const satisfies RouteDecl
+
+const one = {
+  method: 'GET', url: '/v1/models/:model_id', authority: 'read',
+  failure: eitherFailure, idHeader: 'request-id',
+  summary: 'A model of the catalogue, as the list has it.', params: modelParam,
+  query: some(beta),
+  reply: entry, errors: ['model_not_found']
+} as const satisfies RouteDecl
+
+const modelsShort = {
+  method: 'GET', url: '/models', authority: 'read',
+  summary: 'The catalogue, with what is installed and what is ready.', reply: modelList
+} as const satisfies RouteDecl
+
+const copies = {
+  method: 'GET', url: '/models/copies', authority: 'read',
+  summary: 'Where the copies of all models are, over the whole cluster; `silent_store`: the node of ' +
+    'a store that cannot be reached.',
+  reply: object({ copies: objects, silent_store: { type: ['string', 'null'] } })
+} as const satisfies RouteDecl
+
+const rest = {
+  method: 'GET', url: '/models/rest', members: true, authority: 'read',
+  summary: 'The models of this node that its document has no room for, for other nodes.',
+  reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
+} as const satisfies RouteDecl
+
+const card = {
+  method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
+  summary: 'The card of a model, where it comes from and where its copies are.',
+  params: modelParam,
+  reply: object({ model_id: text, origin: text, card: { type: 'object' }, copies: objects }),
+  errors: ['model_not_found']
+} as const satisfies RouteDecl
+
+const add = {
+  method: 'POST', url: '/models/add', authority: 'cluster:write',
+  summary: 'Adds a custom card, or starts the download of a model whose card is made from its files.',
+  body: {
+    type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
+    properties: { card: { type: 'object' }, source: modelId }
+  },
+  reply: object({ model_id: text, card: { type: ['object', 'null'] } }),
+  errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
+} as const satisfies RouteDecl
+
+const removeCustom = {
+  method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
+  summary: 'Removes a card that was added.',
+  params: modelParam,
+  reply: object({ model_id: text, deleted: { const: true } }),
+  errors: ['model_not_found', 'model_in_use']
+} as const satisfies RouteDecl
+
 export const routes = {
   storage, health, registry, downloads, download, plan, searchHub, downloadState, pause, cancelDownload,
   stage, room, purge, remove, manifest, file, models: list, model: one, modelsShort, copies, rest, card,
   add, removeCustom
 } as const satisfies Record<string, RouteDecl>
+
+export type Answers = {
+  [K in keyof typeof routes]: (typeof routes)[K] extends { reply: infer R } ? FromSchema<R> : never
+}

@@ -1,9 +1,9 @@
 import { defineService, kernelError } from '../../kernel/index.js'
 import { errors } from './declarations.js'
-import type { fetchModel } from './cli/fetch.js'
+import type { fetchModel } from './cli/pull.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { DownloadView } from './transfer/job.js'
-import type { ClusterCopy } from './types.js'
+import type { ClusterCopy, LocalCopy } from './types.js'
 
 export type { DownloadView } from './transfer/job.js'
 export { takesTools } from './cards/model-list.js'
@@ -15,14 +15,8 @@ export type { NamedModel } from './cli/source.js'
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
 
 /** A complete copy of a model on this node. */
-export interface LocatedModel {
-  card: ModelCard
-  /** Absolute; read-only to whoever loads from it. */
-  directory: string
-  kind: 'bundled' | 'staged' | 'cache'
-}
+export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
-/** Where a copy of a model is: whole, or on its way to the node. */
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
 /** Whether a model can be asked, and else the first thing that is missing and what mends it. */
@@ -51,7 +45,6 @@ export interface MemoryFit {
   engineMissing: string | null
 }
 
-/** The reason why a node cannot take a model. */
 export interface NodeProblem { nodeId: string, message: string }
 
 /** Looks at the memory as it is now; null where that is not known. */
@@ -69,14 +62,10 @@ export function virtualModel (modelId: string): SvcError {
 export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
   errors[reason].remedy
 
-/** Models on disk, for those that run them. */
 export interface Models {
   /** Resolves once the copies on this node are known. */
   readonly opened: Promise<void>
-  /**
-   * The complete copy on this node, of that content if one is named; undefined when there is none, or before
-   * `opened`.
-   */
+  /** The complete copy on this node, of that content if one is named; undefined also before `opened`. */
   locate (modelId: string, digest?: string): LocatedModel | undefined
   /**
    * The content that an instance of the model is to run which is placed now: what the store has, else a copy.
@@ -89,7 +78,6 @@ export interface Models {
   card (modelId: string): ModelCard | undefined
   /** Bytes of the model's own copies by node id, over the whole cluster; those in stores are not copies. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
-  /** Where the copies of the model are, over the whole cluster. */
   copies (modelId: string): readonly ModelCopy[]
   /** The same of all models at once, by model id. */
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
@@ -111,7 +99,6 @@ export interface Models {
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
   /** A store host of which nobody knows now what it has: it is away, or has only just come back. */
   silentStore (): NodeView | undefined
-  /** The catalogue of the whole cluster. */
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
    * Protects the model and its companions from eviction and purge until the returned function is called, and
@@ -128,4 +115,4 @@ export const ModelsService = defineService<Models>('models')
 
 /** For verbs: brings a model that is not here into the store; see `fetchModel`. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
-  (await import('./cli/fetch.js')).fetchModel
+  (await import('./cli/pull.js')).fetchModel

@@ -1,5 +1,3 @@
-import type { FromSchema } from '../../kernel/index.js'
-
 const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
 
 const cachePath = {
@@ -46,7 +44,6 @@ const hub = {
   }
 } as const
 
-/** The top-level keys of svc.yaml about models on disk. */
 export const settings = {
   model_store: {
     type: 'object', additionalProperties: false, default: {}, description: 'Where models are kept.',
@@ -83,28 +80,7 @@ export const settings = {
   }
 } as const
 
-/** The staging settings as they apply to one node. */
-export interface StagingSettings {
-  cleanupOnDeactivate: boolean
-  keepRecentGib: number
-  cachePath: string | null
-}
-
-interface Override {
-  cleanup_on_deactivate?: boolean
-  staging_keep_recent_gb?: number
-  node_cache_path?: string
-}
-
-/** The section with this node's overrides on top; the install id counts before the name. Pure. */
-export function effective (
-  section: FromSchema<typeof staging, true>, cachePath: string | undefined,
-  overrides: Record<string, Override>, node: { name: string, installId: string }
-): StagingSettings {
-  const own = overrides[node.installId] ?? overrides[node.name] ?? {}
-  return {
-    cleanupOnDeactivate: own.cleanup_on_deactivate ?? section.cleanup_on_deactivate,
-    keepRecentGib: own.staging_keep_recent_gb ?? section.staging_keep_recent_gb,
-    cachePath: own.node_cache_path ?? cachePath ?? null
-  }
-}
+/** Staging settings with those of this node on top; the install id counts before the name. Pure. */
+export const effective = <S extends object>(
+  section: S, overrides: Readonly<Record<string, Partial<S>>>, node: { name: string, installId: string }
+): S => ({ ...section, ...overrides[node.installId] ?? overrides[node.name] })

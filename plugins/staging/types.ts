@@ -6,7 +6,6 @@ export const CHUNK_BYTES = 16 * 1024 * 1024
 /** A file of a model. Hashes are lowercase hex. A file of 0 bytes has no chunks. */
 export interface ManifestFile { path: string, size: number, sha256: string, chunkSha256: string[] }
 
-/** What a model consists of: every file with its hashes. */
 export interface ModelManifest {
   modelId: string
   /** What it was pulled as: a commit of a hub, or a word of the operator. */
@@ -22,11 +21,10 @@ export interface ModelContent { manifest: ModelManifest, digest: string, card: M
 /** Which files of a model were taken from the hub: patterns, a variant, or the usual choice. */
 export interface HubChoice { allow: string[] | null, variant: string | null }
 
-/** What a published copy says of itself. */
 export interface CopyRecord {
   manifest: ModelManifest
   card: ModelCard
-  /** Where it came from: `hub:URL@COMMIT`, `file`, `store`, `node`. */
+  /** Its origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
   /** Of a copy from the hub: what else its files can be had by. */
   choice?: HubChoice
@@ -34,7 +32,6 @@ export interface CopyRecord {
   publishedAt: string
 }
 
-/** A published model folder. */
 export interface Copy {
   modelId: string
   directory: string
@@ -46,6 +43,22 @@ export interface Copy {
   record: CopyRecord | null
   /** Whether it has a record of svc's: only then anything of it is ever removed. */
   ours: boolean
+}
+
+/**
+ * The purpose of a folder of models. Other nodes copy from `store`; runners load from `staged`. `beside` has
+ * newer versions while those in `staged` are in use, `cache` the hub's files if no store was reachable.
+ */
+export type Role = 'store' | 'staged' | 'beside' | 'cache'
+
+/** A complete copy on this node: in one of its folders, or in a package that it ships with (`bundled`). */
+export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'choice'> {
+  modelId: string
+  /** Absolute; read-only to whoever loads from it. */
+  directory: string
+  kind: CopyEntry['kind'] | 'store'
+  /** ISO-8601. */
+  downloadedAt: string
 }
 
 /** What a node says of a copy it has (section `modelCopies`). */
@@ -69,7 +82,6 @@ export interface StoreEntryFact {
   card: ModelCard
 }
 
-/** A copy somewhere in the cluster: whole, or on its way to the node. */
 export interface ClusterCopy {
   modelId: string
   nodeId: string
@@ -80,5 +92,4 @@ export interface ClusterCopy {
   live: boolean
 }
 
-/** How far a transfer is. */
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }

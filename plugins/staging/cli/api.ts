@@ -6,7 +6,6 @@ type ExitCode = Parameters<VerbContext['fail']>[0]
 
 export const storePath = (modelId: string): string => `/store/models/${modelInPath(modelId)}`
 
-/** Every known copy in the cluster, or of one model. */
 export async function readCopies ({ client }: VerbContext, modelId?: string): Promise<ClusterCopy[]> {
   const { copies } = await client.json<CopiesAnswer>('/models/copies')
   return modelId === undefined ? copies : copies.filter((copy) => copy.modelId === modelId)
@@ -27,7 +26,6 @@ export function copiesByModel (copies: readonly ClusterCopy[]): Map<string, Clus
 
 const byReason: Readonly<Record<string, ExitCode>> = { no_safe_fit: 6, disk_full: 6, not_found: 3 }
 
-/** Exit status for a transfer that failed for that reason. */
 export function exitFor (reason: string | null | undefined): ExitCode {
   return byReason[reason ?? ''] ?? 1
 }

@@ -2,7 +2,6 @@ import type { Amount } from './meter.js'
 
 export { findNodes, nameOf } from '../../../kernel/cli/index.js'
 
-/** The parts of GET /state that the verbs about models read. */
 export interface StateView {
   localNodeId: string
   nodeIdentities: Record<string, { friendlyName: string | null, nodeInstallId?: string | null }>
@@ -13,7 +12,6 @@ export interface StateView {
 /** How far a transfer is; bytes, bytes per second, milliseconds. */
 interface Moved { total?: number, downloaded?: number, speed?: number, etaMs?: number | null }
 
-/** A transfer in the state, below its tag. */
 interface Transfer extends Moved {
   modelId: string
   attemptId: string
@@ -22,7 +20,6 @@ interface Transfer extends Moved {
   downloadProgress?: Moved
 }
 
-/** A model on its way to a node, or what came of it. */
 export interface Staging extends Amount {
   nodeId: string
   modelId: string
@@ -54,9 +51,12 @@ function readStaging (
   nodeId: string, status: Staging['status'],
   { modelId, attemptId, errorMessage: error = null, reason = null, downloadProgress, ...own }: Transfer
 ): Staging {
-  const { total = 0, downloaded = 0, speed = 0, etaMs = null } = { ...own, ...downloadProgress }
-  const done = status === 'complete' ? total : downloaded
-  return { nodeId, modelId, attemptId, status, error, reason, total, done, rate: speed, etaMs }
+  const { total: totalBytes = 0, downloaded = 0, speed: bytesPerSecond = 0, etaMs = null } =
+    { ...own, ...downloadProgress }
+  const downloadedBytes = status === 'complete' ? totalBytes : downloaded
+  return {
+    nodeId, modelId, attemptId, status, error, reason, totalBytes, downloadedBytes, bytesPerSecond, etaMs
+  }
 }
 
 /** True while the node gives signs of life, by the clock of the node that answers. */

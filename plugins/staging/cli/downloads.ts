@@ -1,14 +1,12 @@
 import { isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import { storePath } from './api.js'
 import { nameOf, stagingsOf } from './cluster.js'
-import { amountOf, etaOf, percentOf, showSpan } from './meter.js'
+import { etaOf, percentOf, showSpan } from './meter.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { StateView } from './cluster.js'
-import type { Amount, Progress } from './meter.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** A download into the store, or the way of a model to a node. */
-interface Row extends Progress {
+interface Row extends Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'> {
   kind: 'store' | 'staging'
   /** The node it goes to; null for the store. */
   nodeId: string | null
@@ -56,14 +54,13 @@ async function list (ctx: VerbContext): Promise<void> {
   else if (downloads.length === 0) ctx.err.line('no downloads; `svc pull MODEL` starts one')
   else {
     ctx.out.table(['MODEL', 'STATE', 'PROGRESS', 'SIZE', 'RATE', 'ETA', 'ERROR'], downloads.map((row) =>
-      [row.modelId, stateOf(row), ...cells(amountOf(row), row.status), plain(row.error ?? '-')]))
+      [row.modelId, stateOf(row), ...cells(row), plain(row.error ?? '-')]))
   }
 }
 
 /** Without a store, and while its host is lost, the copies under way to nodes are shown all the same. */
 const NO_STORE: ReadonlySet<string> = new Set(['store_not_configured', 'store_unreachable'])
 
-/** The downloads of the store; none where there is no store to ask. */
 async function readStored ({ client }: VerbContext): Promise<Row[]> {
   try {
     const { downloads } = await client.json<{ downloads: DownloadStatus[] }>('/store/downloads')
@@ -76,33 +73,24 @@ async function readStored ({ client }: VerbContext): Promise<Row[]> {
 
 /** What is on its way to nodes, or failed on it; what arrived is a copy, which `svc ls` lists. */
 function underWay (state: StateView): Row[] {
-  return stagingsOf(state).filter(({ status }) => status !== 'complete').map((one) => ({
-    kind: 'staging',
-    nodeId: one.nodeId,
-    nodeName: nameOf(state, one.nodeId),
-    modelId: one.modelId,
-    status: one.status,
-    progress: one.total > 0 ? Math.min(1, one.done / one.total) : 0,
-    error: one.error,
-    reason: one.reason,
-    downloadedBytes: one.done,
-    totalBytes: one.total,
-    bytesPerSecond: one.rate,
-    etaMs: one.etaMs
-  }))
+  return stagingsOf(state).filter(({ status }) => status !== 'complete')
+    .map(({ attemptId: _attemptId, ...one }) => ({
+      kind: 'staging', ...one, nodeName: nameOf(state, one.nodeId),
+      progress: one.totalBytes > 0 ? Math.min(1, one.downloadedBytes / one.totalBytes) : 0
+    }))
 }
 
 const stateOf = ({ kind, status, nodeName }: Row): string =>
   kind === 'store' ? status : `${status}@${nodeName ?? '-'}`
 
-function cells (amount: Amount, status: DownloadStatus['status']): string[] {
-  const percent = status === 'complete' ? 100 : percentOf(amount)
-  const moving = status === 'downloading'
-  const eta = moving ? etaOf(amount) : undefined
+function cells (row: Row): string[] {
+  const percent = row.status === 'complete' ? 100 : percentOf(row)
+  const moving = row.status === 'downloading'
+  const eta = moving ? etaOf(row) : undefined
   return [
     percent === undefined ? '-' : `${percent} %`,
-    amount.total > 0 ? showBytes(amount.total) : '-',
-    moving && amount.rate > 0 ? `${showBytes(amount.rate)}/s` : '-',
+    row.totalBytes > 0 ? showBytes(row.totalBytes) : '-',
+    moving && row.bytesPerSecond > 0 ? `${showBytes(row.bytesPerSecond)}/s` : '-',
     eta === undefined ? '-' : showSpan(eta)
   ]
 }

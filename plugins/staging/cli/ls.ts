@@ -4,7 +4,6 @@ import type { CopiesAnswer } from './api.js'
 import type { ClusterCopy } from '../types.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
-/** What of an entry of GET /v1/models is shown. */
 interface ListEntry {
   id: string
   /** Another than `id` where that is a further name of a model. */

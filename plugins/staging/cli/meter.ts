@@ -2,8 +2,9 @@ import type { DownloadStatus } from '../store/download.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import { showBytes, showSpan as showSeconds } from '../../../kernel/cli/index.js'
 
-/** How far a transfer is. Bytes, bytes per second, milliseconds; 0 or null where it is not known. */
-export interface Amount { done: number, total: number, rate: number, etaMs: number | null }
+/** Progress of a transfer: bytes, bytes per second, milliseconds. */
+export type Amount =
+  Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 
 /** One reading of a meter. `step`: it is at least 10 % on from the last one that had it. */
 export interface Reading { text: string, step: boolean }
@@ -11,21 +12,16 @@ export interface Reading { text: string, step: boolean }
 /** A download, or a transfer to a node, without where it comes from. */
 export type Progress = Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'>
 
-export function amountOf ({ downloadedBytes, totalBytes, bytesPerSecond, etaMs }: Pick<
-  DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'
->): Amount {
-  return { done: downloadedBytes, total: totalBytes, rate: bytesPerSecond, etaMs }
-}
-
 /** Whole percent; 100 only when nothing is missing, undefined while the total is not known. */
-export function percentOf ({ done, total }: Amount): number | undefined {
-  return total > 0 ? Math.min(100, Math.floor(done / total * 100)) : undefined
+export function percentOf ({ downloadedBytes, totalBytes }: Amount): number | undefined {
+  return totalBytes > 0 ? Math.min(100, Math.floor(downloadedBytes / totalBytes * 100)) : undefined
 }
 
 /** Time to go, ms: the node's word, else by the rate; undefined when neither is known. */
-export function etaOf ({ done, total, rate, etaMs }: Amount): number | undefined {
+export function etaOf (amount: Amount): number | undefined {
+  const { downloadedBytes, totalBytes, bytesPerSecond: rate, etaMs } = amount
   if (etaMs !== null) return etaMs
-  return rate > 0 && total > 0 ? Math.max(0, total - done) / rate * 1000 : undefined
+  return rate > 0 && totalBytes > 0 ? Math.max(0, totalBytes - downloadedBytes) / rate * 1000 : undefined
 }
 
 /** Shows the progress of one transfer; it never goes backwards. */
@@ -34,15 +30,15 @@ export function createMeter (name: string): (amount: Amount) => Reading {
   let percent = 0
   let stepped = -1
   return (amount) => {
-    bytes = Math.max(bytes, amount.done)
+    bytes = Math.max(bytes, amount.downloadedBytes)
     percent = Math.max(percent, percentOf(amount) ?? 0)
     const step = Math.floor(percent / 10) > stepped
     if (step) stepped = Math.floor(percent / 10)
-    const eta = etaOf({ ...amount, done: bytes })
-    const parts = amount.total === 0
+    const eta = etaOf({ ...amount, downloadedBytes: bytes })
+    const parts = amount.totalBytes === 0
       ? [bytes > 0 ? showBytes(bytes) : 'waiting']
-      : [`${percent} %`, `${showBytes(bytes)}/${showBytes(amount.total)}`,
-          ...(amount.rate > 0 ? [`${showBytes(amount.rate)}/s`] : []),
+      : [`${percent} %`, `${showBytes(bytes)}/${showBytes(amount.totalBytes)}`,
+          ...(amount.bytesPerSecond > 0 ? [`${showBytes(amount.bytesPerSecond)}/s`] : []),
           ...(eta === undefined || percent === 100 ? [] : [`ETA ${showSpan(eta)}`])]
     return { text: [name, ...parts].join('  '), step }
   }

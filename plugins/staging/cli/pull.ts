@@ -1,24 +1,21 @@
 import { askPatiently, exitFor, storePath } from './api.js'
-import { amountOf, createMeter, showReadings } from './meter.js'
+import { createMeter, showReadings } from './meter.js'
 import {
-  isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
+  canAsk, confirm, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stillness
 } from '../../../kernel/cli/index.js'
 import { phonemizerHint } from '../../capabilities-tts/service.js'
 import { GGUF_ENGINE } from '../../llama-cpp/engine.js'
 import { nobodyRuns, offerEngine } from '../../llama-cpp/service.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { planPath, smallerOf, tellPlan } from './plan.js'
 import { wantedFrom } from './source.js'
-import type { Wanted } from './source.js'
+import type { NamedModel, Wanted } from './source.js'
 import type { SeenPrograms } from '../../llama-cpp/service.js'
-import type { DownloadPlan } from '../handlers/plan.js'
+import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** Pause between two looks at a download, ms. */
 const POLL_MS = 500
 
-/** `svc pull`: brings a model into the store and shows how far it is. */
 export function createPull (pace: Pace): Verb {
   return {
     async run (ctx, [word], options) {
@@ -43,7 +40,7 @@ export function createPull (pace: Pace): Verb {
 export default createPull(realPace)
 
 /** Brings a model into the store for another verb. Throws VerbError for every end but a complete one. */
-export async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Promise<void> {
+async function bringIn (ctx: VerbContext, pace: Pace, wanted: Wanted): Promise<void> {
   try {
     checkEnd(ctx, await follow(ctx, pace, await begin(ctx, wanted)))
   } catch (error) {
@@ -66,7 +63,7 @@ const FINAL: ReadonlySet<string> = new Set([
 async function foretell (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
   if (/^(file|node):/.test(body.source ?? '')) return
   try {
-    const plan = await ctx.client.json<DownloadPlan>(planPath(modelId, body))
+    const plan = await ctx.client.json<Answers['plan']>(planPath(modelId, body))
     tellPlan(ctx, plan, `${modelId}:`)
     if ((plan.memory?.problem ?? null) === null) return
     const smaller = smallerOf(plan, 'pull')
@@ -112,7 +109,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
     const text = JSON.stringify(status)
     if (ctx.out.json && text !== shown) ctx.out.value(status)
     shown = text
-    showReadings(ctx, [meter(amountOf(status))])
+    showReadings(ctx, [meter(status)])
     if (over(status)) break
     if (isStill(text)) throw ctx.fail(4, `nothing has come for 6 minutes; ${GOES_ON}`)
     await pace.pause(POLL_MS, ctx.signal)
@@ -122,10 +119,7 @@ async function follow (ctx: VerbContext, pace: Pace, first: DownloadStatus): Pro
   return status
 }
 
-/**
- * What came of it, and what to do next; where no node has the program that the model runs on, that is
- * offered. Throws as `checkEnd`.
- */
+/** Says what came of it and what to do next, and offers a missing engine. Throws as `checkEnd`. */
 async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): Promise<void> {
   const { modelId, totalBytes } = status
   checkEnd(ctx, status)
@@ -143,7 +137,6 @@ async function finish (ctx: VerbContext, status: DownloadStatus, yes: boolean): 
 
 type SeenCard = Pick<ModelCard, 'engine' | 'family' | 'languages' | 'backends' | 'files' | 'support'>
 
-/** The card of a model; undefined where it cannot be asked for. */
 async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | undefined> {
   return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
 }
@@ -181,4 +174,81 @@ function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
     case 'not_found':
       throw ctx.fail(3, `the store knows no download of ${modelId}; \`svc downloads\` shows those it knows`)
   }
+}
+
+function planPath (modelId: string, { allow = [], ...named }: Omit<NamedModel, 'modelId'>): string {
+  const words = [...Object.entries(named), ...allow.map((pattern): [string, string] => ['allow', pattern])]
+  return `${storePath(modelId)}/download/plan?${new URLSearchParams(words).toString()}`
+}
+
+function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {
+  for (const line of linesOf(plan, begin)) ctx.err.line(plain(line))
+}
+
+function linesOf (plan: Answers['plan'], begin: string): string[] {
+  const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory, unused } = plan
+  const kind = [engine === null ? null : engine.toUpperCase(), variant].filter((word) => word !== null)
+  return [
+    `${begin} from ${hub}: ${files} ${files === 1 ? 'file' : 'files'}, ${showBytes(totalBytes)}` +
+    (kind.length === 0 ? '' : ` (${kind.join(' ')})`),
+    ...unused.map((part) => `not used of it: ${part}`),
+    `disk of the store, on ${disk.node}: ${showBytes(disk.roomBytes)} are free for it`,
+    memory === null
+      ? `memory: its weights take at least ${showBytes(weightsBytes)}`
+      : `memory: it takes at least ${showBytes(memory.neededBytes)}` + (memory.problem === null
+        ? `; fits on ${memory.nodes.map(givenBy).join(', ')}` : ', which the cluster has not got now')
+  ]
+}
+
+const givenBy = ({ name, usableBytes }: NonNullable<Answers['plan']['memory']>['nodes'][number]): string =>
+  `${name} (${showBytes(usableBytes)} free for it)`
+
+/** The largest weights that would fit on the disk and into memory, as a command; undefined where none do. */
+function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undefined {
+  const { modelId, weightsBytes, variants, totalBytes, disk } = plan
+  const rest = totalBytes - weightsBytes
+  const smaller = variants.findLast(({ bytes, fits }) =>
+    bytes < weightsBytes && fits !== false && bytes + rest <= disk.roomBytes)
+  return smaller && `svc ${verb} ${modelId}:${smaller.name} (${showBytes(smaller.bytes)})`
+}
+
+/**
+ * Brings a model that is not here into the store, for a verb that needs it: says what is fetched and whether
+ * it fits, asks on a terminal unless `yes`, and shows how far it is. Throws VerbError.
+ */
+export async function fetchModel (
+  ctx: VerbContext, pace: Pace, { modelId, ...named }: NamedModel, yes: boolean
+): Promise<void> {
+  const plan = await askPatiently<Answers['plan']>(ctx, planPath(modelId, named))
+  tellPlan(ctx, plan, `${modelId} is not here;`)
+  refuseTooLarge(ctx, plan)
+  await bringEngine(ctx, plan, yes)
+  if (!yes && canAsk(ctx) && !await confirm(ctx, `Fetch ${showBytes(plan.totalBytes)}?`)) {
+    throw ctx.fail(1, 'nothing was fetched')
+  }
+  await bringIn(ctx, pace, { modelId, body: named })
+}
+
+/** Where no node has the program that the format runs on, offers it; throws where it does not come. */
+async function bringEngine (
+  ctx: VerbContext, { modelId, memory }: Answers['plan'], yes: boolean
+): Promise<void> {
+  if ((memory?.engineMissing ?? null) === null || await offerEngine(ctx, yes)) return
+  throw ctx.fail(1, `${modelId} runs on llama.cpp, whose llama-server no node has\n` +
+    '  `svc engine add llama.cpp` brings it, on each node that is to run such models')
+}
+
+/** Throws with exit 6, the sum and the largest weights that would fit. */
+function refuseTooLarge (ctx: VerbContext, plan: Answers['plan']): void {
+  const { modelId, disk, memory } = plan
+  if (disk.problem === null && (memory?.problem ?? null) === null) return
+  const smaller = smallerOf(plan, 'run')
+  throw ctx.fail(6, [
+    disk.problem === null
+      ? `${modelId} does not fit into memory: ${plain(memory!.problem!)}`
+      : `${modelId} does not fit on the disk of ${disk.node}: ${plain(disk.problem)}`,
+    smaller === undefined
+      ? '  free some: `svc ps` shows what is loaded, `svc rm` and `svc purge` give disk back'
+      : `  a smaller one: ${smaller}`
+  ].join('\n'))
 }

@@ -1,20 +1,10 @@
 import { nameOf } from './cluster.js'
 import { canAsk, confirm, plain, readModelId, showBytes } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
+import type { Answers } from '../routes.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
-/** The answer of POST /store/purge-staging. */
-interface PurgeAnswer {
-  commandId: string
-  message: string
-  nodes: PurgedNode[]
-}
-
-interface PurgedNode {
-  nodeId: string, removed: string[], skippedInUse: string[], freedBytes: number, error: string | null
-  /** With `dryRun` only, in the order in which evictions take them. */
-  copies?: { modelId: string, sizeBytes: number, inUse: boolean, overBudget: boolean }[]
-}
+type PurgedNode = Answers['purge']['nodes'][number]
 
 export default {
   async run (ctx, [model], options) {
@@ -41,8 +31,8 @@ export default {
 
 async function ask (
   { client }: VerbContext, body: { modelId: string | undefined, dryRun?: true }
-): Promise<PurgeAnswer> {
-  return await client.json<PurgeAnswer>('/store/purge-staging', { method: 'POST', body })
+): Promise<Answers['purge']> {
+  return await client.json<Answers['purge']>('/store/purge-staging', { method: 'POST', body })
 }
 
 const failedOn = (nodes: readonly PurgedNode[]): boolean => nodes.some(({ error }) => error !== null)

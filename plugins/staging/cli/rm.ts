@@ -28,7 +28,6 @@ export default {
   }
 } satisfies Verb
 
-/** Shows where the models are, and asks. */
 async function agreed (ctx: VerbContext, ids: readonly string[]): Promise<boolean> {
   const copies = await readCopies(ctx)
   for (const modelId of ids) {

@@ -1,5 +1,5 @@
 import { plain, programIn } from '../../../kernel/cli/index.js'
-import type { SearchAnswer } from '../handlers/search.js'
+import type { Answers } from '../routes.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
@@ -8,7 +8,7 @@ export default {
     if (query === '') throw ctx.fail(2, 'svc search wants a part of a name, such as `svc search qwen`')
     const asked = new URLSearchParams({ query })
     if (options['limit'] !== undefined) asked.set('limit', String(options['limit']))
-    const answer = await ctx.client.json<SearchAnswer>(`/store/search?${asked}`)
+    const answer = await ctx.client.json<Answers['searchHub']>(`/store/search?${asked}`)
     const { hub, models } = answer
     if (ctx.out.json) {
       ctx.out.value(answer)
@@ -27,7 +27,7 @@ export default {
   }
 } satisfies Verb
 
-function noteOn ({ here, gated, engine }: SearchAnswer['models'][number]): string {
+function noteOn ({ here, gated, engine }: Answers['searchHub']['models'][number]): string {
   const notes = [
     here ? 'here' : '', gated ? 'its terms must be accepted' : '',
     engine === null ? 'in no format that runs here' : ''

@@ -4,13 +4,11 @@ import { basename, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** What `svc pull` is to bring, as the node takes it. */
 export interface Wanted {
   modelId: string
   body: { source?: string, revision?: string, allow?: string[], variant?: string }
 }
 
-/** The options of `svc pull` that say what to bring. */
 export interface SourceOptions {
   revision?: string
   variant?: string | undefined

@@ -4,22 +4,19 @@ import { createMeter, showReadings } from './meter.js'
 import { plain, readModelId, realPace, stillness } from '../../../kernel/cli/index.js'
 import type { StateView } from './cluster.js'
 import type { Pace, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import type { Answers } from '../routes.js'
 import type { Reading } from './meter.js'
-
-/** The body of POST /store/models/{id}/stage. */
-interface StageAnswer { commandId: string, message: string, nodes: StagedNode[] }
 
 /** Pause between two looks at the state, ms; the numbers in it are up to 2 s old anyway. */
 const POLL_MS = 1000
 
-/** `svc stage`: copies a model of the store to nodes and waits until it is there. */
 export function createStage (pace: Pace): Verb {
   return {
     async run (ctx, [model], options) {
       const modelId = readModelId(ctx, model!)
       const state = await ctx.client.json<StateView>('/state')
       const nodeIds = targets(ctx, state, options)
-      const answer = await ctx.client.json<StageAnswer>(`${storePath(modelId)}/stage`,
+      const answer = await ctx.client.json<Answers['stage']>(`${storePath(modelId)}/stage`,
         { method: 'POST', body: { nodeIds } })
       try {
         const wanted = { modelId, before: state, nodes: answer.nodes, limitMs: limitOf(ctx, options) }
@@ -72,7 +69,6 @@ async function watch (
 
 type Show = (state: StateView, nodes: readonly StagedNode[]) => void
 
-/** Shows the nodes whose copy is under way. */
 function display (ctx: VerbContext, modelId: string, before: StateView, nodes: readonly StagedNode[]): Show {
   const meters = new Map(nodes.map(({ nodeId }) =>
     [nodeId, createMeter(`${modelId} to ${nameOf(before, nodeId)}`)]))
@@ -86,8 +82,7 @@ function display (ctx: VerbContext, modelId: string, before: StateView, nodes: r
   }
 }
 
-/** Shows each node's end; the exit status. */
-function finish (ctx: VerbContext, answer: StageAnswer, state: StateView, waited: boolean): number {
+function finish (ctx: VerbContext, answer: Answers['stage'], state: StateView, waited: boolean): number {
   const { nodes } = answer
   if (ctx.out.json) ctx.out.value(answer)
   else {
@@ -105,13 +100,7 @@ function finish (ctx: VerbContext, answer: StageAnswer, state: StateView, waited
 const doesNotFit = ({ reason, error }: StagedNode): boolean =>
   exitFor(reason) === 6 || /\bno_safe_fit\b/.test(error ?? '')
 
-/** How far one node is. */
-export interface StagedNode {
-  nodeId: string
-  status: 'pending' | 'downloading' | 'complete' | 'failed'
-  error: string | null
-  reason?: string | null
-}
+export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string | null }
 
 /** All nodes, and since when (ms of the wait) those without a sign of life are gone. */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }
@@ -131,7 +120,6 @@ const GONE_MS = 60_000
 /** What a node shows is at most so old, ms; an earlier end that still stands after it counts. */
 const STALE_MS = 5000
 
-/** True when nothing more will happen on the node. */
 export function isOver ({ status }: StagedNode): boolean {
   return status === 'complete' || status === 'failed'
 }

@@ -1,6 +1,5 @@
 import type { VerbDecl } from '../../../kernel/index.js'
 
-/** The verbs about models. */
 export const verbs = {
   pull: {
     heading: 'Keep models',

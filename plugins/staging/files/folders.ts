@@ -2,10 +2,7 @@ import { lstat, mkdir, open, realpath, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join, sep, resolve } from 'node:path'
 import { PathError, errnoOf } from './names.js'
 
-/**
- * Whether a folder is there; false when nothing is. Throws PathError when something else is in its place,
- * a link to a folder too.
- */
+/** Whether a folder is there. Throws PathError for anything else in its place, a link to a folder too. */
 export async function isRealFolder (path: string): Promise<boolean> {
   const stats = await lstat(path).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return undefined

@@ -8,7 +8,6 @@ import { PathError, errnoOf } from './names.js'
 
 const READ_BYTES = 1024 * 1024
 
-/** How a file is hashed. */
 export interface HashOptions {
   /** Stops between two reads; the promise rejects with its reason. */
   signal?: AbortSignal

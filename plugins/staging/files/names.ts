@@ -5,10 +5,7 @@ const FOLDER = /^([A-Za-z0-9](?:(?!--[A-Za-z0-9])[A-Za-z0-9._-])*)--([A-Za-z0-9]
 /** Two parts of 96 characters and the slash. */
 const LONGEST_ID = 193
 
-/**
- * Why a text is no model id, as one sentence, or null when it is one. An id names a folder on disk, so
- * the rules of all platforms count everywhere.
- */
+/** Why a text is no model id; null when it is one. It names a folder: the rules of all platforms count. */
 export function modelIdProblem (id: string): string | null {
   if (typeof id !== 'string') return 'A model id is a text such as org/name.'
   const problem = idShapeProblem(id)
@@ -113,7 +110,6 @@ export function shown (text: string): string {
   return `"${escaped}"${cut ? `... (${text.length} characters)` : ''}`
 }
 
-/** Whether a name means a device on Windows (`CON`, `nul.txt`). */
 export const isDeviceName = (name: string): boolean => DEVICE.test(name)
 
 /** A path, name or folder is refused: it is no valid one, or following it could leave the root. */

@@ -5,10 +5,7 @@ import { join, basename } from 'node:path'
 import type { Dirent } from 'node:fs'
 import { PathError, errnoOf, filePathProblem, isOwnName } from './names.js'
 
-/**
- * `read`: an existing file. `create`: a new file, for reading and writing. `update`: the same, but an
- * existing file is taken as it is.
- */
+/** `create`: a new file, for reading and writing. `update`: the same, or an existing one as it is. */
 export type OpenMode = 'read' | 'create' | 'update'
 
 // O_NONBLOCK: opening a pipe must not wait for its other end.

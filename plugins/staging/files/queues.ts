@@ -2,15 +2,11 @@ import { raceAbort } from '../../../kernel/index.js'
 
 type Key = string | number
 
-/**
- * Work by key: what is asked under one key runs one after another, in the order asked. What one throws goes
- * to its caller; the next still runs.
- */
+/** Runs work of one key in order, one at a time. An error goes to its own caller; the next work runs. */
 export class KeyedLock {
   /** Of each key, what resolves when everything asked so far has ended. */
   readonly #tails = new Map<Key, Promise<void>>()
 
-  /** True while something runs or waits under that key. */
   busy (key: Key): boolean { return this.#tails.has(key) }
 
   /**

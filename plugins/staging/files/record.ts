@@ -1,27 +1,21 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/cards/index.js'
 import { withCuts } from '../cards/cuts.js'
+import { object } from '../routes-parts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
-import type { ManifestFile, ModelManifest, CopyRecord, HubChoice } from '../types.js'
+import type { ManifestFile, ModelManifest, CopyRecord, HubChoice, LocalCopy, Role } from '../types.js'
 import { sync } from './folders.js'
 import { putOwnText, readOwn } from './open.js'
 
-/** The most files a model may have. */
 export const MOST_FILES = 16_384
-/** sha256 of no bytes at all. */
 export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
 /** A whole number of bytes that a double holds exactly. */
-export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
-/** So many lowercase hex digits. */
+export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
-/** An object with all of these fields. */
-export const fields = (properties: object) =>
-  ({ type: 'object', required: Object.keys(properties), properties })
-
 const problemOf = schemaChecker({
-  ...fields({
+  ...object({
     modelId: { type: 'string' },
     // No control characters.
     revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
@@ -30,7 +24,7 @@ const problemOf = schemaChecker({
     files: {
       type: 'array', minItems: 1, maxItems: MOST_FILES,
       items: {
-        ...fields({ path: { type: 'string' }, size, sha256: hex(64),
+        ...object({ path: { type: 'string' }, size, sha256: hex(64),
           chunkSha256: { type: 'array', items: hex(64) } }),
         additionalProperties: false
       }
@@ -118,7 +112,6 @@ export function fileOf (manifest: ModelManifest, path: string): ManifestFile | u
   return files.get(path)
 }
 
-/** The file in a copy that says what the copy is. */
 export const RECORD_FILE = '.svc-record.json'
 const FORMAT = 1
 /** A model of 16,384 files and 10 TB stays below that. */
@@ -157,10 +150,7 @@ function choiceIn (value: unknown): HubChoice | null {
   return patterns === null && word === null ? null : { allow: patterns, variant: word }
 }
 
-/**
- * The record in a folder, or null when there is no valid one, or none of that model (any model's when none is
- * named). Never throws.
- */
+/** The valid record in a folder, of that model if one is named; null where there is none. Never throws. */
 export async function readRecord (folder: string, modelId?: string): Promise<CopyRecord | null> {
   try {
     const value = JSON.parse(await readOwn(folder, RECORD_FILE, MOST_BYTES)) as {
@@ -177,4 +167,13 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
 export async function writeRecord (folder: string, record: CopyRecord): Promise<void> {
   await putOwnText(folder, RECORD_FILE, `${JSON.stringify({ format: FORMAT, ...record })}\n`)
   await sync(folder)
+}
+
+/** A copy with its record as it is used; one of `beside` is a staged one. */
+export function localCopy (
+  where: Role | 'bundled', directory: string, { publishedAt: downloadedAt, ...record }: CopyRecord
+): LocalCopy {
+  const { modelId } = record.manifest
+  const kind = where === 'beside' ? 'staged' : where
+  return { ...record, kind, modelId, directory, digest: manifestDigest(record.manifest), downloadedAt }
 }

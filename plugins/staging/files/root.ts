@@ -1,19 +1,25 @@
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
 import type { Dirent, Stats } from 'node:fs'
-import { access, lstat, mkdir, readdir, rename, rmdir } from 'node:fs/promises'
+import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { removeBelow, openOwn } from './open.js'
-import { PathError, errnoOf, folderOf, modelOf, isOwnName } from './names.js'
+import { openOwn } from './open.js'
+import { PathError, errnoOf, folderOf, modelOf } from './names.js'
 import { isRealFolder, makeFolders, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
-import { manifestDigest, RECORD_FILE, checkRecord, readRecord, writeRecord } from './record.js'
-import { isOwnFile, removeCopy, strangerIn, isSealed, missingFile, requireFiles, seal } from './seal.js'
-import { findFiles } from './walk.js'
+import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
+import {
+  isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, seal, strangerIn
+} from './seal.js'
+import { bytesOf, findFiles, freeable, newest } from './walk.js'
 import type { Clock } from '../../../kernel/index.js'
-import type { FoundFile } from './walk.js'
-import type { Copy, CopyRecord } from '../types.js'
+import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
+/** The settings of svc.yaml that name the folders. */
+const SETTINGS: Readonly<Record<Role, string>> = {
+  store: 'model_store.store_path', staged: 'node_cache_path', beside: 'node_cache_path',
+  cache: 'model_store.hub.cache_path'
+}
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
@@ -28,6 +34,9 @@ export interface Pending { modelId: string, directory: string, sizeBytes: number
 /** A sweep removes transfers unchanged for `olderThanMs`; `live` is asked just before each removal. */
 export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
+/** A record; without a time it is published now. */
+type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'publishedAt'>>
+
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and go by a
  * rename, so that a crash leaves whole ones only. What svc did not write itself is never removed. Every
@@ -35,8 +44,13 @@ export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<stri
  */
 export class ModelRoot {
   readonly root: string
+  readonly role: Role
   /** The setting that names the folder. */
   readonly setting: string
+  /** By model id: the complete copies, as of `load`, and of what has come and gone since. */
+  readonly copies = new Map<string, LocalCopy>()
+  /** Told of each copy that comes or goes. */
+  onChange: (modelId: string) => void = () => {}
   /** Set to false where the folder cannot be used: then it holds nothing, and nothing is brought there. */
   usable = true
   readonly #clock: Clock
@@ -45,16 +59,14 @@ export class ModelRoot {
   readonly #busy = new Set<string>()
 
   /** The clock says what is old; the root need not exist yet. */
-  constructor ({ root, clock, setting }: { root: string, clock: Clock, setting?: string | undefined }) {
+  constructor ({ root, clock, role = 'staged' }: { root: string, clock: Clock, role?: Role }) {
     this.root = resolve(root)
-    this.setting = setting ?? 'node_cache_path'
+    this.role = role
+    this.setting = SETTINGS[role]
     this.#clock = clock
   }
 
-  /**
-   * Makes the root and its inner folders, and finishes publications that a crash cut off. Throws an Error
-   * with the path and the cause when the root cannot be used.
-   */
+  /** Makes the root and its inner folders, and finishes publications that a crash cut off. */
   async prepare (): Promise<void> {
     try {
       await makeFolders(this.root)
@@ -67,7 +79,6 @@ export class ModelRoot {
     }
   }
 
-  /** Throws an Error with the path where the folder cannot be used. */
   requireUsable (): void {
     if (!this.usable) throw new Error(`The folder ${this.root} cannot be used.`)
   }
@@ -92,6 +103,22 @@ export class ModelRoot {
     }
   }
 
+  /** Takes up what is published and complete. */
+  async load (): Promise<void> {
+    for (const { modelId, directory, record } of await this.list()) {
+      if (record !== null) this.copies.set(modelId, localCopy(this.role, directory, record))
+    }
+  }
+
+  #hold (copy: Copy, record: CopyRecord): Copy {
+    this.copies.set(copy.modelId, localCopy(this.role, copy.directory, record))
+    this.onChange(copy.modelId)
+    return copy
+  }
+
+  /** Takes a copy for gone. */
+  forget (modelId: string): void { if (this.copies.delete(modelId)) this.onChange(modelId) }
+
   /** Every published copy, newest used first, those without a record too. An absent root holds none. */
   async list (): Promise<Copy[]> {
     const copies: Copy[] = []
@@ -103,10 +130,7 @@ export class ModelRoot {
     return copies.sort((a, b) => b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1))
   }
 
-  /**
-   * The published copy of a model. Its record is null when it is damaged, of another model, or names a file
-   * that is not there with its size. Throws PathError for what is no model id.
-   */
+  /** The published copy of a model; its record is null when it is damaged, or a file of it is missing. */
   async read (modelId: string): Promise<Copy | undefined> {
     const directory = this.#published(modelId)
     while (this.usable) {
@@ -186,19 +210,24 @@ export class ModelRoot {
    * gone and the same content is published, that copy is the answer. Throws ManifestError or PathError when
    * the record or the files are not right; then the old copy stays.
    */
-  async publish (modelId: string, record: CopyRecord): Promise<Copy> {
-    const checked = checkRecord(record, modelId)
+  async publish (modelId: string, record: Unpublished): Promise<Copy> {
+    const checked = this.#checked(modelId, record)
     return await this.#alone(modelId, async () => {
       const from = this.incoming(modelId)
       if (!await this.#transferExists(from)) {
         const there = await this.read(modelId)
-        if (there?.record != null && sameContent(there.record, checked)) return there
+        const same = there?.record != null && digestOf(there.record) === digestOf(checked)
+        if (same) return this.#hold(there, checked)
         throw new PathError(`There is no transfer of ${modelId} to publish: ${from} does not exist.`)
       }
       await seal(from, checked)
       await this.#swap(from, modelId)
-      return await this.#require(modelId)
+      return this.#hold(await this.#require(modelId), checked)
     })
+  }
+
+  #checked (modelId: string, record: Unpublished): CopyRecord {
+    return checkRecord({ publishedAt: new Date(this.#clock.now()).toISOString(), ...record }, modelId)
   }
 
   async #transferExists (from: string): Promise<boolean> {
@@ -225,12 +254,9 @@ export class ModelRoot {
     })
   }
 
-  /**
-   * Writes a record into a folder that is already published, for instance by hand. Throws PathError when the
-   * folder does not hold exactly the manifest's files by name and size.
-   */
-  async adopt (modelId: string, record: CopyRecord): Promise<Copy> {
-    const checked = checkRecord(record, modelId)
+  /** Writes a record into a folder by hand. Throws PathError unless it holds exactly the manifest's files. */
+  async adopt (modelId: string, record: Unpublished): Promise<Copy> {
+    const checked = this.#checked(modelId, record)
     return await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)
       const found = await requireFiles(directory, checked.manifest)
@@ -239,7 +265,7 @@ export class ModelRoot {
           `the record names ${checked.manifest.files.length}.`)
       }
       await writeRecord(directory, checked)
-      return await this.#require(modelId)
+      return this.#hold(await this.#require(modelId), checked)
     })
   }
 
@@ -263,11 +289,11 @@ export class ModelRoot {
         await sync(this.root)
         if (!await removeCopy(trash)) await rename(trash, directory)
       })
+      this.forget(modelId)
       return freeableBytes
     })
   }
 
-  /** Removes the transfer of a model, if there is one. */
   async discard (modelId: string): Promise<void> {
     await this.#alone(modelId, async () => {
       const directory = this.incoming(modelId)
@@ -296,10 +322,7 @@ export class ModelRoot {
     })
   }
 
-  /**
-   * Empties the trash and removes transfers nobody goes on with. Does as much as it can; throws an Error
-   * with the first failure and how many there were.
-   */
+  /** Empties the trash and removes old transfers, as far as it can; throws the first failure. */
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }
@@ -362,39 +385,4 @@ export class ModelRoot {
   }
 }
 
-/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
-async function isTransfer (folder: string): Promise<boolean> {
-  // It may have been published or discarded since it was listed.
-  const entries = await readdir(folder, { withFileTypes: true })
-    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
-  return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
-}
-
-async function removeAll (folder: string): Promise<void> {
-  await removeBelow(folder, () => true)
-  await rmdir(folder)
-}
-
-const notOurs = (path: string): PathError =>
-  new PathError(`${path} was not written by svc, so it stays; move it elsewhere, then try again`)
-
-const bytesOf = (files: readonly FoundFile[]): number => files.reduce((sum, { size }) => sum + size, 0)
-
-/** A file with further links keeps its bytes when one name goes. */
-const freeable = (files: readonly FoundFile[]): number =>
-  files.reduce((sum, { size, links }) => links > 1 ? sum : sum + size, 0)
-
-const sameContent = (a: CopyRecord, b: CopyRecord): boolean =>
-  manifestDigest(a.manifest) === manifestDigest(b.manifest)
-
-/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
-async function newest (folder: string): Promise<number> {
-  const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
-  const paths = [folder, ...names.map((name) => join(folder, name))]
-  let latest = 0
-  for (const path of paths) {
-    const stats = await lstat(path).catch(() => undefined)
-    latest = Math.max(latest, stats?.mtimeMs ?? 0)
-  }
-  return latest
-}
+const digestOf = ({ manifest }: CopyRecord): string => manifestDigest(manifest)

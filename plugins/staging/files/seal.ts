@@ -3,7 +3,7 @@ import { join, relative } from 'node:path'
 import type { Dirent } from 'node:fs'
 import { removeBelow, openInside } from './open.js'
 import { eachOf } from './queues.js'
-import { PathError, shown, foldersAbove, isOwnName } from './names.js'
+import { PathError, errnoOf, shown, foldersAbove, isOwnName } from './names.js'
 import { sync } from './folders.js'
 import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
@@ -108,3 +108,19 @@ export async function removeCopy (folder: string): Promise<boolean> {
 export async function keepOnly (folder: string, paths: ReadonlySet<string>): Promise<void> {
   await removeBelow(folder, (path, entry) => !isOwnFile(path, entry) && !(entry.isFile() && paths.has(path)))
 }
+
+/** Whether a folder is a transfer of svc: it has one of svc's files in it, or is empty. */
+export async function isTransfer (folder: string): Promise<boolean> {
+  // It may have been published or discarded since it was listed.
+  const entries = await readdir(folder, { withFileTypes: true })
+    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
+  return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
+}
+
+export async function removeAll (folder: string): Promise<void> {
+  await removeBelow(folder, () => true)
+  await rmdir(folder)
+}
+
+export const notOurs = (path: string): PathError =>
+  new PathError(`${path} was not written by svc, so it stays; move it elsewhere, then try again`)

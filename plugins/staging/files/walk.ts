@@ -1,4 +1,4 @@
-import { lstat, opendir } from 'node:fs/promises'
+import { lstat, opendir, readdir } from 'node:fs/promises'
 import type { Dirent } from 'node:fs'
 import { join } from 'node:path'
 import { eachOf } from './queues.js'
@@ -6,7 +6,6 @@ import { PathError, errnoOf, shown, filePathProblem, isOwnName } from './names.j
 import { isRealFolder } from './folders.js'
 import { MOST_FILES } from './record.js'
 
-/** Calls to the file system under way at once. */
 const PARALLEL = 16
 
 /** A regular file below a folder. `diskBytes`: what of it is on the disk; holes are not. */
@@ -54,10 +53,7 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (problem !== null) throw new PathError(`${root} holds what no model may: ${problem}`)
 }
 
-/**
- * Every regular file below a folder, whatever its name, but for svc's own ones at the top. Links are not
- * followed; what cannot be read or is gone meanwhile counts as not there.
- */
+/** Every regular file below a folder but svc's own at the top. Unreadable files and folders are left out. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }
@@ -92,6 +88,19 @@ async function * below (
 }
 
 /** Bytes of all regular files below a folder; links are not followed, an absent folder holds none. */
-export async function sizeOf (folder: string): Promise<number> {
-  return (await findFiles(folder)).reduce((sum, { size }) => sum + size, 0)
+export const sizeOf = async (folder: string): Promise<number> => bytesOf(await findFiles(folder))
+
+export const bytesOf = (files: readonly { size: number }[]): number =>
+  files.reduce((sum, { size }) => sum + size, 0)
+
+/** A file with further links keeps its bytes when one name goes. */
+export const freeable = (files: readonly FoundFile[]): number =>
+  bytesOf(files.filter(({ links }) => links <= 1))
+
+/** The latest change of a folder itself or of svc's own files in it, which findFiles leaves out. */
+export async function newest (folder: string): Promise<number> {
+  const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
+  const stats = [folder, ...names.map((name) => join(folder, name))].map(async (path) =>
+    (await lstat(path).catch(() => undefined))?.mtimeMs ?? 0)
+  return Math.max(...await Promise.all(stats))
 }

@@ -1,13 +1,12 @@
 import { relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { kernelError, Reply, SvcError } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { hashTree, lookAtSource, takenOf } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { isOnDisk, parseSource, StoreError } from '../store/types.js'
-import type { StartOptions } from '../store/types.js'
+import { parseSource, StoreError } from '../store/types.js'
+import type { Source, StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Store } from '../store/store.js'
 import type { errors } from '../declarations.js'
@@ -23,7 +22,6 @@ const NAMED: Readonly<Record<string, Reason>> = {
   no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
 }
 
-/** A failure of the store as a client is told. */
 export function apiError (manager: ModelManager, error: unknown): unknown {
   if (!(error instanceof StoreError) || error instanceof SvcError) return error
   return manager.ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
@@ -36,7 +34,6 @@ function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadSta
   return { ...status, source: kind, error: status.error === null ? null : 'operators see why' }
 }
 
-/** GET /store/downloads. */
 export async function downloads (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   if (manager.store !== null) {
     return { downloads: manager.store.downloads().map((status) => shownTo(request, status)) }
@@ -63,17 +60,14 @@ function onStore (
   }
 }
 
-/** GET …/download/status. */
 export const downloadState = onStore('GET', '/status', (store, modelId) => store.status(modelId))
 
-/** POST …/download/pause. */
 export const pause = onStore('POST', '/pause', async (store, modelId) => await store.pause(modelId))
 
 const cancelAtStore = onStore('DELETE', '', async (store, modelId) => await store.cancel(modelId))
 
 /** Says to another node that only its own transfers are meant, not the store's download. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
-/** Longest wait for one node, ms. */
 const CANCEL_MS = 10_000
 
 /** DELETE …/download: the download into the store, and the transfers of the model to any node. */
@@ -122,34 +116,33 @@ export async function startDownload (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   refuseVirtual(manager, modelId)
-  checkSource(manager, options)
+  const source = sourceOf(manager, options)
   // Another node may know already that this one has just become it.
   await manager.making?.catch(() => undefined)
   const asked = manager.store === null && request.member === null
   if (asked) await manager.access.learned(request.signal)
   const path = asked ? await makeStore(manager, request, options) : null
-  const answer = await inStore(manager, request, modelId, options)
+  const answer = await inStore(manager, request, modelId, options, source)
   return path === null ? answer : { ...answer as DownloadStatus, storeMade: path }
 }
 
-/** Throws for a source that is none, before anything is made for it. */
-function checkSource (manager: ModelManager, { source = 'hub' }: StartOptions): void {
+/** Parses the source of a download. Throws `import_refused`. */
+export function sourceOf (manager: ModelManager, { source = 'hub' }: Pick<StartOptions, 'source'>): Source {
   try {
-    parseSource(source)
+    return parseSource(source)
   } catch (error) {
     throw apiError(manager, error)
   }
 }
 
 async function inStore (
-  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions, source: Source
 ): Promise<unknown> {
-  const { source } = options
   checkMayRead(manager, request, source)
   const { store } = manager
-  if (store === null) return await atHost(manager, request, modelId, options)
+  if (store === null) return await atHost(manager, request, modelId, options, source)
   try {
-    const from = source === undefined ? {} : { source: nodeSource(manager, source) }
+    const from = source.kind === 'node' ? { source: `node:${installIdOf(manager, source.installId)}` } : {}
     store.start(modelId, { ...options, ...from }, request.caller.authorities.has('operator'))
     return shownTo(request, store.status(modelId))
   } catch (error) {
@@ -160,57 +153,49 @@ async function inStore (
 /** The callers that only this machine can be: who has the node's operator.token, and loopback. */
 const OWN_CALLERS = ['operator', 'local']
 
-/**
- * Throws `missing_grant` where a source lies on a node's disk and the caller is not an operator; for a folder
- * outside of `model_store.import_roots` it must be that of this machine.
- */
+/** Throws `missing_grant` where the caller may not have a source on a node's disk read. */
 export function checkMayRead (
-  { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: string | undefined
+  { options: { importRoots } }: ModelManager, { caller, member }: RouteRequest, source: Source
 ): void {
-  if (!isOnDisk(source)) return
+  if (source.kind === 'hub' || source.kind === 'node') return
   const refuse = (message: string): Error => kernelError('missing_grant', message, { authority: 'operator' })
   if (!caller.authorities.has('operator')) {
     throw refuse('Only the operator may have a folder of a node read.')
   }
   const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
-  const { kind, path = '' } = { path: undefined, ...parseSource(source!) }
-  const inside = (root: string): boolean => !relative(root, path).startsWith('..')
-  if (kind !== 'file' || own || importRoots.some(inside)) return
+  if (source.kind !== 'file' || own) return
+  if (importRoots.some((root) => !relative(root, source.path).startsWith('..'))) return
   throw refuse('A folder is read for who has the operator.token of this node: run `svc pull` on its ' +
     'machine. For others, list a folder above it as model_store.import_roots in its svc.yaml.')
 }
 
 /** Throws `import_refused` where this node is to read for a store that is on another one. */
-export function refuseElsewhere (manager: ModelManager, source: string | undefined): void {
-  if (!isOnDisk(source) || source?.startsWith('file:') !== false) return
-  throw manager.ctx.error('import_refused', `${source} is read on the node that keeps the store, ` +
+export function refuseElsewhere (manager: ModelManager, source: Source): void {
+  if (source.kind !== 'cache' && source.kind !== 'ollama') return
+  const name = source.kind === 'cache' ? source.kind : `ollama:${source.name}`
+  throw manager.ctx.error('import_refused', `${name} is read on the node that keeps the store, ` +
     `${manager.access.host().name}: pull it there, or give the folder with its files to svc pull.`)
 }
 
 /** A folder of this node is exported: the store host fetches it from here. */
 async function atHost (
-  manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions
+  manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions, source: Source
 ): Promise<unknown> {
-  const path = `${modelUrl(modelId)}/download`
   manager.access.host()
-  const { source: asked } = body
-  refuseElsewhere(manager, asked)
-  if (asked?.startsWith('file:') !== true) {
-    return await manager.access.forward(request, { method: 'POST', path, body })
+  refuseElsewhere(manager, source)
+  if (source.kind === 'file') {
+    const from = { directory: source.path, allow: body.allow }
+    await exportFolder(manager, modelId, from, request.signal)
   }
-  const from = { directory: pathOf(manager, asked), allow: body.allow }
-  await exportFolder(manager, modelId, from, request.signal)
-  const source = `node:${manager.ctx.node.installId}`
-  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, source } })
+  const here = source.kind === 'file' ? { source: `node:${manager.ctx.node.installId}` } : {}
+  const path = `${modelUrl(modelId)}/download`
+  return await manager.access.forward(request, { method: 'POST', path, body: { ...body, ...here } })
 }
 
 /** How long a folder stays exported: a store host fetches it at once, but it may be large, ms. */
 const EXPORT_MS = 24 * 3600_000
 
-/**
- * Hashes a folder of this node and lets the store host fetch it. Throws `import_refused` with the reason when
- * the folder is no model.
- */
+/** Lets the store host fetch a folder of this node. Throws `import_refused` when it is no model. */
 async function exportFolder (
   manager: ModelManager, modelId: string,
   { directory, allow }: { directory: string, allow: StartOptions['allow'] }, signal: AbortSignal
@@ -230,19 +215,9 @@ async function exportFolder (
   }
 }
 
-function pathOf (manager: ModelManager, source: string): string {
-  try {
-    if (!source.startsWith('file:///')) throw new Error('it is no file:///absolute/folder')
-    return fileURLToPath(source)
-  } catch (error) {
-    throw manager.ctx.error('import_refused', `${source} is no folder: ${(error as Error).message}`)
-  }
-}
-
-/** `node:REF` with the node's install id. Throws `node_not_found`. */
-function nodeSource (manager: ModelManager, source: string): string {
-  if (!source.startsWith('node:')) return source
-  const node = manager.cluster.resolve(source.slice(5))
-  if (node === undefined) throw kernelError('node_not_found', `No node ${source.slice(5)} is known.`)
-  return `node:${node.installId}`
+/** Throws `node_not_found`. */
+function installIdOf ({ cluster }: ModelManager, ref: string): string {
+  const node = cluster.resolve(ref)
+  if (node === undefined) throw kernelError('node_not_found', `No node ${ref} is known.`)
+  return node.installId
 }

@@ -6,14 +6,12 @@ import { fileUrl, modelUrl } from '../peers/sources.js'
 import { sendFile } from '../peers/send-file.js'
 import { modelIdOf, modelIn } from './request.js'
 import type { PartialCopy } from '../peers/exchange.js'
-import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { ModelContent } from '../types.js'
+import type { LocalCopy, ModelContent } from '../types.js'
 
 /** A copy that is sent to others: a whole one, or what has been verified of it so far. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
 
-/** Which copy is meant. */
 interface Asked { from?: string, digest?: string }
 
 /**
@@ -48,7 +46,6 @@ export async function manifest (
   return await manager.access.forward(request, { method: 'GET', path: `${modelUrl(modelId)}/manifest` })
 }
 
-/** GET and HEAD /store/models/{id}/files/{path}. */
 export async function file (
   manager: ModelManager, request: RouteRequest
 ): Promise<void> {

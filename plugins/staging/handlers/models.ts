@@ -19,7 +19,6 @@ const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
-/** GET /v1/models. */
 export async function models (manager: ModelManager, request: ListRequest): Promise<unknown> {
   const data = await named(manager)
   if (isAnthropic(request.headers)) return anthropicPage(data, request.query)
@@ -28,12 +27,10 @@ export async function models (manager: ModelManager, request: ListRequest): Prom
   throw kernelError('invalid_request', `${field} is read of Anthropic's clients only`, { param: field })
 }
 
-/** GET /models. */
 export async function modelsShort (manager: ModelManager): Promise<unknown> {
   return { object: 'list', data: await entries(manager) }
 }
 
-/** GET /v1/models/{id}. */
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   // Other names of models need not have the form of a model id.
   const { model_id: name } = request.params as { model_id: string }
@@ -46,7 +43,6 @@ export async function model (manager: ModelManager, request: RouteRequest): Prom
 
 type Entry = ReturnType<typeof modelListEntry>
 
-/** A model as Anthropic's API shows it. */
 const anthropicModel = ({ id, name, created, context_length: most }: Entry): object => ({
   type: 'model', id, display_name: name, created_at: new Date(created * 1000).toISOString(),
   max_input_tokens: most, max_tokens: most
@@ -117,7 +113,6 @@ function createdOf (manager: ModelManager, modelId: string, host: NodeView | und
   return Math.floor((Number.isNaN(at) ? here?.mtimeMs ?? manager.startedMs : at) / 1000)
 }
 
-/** GET /models/copies. */
 export function copies (manager: ModelManager): unknown {
   return { copies: manager.catalogue.copies(), silent_store: manager.access.silent()?.name ?? null }
 }
@@ -152,7 +147,6 @@ async function wholeCard (
     .then((text) => (JSON.parse(text) as { card: ModelCard }).card, () => undefined)
 }
 
-/** POST /models/add. */
 export async function add (
   manager: ModelManager, request: RouteRequest & { body: { card?: unknown, source?: string } }
 ): Promise<unknown> {
@@ -201,7 +195,6 @@ async function addSource (manager: ModelManager, request: RouteRequest, source: 
   return { model_id: modelId, card: there?.card ?? null, download: answer.body }
 }
 
-/** DELETE /models/custom/{id}. */
 export async function removeCustom (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const { ctx } = manager

@@ -2,19 +2,16 @@ import { randomUUID } from 'node:crypto'
 import type { Caller, RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import type { Outlook, Purged, PurgePreview } from '../space/evictor.js'
-import { newestFirst } from '../space/plans.js'
+import type { Outlook } from '../space/evictor.js'
 import { apiError } from './downloads.js'
 import { either, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 
-type NodePurged = Purged & { nodeId: string, copies?: PurgeCopy[] }
-/** A copy on a node, as the preview of a purge tells of it. */
-type PurgeCopy = Omit<Outlook, 'lastUsedMs'> & { lastUsedEpochSeconds: number }
+type NodePurged = Answers['purge']['nodes'][number]
 /** `preview`: what a purge would do is only told. */
 type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 
-/** Longest wait for one node, ms. */
 const DEADLINE_MS = 20_000
 
 /** Says to another node that the model was deleted from the store; only members are believed. */
@@ -43,29 +40,18 @@ export async function purge (manager: ModelManager, request: RouteRequest): Prom
 async function here (
   manager: ModelManager, modelId: string | undefined, trigger: PurgeTrigger
 ): Promise<NodePurged> {
-  const { evictors: { staged, beside, cache }, ctx } = manager
+  const { evictor, ctx } = manager
   const { nodeId } = ctx.node
-  const each: (Purged | PurgePreview)[] = []
-  for (const evictor of [staged, beside, cache]) {
-    each.push(trigger === 'preview' ? await evictor.preview(modelId) : await evictor.purge(modelId, trigger))
+  if (trigger === 'preview') {
+    const { copies, ...told } = await evictor.preview(modelId)
+    const seconds = ({ lastUsedMs, ...copy }: Outlook) =>
+      ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) })
+    return { nodeId, ...told, copies: copies.map(seconds) }
   }
-  const ids = (of: (purged: Purged) => string[]): string[] => [...new Set(each.flatMap(of))].sort()
-  const removed = ids((purged) => purged.removed)
-  const skippedInUse = ids((purged) => purged.skippedInUse)
-  const freedBytes = each.reduce((sum, purged) => sum + purged.freedBytes, 0)
-  const error = each.flatMap((purged) => purged.error ?? []).join('; ') || null
-  if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, removed, skippedInUse, freedBytes })
-  const told = { nodeId, removed, skippedInUse, freedBytes, error }
-  if (trigger !== 'preview') return told
-  const copies = each.flatMap((one) => 'copies' in one ? one.copies : []).sort(oldestFirst)
-  return {
-    ...told,
-    copies: copies.map(({ lastUsedMs, ...copy }) =>
-      ({ ...copy, lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000) }))
-  }
+  const { error, ...purged } = await evictor.purge(modelId, trigger)
+  if (trigger === 'purge') ctx.emit('StagingPurged', { nodeId, ...purged })
+  return { nodeId, ...purged, error }
 }
-
-const oldestFirst = (a: Outlook, b: Outlook): number => newestFirst(b, a)
 
 async function everywhere (
   manager: ModelManager, modelId: string | undefined, caller: Caller, trigger: PurgeTrigger
@@ -89,7 +75,7 @@ export async function remove (manager: ModelManager, request: RouteRequest): Pro
   const { store, access, ctx } = manager
   refuseVirtual(manager, modelId)
   if (store === null) return await access.forward(request, { method: 'DELETE', path: modelUrl(modelId) })
-  if (store.offer(modelId)?.bundled === true) {
+  if (store.offer(modelId)?.kind === 'bundled') {
     throw ctx.error('model_bundled', `${modelId} ships with svc and stays.`)
   }
   if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {

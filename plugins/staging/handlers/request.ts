@@ -12,7 +12,6 @@ export function modelIdOf (value: string, path = '/model_id'): string {
   throw kernelError('invalid_request', problem, { param: path.slice(1), issues })
 }
 
-/** The model in the path of a request. Throws `invalid_request`. */
 export const modelIn = ({ params }: RouteRequest): string =>
   modelIdOf((params as { model_id: string }).model_id)
 

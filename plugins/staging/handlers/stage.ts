@@ -6,14 +6,9 @@ import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'
 import { either, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 
-/** How a node stands with a model that it was told to stage. */
-interface Staged {
-  nodeId: string
-  status: 'pending' | 'downloading' | 'complete' | 'failed'
-  error: string | null
-  reason: string | null
-}
+type Staged = Answers['stage']['nodes'][number] & { reason: string | null }
 
 interface StageBody { wait?: boolean, timeout_seconds?: number }
 
@@ -21,7 +16,6 @@ interface StageBody { wait?: boolean, timeout_seconds?: number }
 const BEGIN_SECONDS = 15
 const WAIT_SECONDS = 600
 
-/** POST /store/models/{id}/stage. */
 export async function stage (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>

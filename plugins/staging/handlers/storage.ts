@@ -3,13 +3,17 @@ import { sizeOf } from '../files/walk.js'
 import { volumeOf } from '../files/folders.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import type { ModelManager } from '../manager/manager.js'
+import { eachNode } from '../peers/each-node.js'
+import { modelUrl, NODE_CALLER } from '../peers/sources.js'
+import type { NodeProblem } from '../service.js'
+import { NoSafeFit } from '../space/plans.js'
+import { modelIn } from './request.js'
 
 /** GET /store/storage: what this node keeps. Where it keeps it is for the operator alone. */
 export async function storage (manager: ModelManager, { caller }: RouteRequest): Promise<unknown> {
-  const { ctx: { node, deps }, roots: { staged }, evictors } = manager
-  const [main, beside, volume, eventLogBytes, partialBytes] = await Promise.all([
-    evictors.staged.storage(),
-    evictors.beside.storage(),
+  const { ctx: { node, deps }, roots: { staged }, evictor } = manager
+  const [{ copies, totalBytes }, volume, eventLogBytes, partialBytes] = await Promise.all([
+    evictor.storage(),
     // A folder that cannot be used may be on a volume that is not there.
     volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
@@ -19,8 +23,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   return {
     nodeId: node.nodeId,
     stagingRoot: mayKnow ? staged.root : null,
-    stagedModels: [...main.copies, ...beside.copies].map((
-      { modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
+    stagedModels: copies.map(({ modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
       modelId,
       directory: mayKnow ? directory : null,
       sizeBytes,
@@ -28,7 +31,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
       inUse,
       in_use: inUse
     })),
-    stagedTotalBytes: main.totalBytes + beside.totalBytes,
+    stagedTotalBytes: totalBytes,
     partialBytes,
     eventLogBytes,
     eventLogMode: deps.eventLog?.status().mode ?? null,
@@ -37,7 +40,6 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   }
 }
 
-/** GET /store/health. */
 export async function health (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const { store, storePath } = manager
   if (store === null || storePath === null) {
@@ -49,7 +51,6 @@ export async function health (manager: ModelManager, request: RouteRequest): Pro
   return { storePath: mayKnow ? storePath : null, freeBytes, totalBytes, usedBytes }
 }
 
-/** GET /store/registry. */
 export async function registry (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const { store } = manager
   if (store === null) {
@@ -69,5 +70,48 @@ export async function registry (manager: ModelManager, request: RouteRequest): P
     })),
     // Folders somebody put there that cannot be offered, and why.
     problems: store.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem }))
+  }
+}
+
+/** Longest wait for one node, ms; one that says nothing counts as one with room. */
+const ROOM_MS = 5000
+
+export async function room (manager: ModelManager, request: RouteRequest): Promise<unknown> {
+  return { problem: await roomProblem(manager, modelIn(request)) }
+}
+
+/** Asks nodes whether copies of the model fit on their disks; the ones on which they do not. */
+export async function withoutRoom (
+  manager: ModelManager, modelId: string, nodeIds: readonly string[]
+): Promise<NodeProblem[]> {
+  const nodes = manager.cluster.nodes().filter(({ nodeId }) => nodeIds.includes(nodeId))
+  const problems = await eachNode<string | null>(manager, nodes, {
+    path: `${modelUrl(modelId)}/room`, caller: NODE_CALLER, ms: ROOM_MS,
+    here: async () => await roomProblem(manager, modelId),
+    read: (body) => (body as { problem: string | null }).problem, failed: () => null
+  })
+  return nodes.flatMap(({ nodeId }, i) => problems[i] == null ? [] : [{ nodeId, message: problems[i] }])
+}
+
+/** Why copies of the model and its companions do not fit here; null when they do, or are here. */
+async function roomProblem (manager: ModelManager, modelId: string): Promise<string | null> {
+  const { local, store, catalogue, room, roots: { staged }, evictor } = manager
+  const { device } = await volumeOf(staged.root)
+  let bytes = 0
+  for (const id of [modelId, ...manager.companionsOf(modelId)]) {
+    const digest = manager.digestOf(id) ?? undefined
+    const offer = store?.offer(id)
+    // A copy from a store on the same disk consists of links.
+    const linked = offer?.kind === 'store' && (await volumeOf(offer.directory)).device === device
+    if (linked || local.get(id, digest) !== undefined) continue
+    const whole = catalogue.copies(id).find(({ kind }) => kind !== 'receiving')
+    bytes += (whole?.sizeBytes ?? 0) - await room.fetched(staged.incoming(id), digest)
+  }
+  try {
+    await evictor.requireRoom(bytes, modelId)
+    return null
+  } catch (error) {
+    if (error instanceof NoSafeFit) return error.message
+    throw error
   }
 }

@@ -15,16 +15,13 @@ export function header (headers: Headers, name: string): string | undefined {
   return Array.isArray(value) ? value[0] : value
 }
 
-/** Who was asked, and for what. */
 export interface Asked {
-  /** What was asked for, in words. */
   what: string
   host: string
   /** Whether that was the hub itself, not a host it led to. */
   atHub: boolean
 }
 
-/** The error for an answer that is neither success nor redirect. */
 export function statusError (status: number, headers: Headers, asked: Asked, nowMs: number): HubError {
   const said = `${asked.host} answered ${status} for ${asked.what}`
   if (status === 429) {
@@ -68,10 +65,7 @@ function waitOf (headers: Headers, nowMs: number): number | null {
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), LONGEST_WAIT_MS)
 }
 
-/**
- * Compares what the hub says of a file in the headers of `resolve` with what was selected; throws HubError
- * `changed`. Headers that are missing say nothing.
- */
+/** Throws HubError `changed` where headers of `resolve` name another file than the selection does. */
 export function checkLinked (headers: Headers, commit: string, file: HubFile): void {
   const differs = (what: string, has: string, wanted: string | number): HubError =>
     new HubError('changed', `${file.path}: the hub names ${what} ${has.slice(0, 80)} where ${wanted} was ` +
@@ -86,10 +80,7 @@ export function checkLinked (headers: Headers, commit: string, file: HubFile): v
   if (etag.toLowerCase() !== wanted) throw differs('the hash', etag, wanted)
 }
 
-/**
- * Checks the head of an answer with bytes of a file from `start` on. Throws HubError `encoding`, `no_range`,
- * `too_long`, `changed` or `bad_answer`.
- */
+/** Throws HubError unless the head of an answer fits the bytes of a file from `start` on. */
 export function checkBodyHead (status: number, headers: Headers, file: HubFile, start: number): void {
   if (status !== 200 && status !== 206) {
     throw new HubError('bad_answer', `the server answered ${status} for the bytes of ${file.path}`)

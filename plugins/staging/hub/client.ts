@@ -1,41 +1,32 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
 import { checkBodyHead, checkLinked } from './answers.js'
-import { checkSelected, describe } from './listing.js'
-import { searchHub } from './search.js'
+import { checkSelected, describe, searchHub } from './listing.js'
 import { selectFiles } from './select.js'
 import { weightsIn } from './select-weights.js'
-import { HubError } from './types.js'
+import { HUB_LIMITS, HubError } from './types.js'
 import type { Get, HubHttp, LibraryFetch } from './http.js'
 import type {
-  Found, HubClient, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
+  Found, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
 } from './types.js'
 
 type Bytes = AsyncGenerator<Uint8Array, void, undefined>
 /** What is asked for, whatever its address. */
 type Asked = Omit<Get, 'url' | 'headers'>
 
-const LIMITS: HubLimits = {
-  connectMs: 5000,
-  headersMs: 15_000,
-  idleMs: 20_000,
-  redirects: 5,
-  metadataBytes: 32 * 1024 * 1024,
-  retries: 2
-}
-/** Pauses between tries of a lookup. */
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
 /** Most bytes of one answer of Xet's storage, which are up to 64 MiB of compressed chunks. */
 const XET_BYTES = 128 * 1024 * 1024
 
 /** A client of the public model hub; see HubClientOptions. Throws TypeError for a URL that is none. */
-export function createHubClient (options: HubClientOptions): HubClient {
-  return new Client(options)
-}
+export const createHubClient = (options: HubClientOptions): HubClient => new Client(options)
+
+/** The public model hub, or one that speaks its API. All methods throw HubError. */
+export type HubClient = Pick<Client, 'url' | 'resolve' | 'look' | 'search' | 'open' | 'close'>
 
 /** Loads undici and the hub's library with its first request: a boot makes none. */
-class Client implements HubClient {
+class Client {
   readonly url: string
   readonly #options: HubClientOptions
   readonly #base: URL
@@ -45,7 +36,7 @@ class Client implements HubClient {
   constructor (options: HubClientOptions) {
     this.url = options.url.replace(/(?<!\/)\/+$/, '')
     this.#options = options
-    this.#limits = { ...LIMITS, ...options.limits }
+    this.#limits = { ...HUB_LIMITS, ...options.limits }
     this.#base = new URL(this.url)
   }
 
@@ -55,10 +46,12 @@ class Client implements HubClient {
     return await this.#opened
   }
 
+  /** Looks a model up, pins its commit and chooses files. */
   async resolve (modelId: string, options: ResolveOptions = {}): Promise<HubSelection> {
     return (await this.look(modelId, options)).selection
   }
 
+  /** The same, and which weights the model has to choose from. */
   async look (
     modelId: string, options: ResolveOptions = {}
   ): Promise<{ selection: HubSelection, weights: Weights[] }> {
@@ -81,6 +74,7 @@ class Client implements HubClient {
     return { selection, weights: weightsIn(info.files) }
   }
 
+  /** Models whose names have these words: what runs here first, at most `limit` of each format. */
   async search (
     query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
   ): Promise<Found[]> {
@@ -90,6 +84,7 @@ class Client implements HubClient {
       () => http.libraryFetch(asked, this.#limits.metadataBytes), query, limit), signal)
   }
 
+  /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */
   async open (
     selection: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {

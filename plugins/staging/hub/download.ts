@@ -13,7 +13,8 @@ import type { ChunkTable, Verifier } from '../transfer/chunks.js'
 import { CHUNK_BYTES } from '../types.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { HubError } from './types.js'
-import type { HubClient, HubFile, HubSelection } from './types.js'
+import type { HubClient } from './client.js'
+import type { HubFile, HubSelection } from './types.js'
 
 /** How many pauses of more than LONG_WAIT_MS in a row are waited for. */
 const MOST_WAITS = 5
@@ -108,7 +109,6 @@ class WholeFiles implements ChunkTable {
     return first === undefined ? { first: 0, count: 0 } : { first, count: 1 }
   }
 
-  /** The files with the hashes found. */
   hashed (): ManifestFile[] { return [...this.#hashers.values()].map((hasher) => hasher.file()) }
 }
 

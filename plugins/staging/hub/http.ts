@@ -1,10 +1,9 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import { AddressRefused, outgoingDispatcher } from '../../../kernel/index.js'
+import { AddressRefused, hostProblem, outgoingDispatcher } from '../../../kernel/index.js'
 import type { Trust } from '../../../kernel/index.js'
 import { statusError } from './answers.js'
 import type { Headers } from './answers.js'
-import { HostRules, refused } from './hosts.js'
 import { HubError } from './types.js'
 import type { HubClientOptions, HubLimits } from './types.js'
 
@@ -14,7 +13,6 @@ const REDIRECT_BODY_BYTES = 65_536
 /** One GET with its redirects. */
 export interface Get {
   url: URL
-  /** What is asked for, in words for messages. */
   what: string
   /** Lower-case names. */
   headers?: Record<string, string>
@@ -48,7 +46,6 @@ export class HubHttp {
     this.#redirects = limits.redirects
   }
 
-  /** Ends every connection. */
   async close (): Promise<void> {
     await Promise.all(Object.values(this.#agents).map(async (agent) => { await (await agent).destroy() }))
   }
@@ -90,10 +87,7 @@ export class HubHttp {
     throw new HubError('refused_redirect', `${asked.what}: more than ${this.#redirects} redirects`)
   }
 
-  /**
-   * The bytes of an answer whose head passes `check`. Throws HubError, `too_long` for more than `mostBytes`,
-   * and what `check` throws.
-   */
+  /** The bytes of an answer whose head passes `check`; `too_long` for more than `mostBytes`. */
   async bytes (
     asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
   ): Promise<AsyncIterable<Uint8Array>> {
@@ -107,10 +101,7 @@ export class HubHttp {
     return bodyOf(answer, mostBytes, asked)
   }
 
-  /**
-   * A `fetch` with the same checks that reads at most `mostBytes` of each answer. In places the library hides
-   * what `fetch` throws: `failure` is the first such error.
-   */
+  /** A `fetch` with the same checks. `failure`: what it threw first, which the library hides in places. */
   libraryFetch (asked: Omit<Get, 'url' | 'headers'>, mostBytes: number): LibraryFetch {
     const open = new Set<Answer>()
     let failure: HubError | null = null
@@ -144,7 +135,6 @@ export class HubHttp {
   }
 }
 
-/** Drops an answer's body and its connection. */
 function discard (answer: Answer): void {
   // Destroying an unread body makes it emit an error that nobody needs.
   answer.body.on('error', () => undefined)
@@ -175,10 +165,7 @@ function locationOf (answer: Answer, from: URL, what: string): URL {
   return new URL(location, from)
 }
 
-/**
- * The bytes of an answer, at most so many. Throws HubError `too_long` or what became of the connection, which
- * goes when the reader stops early.
- */
+/** At most so many bytes of an answer. The connection goes when the reader stops early. */
 async function * bodyOf (
   answer: Answer, mostBytes: number, { what, signal }: Pick<Get, 'what' | 'signal'>
 ): AsyncGenerator<Uint8Array, void, undefined> {
@@ -222,4 +209,55 @@ function codeOf (error: unknown): string {
   const { code } = error as NodeJS.ErrnoException
   if (typeof code === 'string') return code
   return error instanceof AggregateError ? codeOf(error.errors[0]) : ''
+}
+
+export class HostRules {
+  readonly #origin: string
+  readonly #named: readonly string[]
+
+  /** `base` is the hub's own URL; `redirectHosts` as in HubClientOptions. */
+  constructor (base: URL, redirectHosts: readonly string[]) {
+    this.#origin = base.origin
+    this.#named = redirectHosts.map((host) => host.toLowerCase())
+  }
+
+  /** Whether this is the hub itself, the only one that gets the token. */
+  isHub (url: URL): boolean { return url.origin === this.#origin }
+
+  /**
+   * How far the host of a URL is trusted. Throws HubError `refused_redirect` for a URL that may not be
+   * asked at all. Names are judged again by their addresses when the connection is made.
+   */
+  trust (url: URL): Trust {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+      throw refused(url, 'only http and https are asked')
+    }
+    if (url.username !== '' || url.password !== '') throw refused(url, 'it carries credentials')
+    const names = [url.host, `${url.hostname}:${portOf(url)}`]
+    const named = this.isHub(url) || names.some((name) => this.#named.includes(name))
+    const known = named || this.#named.some((entry) => matchesPattern(entry, url))
+    if (url.protocol === 'http:' && !known) throw refused(url, 'it is not https')
+    const trust = named ? 'named' : 'public'
+    const problem = hostProblem(url.hostname, trust)
+    if (problem !== null) throw refused(url, problem)
+    return trust
+  }
+}
+
+function portOf (url: URL): string {
+  if (url.port !== '') return url.port
+  return url.protocol === 'https:' ? '443' : '80'
+}
+
+/** `*.example.org` or `*.example.org:8443`: any host below it, at the standard port or the named one. */
+function matchesPattern (entry: string, url: URL): boolean {
+  const match = /^\*(\.[^:]+)(?::(\d+))?$/.exec(entry)
+  if (match === null) return false
+  const [, suffix, port] = match
+  return url.hostname.endsWith(suffix!) && (port === undefined ? url.port === '' : port === portOf(url))
+}
+
+function refused (url: { host: string }, why: string): HubError {
+  return new HubError('refused_redirect', `the hub leads to ${url.host}, which is refused: ${why}. If you ` +
+    `trust it, add "${url.host}" to model_store.hub.redirect_hosts in svc.yaml`)
 }

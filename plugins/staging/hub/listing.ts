@@ -1,20 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { ListFileEntry } from '@huggingface/hub'
 import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
-import { filePathProblem, shown } from '../files/names.js'
+import { filePathProblem, modelIdProblem, shown } from '../files/names.js'
 import { HubError } from './types.js'
 import type { LibraryFetch } from './http.js'
-import type { HubFile, HubSelection } from './types.js'
-
-/** What the API says of one revision of a model. */
-export type HubModelInfo = Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>
+import type { Found, HubFile, HubSelection } from './types.js'
 
 const SHA256 = /^[0-9a-f]{64}$/
 const SHA1 = /^[0-9a-f]{40}$/
 const LICENCE = /^[A-Za-z0-9._+-]{1,64}$/
 const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
 const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
-/** Most files of a model that are looked through. */
 const MOST_LISTED = 100_000
 
 /**
@@ -23,7 +19,7 @@ const MOST_LISTED = 100_000
  */
 export async function describe (
   url: string, via: LibraryFetch, modelId: string, revision: string
-): Promise<HubModelInfo> {
+): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
   const { modelInfo, listFiles } = await import('@huggingface/hub')
   const { fetch } = via
   try {
@@ -46,9 +42,7 @@ export async function describe (
       languages: texts(card['language']).filter((tag) => LANGUAGE.test(tag)).slice(0, 200)
     }
   } catch (error) {
-    if (via.failure() !== null) throw via.failure()!
-    // The library takes the shape of an answer for granted: whatever it stumbles over is the hub's.
-    throw error instanceof TypeError || error instanceof SyntaxError ? bad(error.message) : error
+    throw told(via, error, 'description of the model')
   } finally {
     via.end()
   }
@@ -70,10 +64,7 @@ function fileOf ({ path, size, oid, lfs, xetHash }: ListFileEntry): HubFile {
   }
 }
 
-/**
- * Checks the files that are to be fetched: names that are safe on every platform and differ in more than
- * case, sizes, and a hash for each. Throws HubError `bad_answer`. Returns the sum of the sizes.
- */
+/** Throws HubError unless the files have safe names, sizes and hashes. Returns the sum of the sizes. */
 export function checkSelected (files: readonly HubFile[]): number {
   if (files.length > MOST_FILES) throw bad(`${files.length} files are more than ${MOST_FILES}`)
   const seen = new Set<string>()
@@ -104,6 +95,73 @@ function texts (value: unknown): string[] {
   return list.filter((entry) => typeof entry === 'string')
 }
 
-function bad (why: string): HubError {
-  return new HubError('bad_answer', `the hub's description of the model cannot be used: ${why}`)
+function bad (why: string, what = 'description of the model'): HubError {
+  return new HubError('bad_answer', `the hub's ${what} cannot be used: ${why}`)
 }
+
+/** Why the library failed. It takes the shape of answers for granted: what it stumbles over is the hub's. */
+function told (via: LibraryFetch, error: unknown, what: string): unknown {
+  const shape = error instanceof TypeError || error instanceof SyntaxError
+  return via.failure() ?? (shape ? bad(error.message, what) : error)
+}
+
+/** Formats that run here, the best first, and the tag by which the hub finds models that have them. */
+const ENGINES = ['gguf', 'onnx'] as const
+const TASK = /^[a-z0-9-]{1,64}$/
+/** Tasks of the hub whose ONNX models run here; null: a model without a task. */
+const ONNX_TASKS =
+  new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
+
+/** Models with these words in their names, those that run here first, then the most downloaded. */
+export async function searchHub (
+  url: string, open: () => LibraryFetch, query: string, limit: number
+): Promise<Found[]> {
+  const [gguf, onnx, all] = await Promise.all([...ENGINES, null].map(async (engine) =>
+    await list(url, open(), { query, limit, engine })))
+  const [runs, others] = [[...gguf!], [] as Found[]]
+  for (const one of onnx!) {
+    if (ONNX_TASKS.has(one.task)) runs.push(one)
+    else others.push({ ...one, engine: null })
+  }
+  const known = new Set<string>()
+  const once = (found: readonly Found[]): Found[] => found.filter(({ modelId }) => {
+    if (known.has(modelId)) return false
+    known.add(modelId)
+    return true
+  })
+  return [...once(runs).sort(byDownloads), ...once([...others, ...all!]).sort(byDownloads)]
+}
+
+const byDownloads = (a: Found, b: Found): number =>
+  (b.downloads ?? 0) - (a.downloads ?? 0) || (a.modelId < b.modelId ? -1 : 1)
+
+async function list (
+  hubUrl: string, via: LibraryFetch, asked: { query: string, limit: number, engine: Found['engine'] }
+): Promise<Found[]> {
+  const { listModels } = await import('@huggingface/hub')
+  const { query, limit, engine } = asked
+  const search = { query, ...engine === null ? {} : { tags: [engine] } }
+  const found: Found[] = []
+  try {
+    for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch: via.fetch })) {
+      // A name that svc could not pull by is no use to anybody.
+      if (typeof entry.name === 'string' && modelIdProblem(entry.name) === null) {
+        found.push({
+          modelId: entry.name, engine,
+          task: typeof entry.task === 'string' && TASK.test(entry.task) ? entry.task : null,
+          downloads: countOf(entry.downloads), likes: countOf(entry.likes),
+          updatedAt: Number.isNaN(+entry.updatedAt) ? null : entry.updatedAt.toISOString(),
+          gated: entry.gated === 'auto' || entry.gated === 'manual'
+        })
+      }
+    }
+    return found
+  } catch (error) {
+    throw told(via, error, 'list of models')
+  } finally {
+    via.end()
+  }
+}
+
+const countOf = (value: unknown): number | null =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? value as number : null

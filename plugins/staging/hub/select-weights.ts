@@ -173,5 +173,4 @@ function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
   return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
 }
 
-/** What choosing needs to know of a file. */
 export interface Choosable { path: string, size: number }

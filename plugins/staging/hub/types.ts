@@ -1,5 +1,6 @@
 import type { Clock, Logger, Lookup } from '../../../kernel/index.js'
 import { SourceFault } from '../transfer/types.js'
+import type { Answers } from '../routes.js'
 
 /** A file of a model on the hub. One of the hashes is always there; both are lowercase hex. */
 export interface HubFile {
@@ -34,21 +35,8 @@ export type Pinned = Pick<HubSelection, 'modelId' | 'commit'>
 export interface Weights { name: string, bytes: number, engine: 'gguf' | 'onnx', paths: string[] }
 
 /** A model that a search of the hub found. */
-export interface Found {
-  modelId: string
-  /** The format in which it runs here; null where the hub names none of those. */
-  engine: Weights['engine'] | null
-  /** What the hub says it is for, such as `text-generation`. */
-  task: string | null
-  downloads: number | null
-  likes: number | null
-  /** ISO-8601. */
-  updatedAt: string | null
-  /** Whether its terms must be accepted first. */
-  gated: boolean
-}
+export type Found = Omit<Answers['searchHub']['models'][number], 'here'>
 
-/** Which files of a model are wanted. */
 export interface Wanted {
   /** Globs on the path (`*`, `?`, `**`), case-sensitive. */
   allow?: readonly string[] | null
@@ -56,47 +44,27 @@ export interface Wanted {
   variant?: string | null
 }
 
-/** How a model is looked up. */
 export interface ResolveOptions extends Wanted {
   /** Branch, tag or commit; `main` where none is given. */
   revision?: string | null
   signal?: AbortSignal
 }
 
-/** The public model hub, or one that speaks its API. All methods throw HubError. */
-export interface HubClient {
-  /** Base URL without a slash at the end. */
-  readonly url: string
-  /** The same, and which weights the model has to choose from. */
-  look (modelId: string, options?: ResolveOptions): Promise<{ selection: HubSelection, weights: Weights[] }>
-  /** Models whose names have these words: what runs here first, at most `limit` of each format. */
-  search (query: string, options: { limit: number, signal?: AbortSignal }): Promise<Found[]>
-  /** Looks a model up, pins its commit and chooses files. */
-  resolve (modelId: string, options?: ResolveOptions): Promise<HubSelection>
-  /** Opens a file at byte `start`: exactly its bytes from there on, or an error in between. */
-  open (
-    selection: Pinned, file: HubFile, options: { start: number, signal?: AbortSignal }
-  ): Promise<AsyncIterable<Uint8Array>>
-  /** Ends open connections. */
-  close (): Promise<void>
-}
-
 /** Bounds of one client. Times in milliseconds. */
-export interface HubLimits {
-  connectMs: number
+export const HUB_LIMITS = {
+  connectMs: 5000,
   /** From the request to the head of the answer. */
-  headersMs: number
+  headersMs: 15_000,
   /** Between two pieces of a body. */
-  idleMs: number
+  idleMs: 20_000,
   /** Redirects followed for one request. */
-  redirects: number
-  /** Largest answer of the API. */
-  metadataBytes: number
+  redirects: 5,
+  metadataBytes: 32 * 1024 * 1024,
   /** Further tries of `resolve` after a failure that may pass. */
-  retries: number
+  retries: 2
 }
+export type HubLimits = typeof HUB_LIMITS
 
-/** What a client needs. */
 export interface HubClientOptions {
   /** Base URL of the hub, e.g. `https://huggingface.co`. May be a host in the own network. */
   url: string
@@ -116,33 +84,15 @@ export interface HubClientOptions {
   lookup?: Lookup
 }
 
-/** Why the hub could not be used. */
+/**
+ * `gated`: its terms must be accepted, or a token is missing. `unavailable`: 5xx, or a broken connection.
+ * `changed`: what the hub has is not what was selected. `no_range`: a whole file comes where a part was asked
+ * for. `bad_answer`: its API never gives such a one. `bad_request`: the model id, the revision or a pattern
+ * is malformed. `ambiguous`: several voices or models; `allow` must say which.
+ */
 export type HubReason =
-  /** No such model, revision or file; or the hub does not say so to someone without a token. */
-  | 'not_found'
-  /** 401 or 403: the model's terms must be accepted, or a token is missing. */
-  | 'gated'
-  | 'rate_limited'
-  /** 5xx, no connection, or a connection that ended in the middle. */
-  | 'unavailable'
-  /** No answer or no bytes in time. */
-  | 'stalled'
-  /** What the hub has is not what the selection says. */
-  | 'changed'
-  /** The server sends the whole file where a part was asked for; start over. */
-  | 'no_range'
-  | 'too_long'
-  | 'refused_redirect'
-  /** An answer that the hub's API never gives. */
-  | 'bad_answer'
-  /** A content encoding; bytes on disk must be the file's. */
-  | 'encoding'
-  /** Nothing but formats that run code when loaded, or that no engine here runs. */
-  | 'refused_format'
-  /** Several voices or models in one; `allow` must say which. */
-  | 'ambiguous'
-  /** What was asked is malformed: the model id, the revision or a pattern. */
-  | 'bad_request'
+  | 'not_found' | 'gated' | 'rate_limited' | 'unavailable' | 'stalled' | 'changed' | 'no_range' | 'too_long'
+  | 'refused_redirect' | 'bad_answer' | 'encoding' | 'refused_format' | 'ambiguous' | 'bad_request'
 
 const RETRYABLE = new Set<HubReason>(['rate_limited', 'unavailable', 'stalled', 'no_range'])
 

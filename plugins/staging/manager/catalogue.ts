@@ -4,8 +4,7 @@ import type { StagingContext } from '../manifest.js'
 import type { ProgressGossip } from '../peers/progress-gossip.js'
 import type { CardOrigin } from '../service.js'
 import type { LocalCopies } from '../staged/local-copies.js'
-import type { StoreEntry } from '../store/types.js'
-import type { ClusterCopy, StoreEntryFact } from '../types.js'
+import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
 
 /** A copy, without where it is. */
 type CopyFact = Omit<ClusterCopy, 'nodeId' | 'nodeName' | 'live'>
@@ -51,7 +50,6 @@ export class Catalogue {
     return customCards.get(modelId) ?? this.#last(homeCards, modelId)
   }
 
-  /** Where the copies of one model, or of all, are. */
   copies (wanted?: string): ClusterCopy[] {
     const { deps: { cluster }, sections: { modelCopies, storeModels } } = this.#ctx
     const nodes = new Map(cluster.nodes().map((node) => [node.nodeId, node]))
@@ -73,7 +71,6 @@ export class Catalogue {
     return found
   }
 
-  /** Where the copies of all models are, by model id. */
   copiesByModel (): Map<string, ClusterCopy[]> { return copiesByModel(this.copies()) }
 
   /** Models that a runner somewhere in the cluster serves. */
@@ -99,10 +96,7 @@ const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 /** Files by which a node knows that the model needs another driver of its engine. */
 const TOLD_ROLES = ['vision_weights', 'assistant']
 
-/**
- * A card as other nodes are told, without what may be long: thousands of files, and texts for people. It goes
- * to every node; the whole one is read where it is.
- */
+/** The card for other nodes: the files that decide on a driver, and texts cut short. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))
@@ -112,16 +106,13 @@ export function shortCard (card: ModelCard): ModelCard {
 
 /** What other nodes are told of a model that the store offers, by its id. */
 export function storeFact (
-  { modelId, directory: _directory, manifest, card, ...about }: StoreEntry
+  { modelId, directory: _directory, kind, manifest, card, ...about }: LocalCopy
 ): [string, StoreEntryFact] {
   const { revision, totalBytes } = manifest
-  return [modelId, { ...about, revision, totalBytes, card: shortCard(card) }]
+  return [modelId, { ...about, bundled: kind === 'bundled', revision, totalBytes, card: shortCard(card) }]
 }
 
-/**
- * Makes this node's entries of a section exactly these; what is equal is not written. Returns what could not
- * be told, because the document would be too large.
- */
+/** Makes these the entries of this node; returns what the document has no room for. */
 export function publishEntries<T> (
   section: Section<T>, nodeId: string, wanted: ReadonlyMap<string, T>
 ): string[] {

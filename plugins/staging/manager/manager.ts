@@ -3,10 +3,10 @@ import { createLearning, UntrustedJobs } from '../../../kernel/index.js'
 import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
 import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
-import { overlap, volumeOf } from '../files/folders.js'
+import { overlap } from '../files/folders.js'
 import { ModelRoot } from '../files/root.js'
 import { createHubClient } from '../hub/client.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import { Exchange } from '../peers/exchange.js'
 import { find } from '../peers/finder.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
@@ -74,8 +74,7 @@ export class ModelManager {
   readonly local: LocalCopies
   readonly stager: Stager
   readonly roots: Roots
-  /** Of each root. In the cache nothing is evicted, but an operator can purge it. */
-  readonly evictors: Record<keyof Roots, Evictor>
+  readonly evictor: Evictor
   /** Folder of the store, also of one that cannot be used; null on a node that is no store host. */
   storePath: string | null
   /** Set by `open` on a store host, else by `becomeStore`. */
@@ -88,7 +87,6 @@ export class ModelManager {
   memory: MemoryPlanner | null = null
   /** The cards of the models that plugins answer for themselves. */
   virtual: () => readonly ModelCard[] = () => []
-  /** The cards of the models that are placed. */
   placed: () => readonly ModelCard[] = () => []
   /** Who knows further names of models. */
   readonly names = new Set<() => readonly OtherName[]>()
@@ -115,25 +113,31 @@ export class ModelManager {
     this.clock = clock
     this.startedMs = clock.now()
     this.cluster = cluster
-    const root = (path: string, setting?: string): ModelRoot => new ModelRoot({ root: path, clock, setting })
+    const root = (role: keyof Roots, path: string): ModelRoot =>
+      Object.assign(new ModelRoot({ root: path, clock, role }), { onChange: () => { this.share() } })
     this.roots = {
-      staged: root(stagingPath), beside: root(join(stagingPath, '.beside')),
-      cache: root(cachePath, 'model_store.hub.cache_path')
+      staged: root('staged', stagingPath), beside: root('beside', join(stagingPath, '.beside')),
+      cache: root('cache', cachePath)
     }
     this.room = new Room(options.headroomBytes)
     this.uplink = new Uplink(options.uploadBytesPerSecond, clock)
     this.hub = options.hub === null ? null : createHubClient({ ...options.hub, clock, random, log })
-    this.local = new LocalCopies(ctx, this.roots, () => { this.share() })
+    this.local = new LocalCopies(ctx, this.roots)
     this.access = new StoreAccess(ctx, createLearning(ctx))
     this.gossip = new ProgressGossip(ctx, () => this.stager.jobs())
     this.catalogue = new Catalogue(ctx, this.local, this.gossip)
     this.exchange = new Exchange(ctx, this.access)
-    this.evictors = {
-      staged: this.#evictorOf('staged'), beside: this.#evictorOf('beside'), cache: this.#evictorOf('cache')
-    }
-    const { roots, local, room, exchange, hub, derive } = this
+    const { roots, local, room, exchange, hub, derive, uses, companionsOf } = this
+    this.evictor = new Evictor({
+      roots, uses, companionsOf, clock, log, settings: options, active: () => this.stager.active(),
+      onEvicted: ({ modelId, freedBytes, trigger, role }) => {
+        if (local.get(modelId) === undefined) this.stager.forget(modelId)
+        if (trigger === 'purge' || trigger === 'preview' || role === 'beside') return
+        ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
+      }
+    })
     this.stager = new Stager({
-      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictors.staged,
+      ctx, random, roots, local, room, exchange, hub, derive, evictor: this.evictor,
       find: async (modelId, digest, signal) => {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
@@ -148,27 +152,6 @@ export class ModelManager {
     })
   }
 
-  #evictorOf (kind: keyof Roots): Evictor {
-    const { ctx, uses, companionsOf, options: { cleanupOnDeactivate, keepRecentBytes, headroomBytes } } = this
-    const root = this.roots[kind]
-    return new Evictor({
-      root, uses, companionsOf, clock: ctx.clock, log: ctx.log,
-      active: () => this.stager.active(),
-      // A version beside another has no place of its own once nothing uses it.
-      settings: kind === 'beside'
-        ? { cleanupOnDeactivate: true, keepRecentBytes: 0, headroomBytes }
-        : { cleanupOnDeactivate, keepRecentBytes, headroomBytes },
-      volume: async () => await volumeOf(root.root),
-      onEvicted: ({ modelId, freedBytes, trigger }) => {
-        this.local.removed(kind, modelId)
-        if (this.local.get(modelId) === undefined) this.stager.forget(modelId)
-        if (trigger === 'purge' || kind === 'beside') return
-        ctx.emit('StagedModelEvicted', { nodeId: ctx.node.nodeId, modelId, freedBytes, trigger })
-      }
-    })
-  }
-
-  /** What a model needs beside its own files. */
   readonly companionsOf = (modelId: string): string[] =>
     this.catalogue.card(modelId)?.companions.map((companion) => companion.modelId) ?? []
 
@@ -183,10 +166,11 @@ export class ModelManager {
   share (): void {
     if (this.#closing) return
     if (this.#changed !== null) { this.#changed = true; return }
-    const copies = this.local.all().map((copy): [string, CopyEntry] => [copy.card.modelId, {
-      kind: copy.kind, digest: copy.digest, sizeBytes: copy.manifest.totalBytes,
-      ready: this.#serving.has(copy.card.modelId)
-    }])
+    const copies = this.local.all().map(({ modelId, kind, digest, manifest }): [string, CopyEntry] =>
+      [modelId, {
+        kind: kind as CopyEntry['kind'], digest, sizeBytes: manifest.totalBytes,
+        ready: this.#serving.has(modelId)
+      }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
       // Served models first: `ready` changes often, and a change in the document arrives at once.
@@ -230,6 +214,7 @@ export class ModelManager {
     await this.#prepare(beside)
     await this.#prepare(cache)
     await this.local.open()
+    this.share()
     if (storePath !== null) {
       await this.#openStore(storePath).then((store) => { this.#useStore(store) },
         (error: unknown) => { this.#reportUnusable(error) })
@@ -245,7 +230,6 @@ export class ModelManager {
     publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
   }
 
-  /** Reads the cards that the operator of this node has written. */
   async #readCards (): Promise<void> {
     const { log, node: { home } } = this.ctx
     const { cards, problems } = await readHomeCards(join(home, 'cards'))
@@ -299,7 +283,6 @@ export class ModelManager {
     return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 
-  /** Reports a folder that cannot be used; the rest works on. */
   #reportUnusable (error: unknown): void {
     this.ctx.log.error({ err: error }, 'a folder of models cannot be used')
     this.ctx.raise('staging_unusable', failureOf(error).message)
@@ -310,7 +293,7 @@ export class ModelManager {
     const { clock, emit, log, node: { nodeId } } = ctx
     const { fromNode } = this.exchange
     const store = new Store({
-      root: new ModelRoot({ root: path, clock, setting: 'model_store.store_path' }),
+      root: new ModelRoot({ root: path, clock, role: 'store' }),
       random, clock, log, hub, room, local, derive, fromNode, nearby: this.options.nearby,
       // Also told of progress, which is no news for the other nodes.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
@@ -327,10 +310,7 @@ export class ModelManager {
     for (const { modelId, digest } of store.offers()) this.#digests.set(modelId, digest)
   }
 
-  /**
-   * Has this node keep the store in that folder from now on, once `keep` has written it down. Throws what the
-   * disk and `keep` say; then nothing has changed.
-   */
+  /** Has this node keep the store in that folder, once `keep` has written it down; else nothing changes. */
   async becomeStore (path: string, keep: () => void): Promise<void> {
     for (const { root } of Object.values(this.roots)) {
       if (await overlap(path, root)) throw new Error(`it overlaps with the folder of models ${root}`)

@@ -11,7 +11,6 @@ import { publishEntries } from './catalogue.js'
 const KINDS = ['modelCopies', 'homeCards', 'storeModels'] as const
 type Kind = typeof KINDS[number]
 
-/** Entries of these sections, by model id. */
 export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
 type Rest = Record<Kind, Map<string, unknown>>
 
@@ -38,7 +37,6 @@ export class ModelLists {
   /** The given context, but its sections also have the entries that are not in a document. */
   readonly ctx: StagingContext
   readonly #given: StagingContext
-  /** By node id. */
   readonly #lists = new Map<string, { version: number, rest: Rest }>()
   readonly #asking = new Set<string>()
   /** The own list as it is sent. */
@@ -97,7 +95,6 @@ export class ModelLists {
     publishEntries(sections.modelLists, nodeId, new Map(count === 0 ? [] : [['rest', { version, count }]]))
   }
 
-  /** GET /models/rest. */
   answer (): unknown {
     const { version, rest } = this.#sent
     return { version, rest: JSON.parse(rest) as unknown }

@@ -6,12 +6,10 @@ import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, model, models, modelsShort, removeCustom } from '../handlers/models.js'
-import { plan } from '../handlers/plan.js'
+import { plan, search } from '../handlers/hub.js'
 import { purge, remove } from '../handlers/purge.js'
-import { room, withoutRoom } from '../handlers/room.js'
-import { search } from '../handlers/search.js'
 import { stage } from '../handlers/stage.js'
-import { health, registry, storage } from '../handlers/storage.js'
+import { health, registry, room, storage, withoutRoom } from '../handlers/storage.js'
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
@@ -31,11 +29,9 @@ const MIB = 1024 ** 2
 export interface StagingParts {
   env: Readonly<Record<string, string | undefined>>
   random: () => number
-  /** What stays free after every transfer, bytes. */
   headroomBytes: number
 }
 
-/** Starts the plugin on given parts of the machine. */
 export function start (context: Context<typeof manifest>, parts: StagingParts): Started<typeof manifest> {
   const ctx = context as unknown as StagingContext
   const manager = new ModelManager(ctx, optionsOf(ctx, parts))
@@ -77,11 +73,11 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
 
 /** Every handler waits until the disks have been looked at. */
 function routesOf (manager: ModelManager) {
-  type Handler = (manager: ModelManager, request: never) => unknown
-  const on = (handler: Handler) => async (request: RouteRequest<never>) => {
-    await manager.opened
-    return await handler(manager, request as never)
-  }
+  const on = (handler: (manager: ModelManager, request: never) => unknown) =>
+    async (request: RouteRequest<never>) => {
+      await manager.opened
+      return await handler(manager, request as never)
+    }
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
@@ -102,18 +98,19 @@ function absolute (path: string, configPath: string | null): string {
 
 function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: StagingParts): ManagerOptions {
   const { model_store: store, node_cache_path: cachePath, node_overrides: overrides } = ctx.settings
-  const own = effective(store.staging, cachePath, overrides as Parameters<typeof effective>[2], ctx.node)
+  const own = effective({ ...store.staging, node_cache_path: cachePath },
+    overrides as Record<string, object>, ctx.node)
   const { home, configPath } = ctx.node
   const at = (path: string | undefined | null, standard: string): string =>
     path == null ? join(home, standard) : absolute(path, configPath)
   const { hub } = store
   return {
     random, headroomBytes,
-    stagingPath: at(own.cachePath, 'staging'),
+    stagingPath: at(own.node_cache_path, 'staging'),
     cachePath: at(hub.cache_path, 'hub'),
     storePath: store.store_path === undefined ? null : absolute(store.store_path, configPath),
-    keepRecentBytes: own.keepRecentGib * GIB,
-    cleanupOnDeactivate: own.cleanupOnDeactivate,
+    keepRecentBytes: own.staging_keep_recent_gb * GIB,
+    cleanupOnDeactivate: own.cleanup_on_deactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
     nearby: nearbyOf(env),
     importRoots: store.import_roots.map((root) => absolute(root, configPath)),
@@ -140,10 +137,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
 
 const PUBLIC_HUB = 'huggingface.co'
 
-/**
- * The token for a hub: over https only, and only for the hub it was set for, so that a changed address gets
- * none.
- */
+/** The token for a hub: by https only, and only for the host that it was set for. */
 export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
   const { protocol, host } = new URL(hub)
   if (protocol !== 'https:') return undefined
@@ -153,9 +147,14 @@ export function hubToken (env: StagingParts['env'], hub: string): string | undef
 
 const bytesOf = (mib: number | undefined): number | null => mib === undefined ? null : mib * MIB
 
-/** The service by which other plugins find models on this node. */
 export function modelsService (manager: ModelManager): Models {
   const { ctx } = manager
+  const hook = <K extends 'judge' | 'memory' | 'virtual' | 'placed'>(name: K) =>
+    (value: NonNullable<ModelManager[K]>) => {
+      const before = manager[name]
+      manager[name] = value
+      return () => { manager[name] = before }
+    }
   return {
     opened: manager.opened,
     locate: (modelId, digest) => manager.local.get(modelId, digest),
@@ -167,22 +166,7 @@ export function modelsService (manager: ModelManager): Models {
     copies: (modelId) => manager.catalogue.copies(modelId),
     allCopies: () => manager.catalogue.copiesByModel(),
     withoutRoom: async (modelId, nodeIds) => await withoutRoom(manager, modelId, nodeIds),
-    judge (judge) {
-      manager.judge = judge
-      return () => { manager.judge = null }
-    },
-    memory (planner) {
-      manager.memory = planner
-      return () => { manager.memory = null }
-    },
-    virtual (cards) {
-      manager.virtual = cards
-      return () => { manager.virtual = () => [] }
-    },
-    placed (cards) {
-      manager.placed = cards
-      return () => { manager.placed = () => [] }
-    },
+    judge: hook('judge'), memory: hook('memory'), virtual: hook('virtual'), placed: hook('placed'),
     isVirtual: (modelId) => manager.virtual().some((card) => card.modelId === modelId),
     names (names) {
       manager.names.add(names)
@@ -259,7 +243,7 @@ const SETTLE_MS = 15_000
  * has its pass after the one of the start.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
-  const { ctx, evictors: { staged, beside }, stager, uses } = manager
+  const { ctx, evictor, stager, uses } = manager
   const { clock, log } = ctx
   const over = new AbortController()
   const first = async (): Promise<void> => {
@@ -269,26 +253,25 @@ export function startupPass (manager: ModelManager, session: Session): void {
     await delay(clock, SETTLE_MS, over.signal)
     await manager.opened
     over.signal.throwIfAborted()
-    await staged.startup()
+    await evictor.startup()
   }
   const passed = first()
   const ended = async (modelId: string): Promise<void> => {
     await passed
     if (over.signal.aborted || uses.has(modelId)) return
     await stager.settle(modelId)
-    await beside.deactivated(modelId)
-    await staged.deactivated(modelId)
+    await evictor.deactivated(modelId)
   }
   const failed = (err: unknown): void => {
     if (!over.signal.aborted) log.error({ err }, 'an eviction pass failed')
   }
   ctx.effect('eviction passes', () => { over.abort() })
-  ctx.effect('last uses', staged.watch())
+  ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', uses.onIdle((modelId) => { ended(modelId).catch(failed) }))
   // What was brought beside a copy that nothing uses any more.
   const settle = async (): Promise<void> => {
     await passed
-    for (const { modelId } of (await beside.storage()).copies) await ended(modelId)
+    for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)
   }
   settle().catch(failed)
 }

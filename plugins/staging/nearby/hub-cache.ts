@@ -33,13 +33,9 @@ export async function cachedFiles (
   return found
 }
 
-/** A revision of a model as a cache has it. */
 export interface Snapshot { commit: string, files: NearFile[] }
 
-/**
- * A model as the caches have it, with the hashes that its blobs are named by. Throws StoreError `not_found`
- * with where was looked.
- */
+/** A model as the caches have it, with the hashes that name its blobs. Throws StoreError `not_found`. */
 export async function readSnapshot (
   caches: readonly string[], modelId: string, revision: string | null
 ): Promise<Snapshot> {

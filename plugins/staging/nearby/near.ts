@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { copyFile, link, readdir, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { inFolder, openInside, openOwn, pathOf } from '../files/open.js'
-import { readPieces } from '../peers/sources.js'
+import { readFrom, readPieces } from '../peers/sources.js'
 import type { HubFile } from '../hub/types.js'
 import type { ChunkSource } from '../transfer/types.js'
 import type { Verifier } from '../transfer/chunks.js'
@@ -118,19 +118,9 @@ export function nearSource (
   return {
     id: 'this machine', kind: 'peer',
     has: (chunk) => byPath.has(pathAt(chunk)),
-    read: async (path, { start, end }, signal) => {
+    read: async (path, range, signal) => {
       const { root, inner } = byPath.get(path)!
-      const file = await openInside(root, inner, 'read')
-      return (async function * () {
-        try {
-          for await (const piece of readPieces(file, { start, end })) {
-            signal.throwIfAborted()
-            yield piece
-          }
-        } finally {
-          await file.close()
-        }
-      })()
+      return readFrom(root, inner, range, signal)
     }
   }
 }

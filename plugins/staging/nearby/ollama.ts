@@ -6,7 +6,6 @@ import { filePathProblem } from '../files/names.js'
 import { StoreError } from '../store/types.js'
 import type { NearFile } from './near.js'
 
-/** A model of Ollama's, as far as it is of use here. */
 export interface OllamaModel {
   files: NearFile[]
   /** What belongs to it and does nothing here, in words. */
@@ -16,7 +15,6 @@ export interface OllamaModel {
 const HOST = 'registry.ollama.ai'
 const KIND = 'application/vnd.ollama.image.'
 const MANIFEST_BYTES = 4 * 1024 * 1024
-/** Most models that an error names. */
 const MOST_NAMED = 20
 
 /** What becomes of a layer: a file of that name; else it is said what of the model is not used. */

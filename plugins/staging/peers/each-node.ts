@@ -1,12 +1,10 @@
 import { askMembers, MemberFault } from '../../../kernel/index.js'
 import type { AskMemberParts, Clock, MemberQuestion, NodeView } from '../../../kernel/index.js'
 
-/** Longest answer of one node, bytes. */
 const ANSWER_BYTES = 4 * 1024 * 1024
 
 /** What every node is to do. It goes on where the client that asked for it goes away. */
 export interface EachNode<T> extends Omit<MemberQuestion, 'signal'> {
-  /** What this node does itself. */
   here: () => Promise<T>
   /** The part of another node's answer that counts; throws where it lacks that. */
   read: (body: unknown) => T

@@ -2,7 +2,6 @@ import { kernelError } from '../../../kernel/index.js'
 import type { Channel } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import { askManifest } from './finder.js'
-import type { LocalCopy } from '../staged/local-copies.js'
 import { lanSource } from './sources.js'
 import type { LanSourceParts } from './sources.js'
 import type { ByteRange, ChunkSource } from '../transfer/types.js'
@@ -13,7 +12,7 @@ import { chunksOf } from '../transfer/chunks.js'
 import { Holdings } from '../transfer/holdings.js'
 import type { ChunkTable } from '../transfer/chunks.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
-import type { ModelContent } from '../types.js'
+import type { LocalCopy, ModelContent } from '../types.js'
 
 /** A model that this node sends chunks of though it is no complete copy here. */
 export interface PartialCopy extends ModelContent {

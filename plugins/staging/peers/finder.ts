@@ -6,14 +6,13 @@ import { checkCardPaths } from '../files/names.js'
 import { checkManifest, manifestDigest } from '../files/record.js'
 import type { Catalogue } from '../manager/catalogue.js'
 import type { Store } from '../store/store.js'
-import type { StoreEntry } from '../store/types.js'
-import type { ModelContent, StoreEntryFact } from '../types.js'
+import type { LocalCopy, ModelContent, StoreEntryFact } from '../types.js'
 import { asSaid } from './each-node.js'
 import { modelUrl, NODE_CALLER } from './sources.js'
 import type { StoreAccess } from './store-access.js'
 
 export type Found =
-  | { from: 'offered', item: StoreEntry }
+  | { from: 'offered', item: LocalCopy }
   | { from: 'lan' } & ModelContent
   /** No store can be asked, and the content it had came from this node's hub. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
@@ -22,7 +21,6 @@ export interface FinderParts {
   ctx: Pick<StagingContext, 'clock' | 'deps' | 'error'>
   access: StoreAccess
   catalogue: Pick<Catalogue, 'copies'>
-  /** The store of this node, if it is a store host. */
   store: Pick<Store, 'offer'> | null
   /** The hub this node may ask; null where it asks none. */
   hub: { url: string } | null
@@ -124,7 +122,6 @@ export async function askManifest (
   return readManifest(JSON.parse(text), modelId)
 }
 
-/** Reads such an answer. Throws when it is not as it must be. */
 export function readManifest (body: unknown, modelId: string): ModelContent {
   const { card: said, digest: _digest, ...rest } = body as { card?: unknown, digest?: unknown }
   const manifest = checkManifest(rest)

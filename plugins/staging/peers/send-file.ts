@@ -6,7 +6,6 @@ import { delay } from '../../../kernel/index.js'
 
 /** A file as it can be sent: all of it, or what has been verified so far. */
 export interface SendableFile {
-  /** The model's folder. */
   folder: string
   path: string
   size: number
@@ -82,10 +81,7 @@ export function readRange (header: string | undefined, size: number): ByteRange 
   return start >= size ? 'unsatisfiable' : { start, end }
 }
 
-/**
- * The rate at which this node sends models to others, shared by all of them: whoever wants to send waits for
- * the time at which those before are through.
- */
+/** The rate at which this node sends models, shared by all that ask: each waits for those before it. */
 export class Uplink {
   readonly #bytesPerSecond: number | null
   readonly #clock: Clock

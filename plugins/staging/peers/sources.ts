@@ -14,7 +14,6 @@ const HEAD_MS = 15_000
 export interface LanSourceParts {
   cluster: Cluster
   modelId: string
-  /** The node that has it. */
   installId: string
   kind: 'store' | 'peer'
   /** Of the content that is wanted: a node may have several versions at a time. */
@@ -77,11 +76,11 @@ export function diskSource ({ directory }: { directory: string }): ChunkSource {
     id: 'disk',
     kind: 'store',
     has: () => true,
-    read: async (path, range, signal) => read(directory, path, range, signal)
+    read: async (path, range, signal) => readFrom(directory, path, range, signal)
   }
 }
 
-async function * read (
+export async function * readFrom (
   directory: string, path: string, range: ByteRange, signal: AbortSignal
 ): AsyncGenerator<Uint8Array> {
   const handle = await openInside(directory, path, 'read')
@@ -95,7 +94,6 @@ async function * read (
   }
 }
 
-/** Bytes read at once. */
 const PIECE_BYTES = 256 * 1024
 
 /** Reads a range in pieces, each in memory of its own: whoever sends them still holds the ones before. */

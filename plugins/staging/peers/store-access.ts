@@ -30,10 +30,7 @@ export class StoreAccess {
     return this.all().sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))[0]
   }
 
-  /**
-   * Waits, up to 10 s, until a node that has just started has been told where the store is; with `surely` any
-   * node, for there is one.
-   */
+  /** Waits up to 10 s until a node that has just started knows the store; any node with `surely`. */
   async learned (signal: AbortSignal, surely = false): Promise<void> {
     for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.#learning());) {
       await delay(this.#ctx.clock, LOOK_MS, signal)
@@ -85,10 +82,7 @@ export class StoreAccess {
     return host === undefined ? undefined : this.#ctx.sections.storeModels.get(modelId, host.nodeId)
   }
 
-  /**
-   * Has the store host answer a request; what it answers is passed on as it is. Throws as `host`, and
-   * `store_unreachable` where that host says it is none.
-   */
+  /** Has the store host answer a request. Throws as `host`, and where that host says it is none. */
   async forward (request: RouteRequest, call: {
     method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown, timeoutMs?: number
   }): Promise<Reply> {

@@ -1,9 +1,11 @@
-import { NoSafeFit, planCapacity, inUseClosure, newestFirst, planRecency } from './plans.js'
+import { inUseClosure, newestFirst, planRecency, requireFit } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
+import { volumeOf } from '../files/folders.js'
+import { failureOf } from '../transfer/job.js'
 import type { ModelRoot } from '../files/root.js'
-import type { Copy } from '../types.js'
+import type { Copy, Role } from '../types.js'
 import type { CompanionsOf } from './plans.js'
 import type { Uses } from './uses.js'
 
@@ -12,10 +14,10 @@ const REFRESH_MS = 60_000
 /** What was used this short before a start stays, whatever the budget. */
 const KEEP_AT_START_MS = 30 * 60_000
 
-/** Why a copy went. */
-export type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete'
+/** Why a copy went; `preview`: none does. */
+type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete' | 'preview'
 
-export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger }
+export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger, role: Role }
 
 /** What a purge did; `error` names the copies that could not be removed, and why. */
 export interface Purged {
@@ -25,33 +27,25 @@ export interface Purged {
   error: string | null
 }
 
-/** A copy, and what would become of it. */
-export interface Outlook {
-  modelId: string
-  sizeBytes: number
-  /** What removing it gives back. */
-  freeableBytes: number
-  lastUsedMs: number
-  inUse: boolean
-  /** Whether the next pass over idle copies takes it, as it is beyond what is kept. */
-  overBudget: boolean
-}
+/** `overBudget`: the next pass over idle copies takes it. */
+export type Outlook = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
+  { inUse: boolean, overBudget: boolean }
 
-/** What a purge would do, and the copies it looked at, in the order in which evictions take them. */
-export interface PurgePreview extends Purged { copies: Outlook[] }
-
-/** How much idle data of a root stays. */
 export interface EvictorSettings {
-  /** Whether the passes after a deactivation and at start evict at all. */
+  /** Whether the passes after a deactivation and at start evict staged copies. */
   cleanupOnDeactivate: boolean
-  /** Idle data those passes leave, bytes. */
+  /** Idle staged copies that those passes leave, bytes. */
   keepRecentBytes: number
   /** What stays free after a transfer, bytes. */
   headroomBytes: number
 }
 
+type Root =
+  Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
+
 export interface EvictorOptions {
-  root: Pick<ModelRoot, 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
+  /** The passes leave the cache alone; a purge includes it. */
+  roots: { staged: Root, beside?: Root, cache?: Root }
   uses: Uses
   companionsOf: CompanionsOf
   /** Models with a transfer under way; their copies and companions stay. */
@@ -60,19 +54,24 @@ export interface EvictorOptions {
   clock: Clock
   log: Logger
   onEvicted: (evicted: Evicted) => void
-  /** The volume that holds the root. */
-  volume: () => Promise<{ freeBytes: number }>
+  volume?: () => Promise<{ freeBytes: number }>
 }
 
-const messageOf = (error: unknown): string => error instanceof Error ? error.message : String(error)
-
-/** Decides which copies of one root stay on the disk, and removes the others. Passes over all take turns. */
+/** Decides which copies stay on the disk, and removes the others. Passes over all take turns. */
 export class Evictor {
   readonly #options: EvictorOptions
   readonly #passes = new KeyedLock()
   readonly #removing = new Set<string>()
+  readonly #roots: Root[]
 
-  constructor (options: EvictorOptions) { this.#options = options }
+  constructor (options: EvictorOptions) {
+    const { staged, beside, cache } = options.roots
+    this.#options = options
+    this.#roots = [staged, beside, cache].filter((root) => root !== undefined)
+  }
+
+  /** Whose copies are evicted. */
+  get #evicted (): Root[] { return this.#roots.filter(({ role }) => role !== 'cache') }
 
   /** Writes down uses (at use, at release and every minute); returns what ends that. */
   watch (): () => void {
@@ -106,181 +105,181 @@ export class Evictor {
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
-  /** Throws `NoSafeFit` where `makeRoom` would; evicts nothing. */
+  /** Throws NoSafeFit where `makeRoom` would; evicts nothing. */
   async requireRoom (additionalBytes: number, keep: string): Promise<void> {
-    const { settings: { headroomBytes }, volume } = this.#options
+    const { roots: { staged }, settings: { headroomBytes } } = this.#options
     const safe = this.#safe(keep)
-    const idle = (await this.#copies()).filter(({ modelId }) => !safe.has(modelId))
-    const plan = planCapacity({ additionalBytes, freeBytes: (await volume()).freeBytes, headroomBytes, idle })
-    if (!plan.fits) throw new NoSafeFit(plan.sentence)
+    const idle = (await this.#copies(staged)).filter(({ modelId }) => !safe.has(modelId))
+    const freeBytes = await this.#freeBytes()
+    requireFit({ additionalBytes, freeBytes, headroomBytes, idle })
   }
 
-  /** Removes one model's copy, or every copy, that nothing uses and no transfer holds. Never rejects. */
+  async #freeBytes (): Promise<number> {
+    const { roots: { staged }, volume = async () => await volumeOf(staged.root) } = this.#options
+    return (await volume()).freeBytes
+  }
+
+  /** Removes one model's copies, or every copy, that nothing uses and no transfer holds. Never rejects. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
+    const work = async (): Promise<Purged> => (await this.#purgeAll(modelId, trigger)).purged
     // That of one model looks at nothing else, and waits for no pass over all of them.
-    if (modelId !== undefined) return await this.#purgePass(modelId, trigger)
-    return await this.#pass(async () => await this.#purgePass(undefined, trigger))
+    return modelId === undefined ? await this.#pass(work) : await work()
   }
 
-  /** What `purge` would do now; nothing is removed. Never rejects. */
-  async preview (modelId?: string): Promise<PurgePreview> {
-    const { root } = this.#options
-    try {
-      return await this.#preview(modelId)
-    } catch (err) {
-      const error = `${root.root}: ${messageOf(err)}`
-      return { removed: [], skippedInUse: [], freedBytes: 0, error, copies: [] }
-    }
+  /** What `purge` would do now, and the copies in the order in which evictions take them. Never rejects. */
+  async preview (modelId?: string): Promise<Purged & { copies: Outlook[] }> {
+    const { purged, copies } = await this.#purgeAll(modelId, 'preview')
+    return { ...purged, copies: copies.sort(newestFirst).reverse() }
   }
 
-  /** Every copy svc wrote, newest use first; a companion of a used model is in use. */
+  /** Every staged copy svc wrote, of each folder newest use first; a companion of a used model is in use. */
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
     const { uses, companionsOf } = this.#options
-    const listed = await this.#ours()
+    const listed = (await Promise.all(this.#evicted.map(async (root) => await this.#ours(root)))).flat()
     const used = inUseClosure(uses.ids(), companionsOf)
     const copies = listed.map((copy) => ({ ...copy, inUse: used.has(copy.modelId) }))
     return { copies, totalBytes: copies.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) }
   }
 
-  /** Passes over all copies run one after another. */
   async #pass<T> (work: () => Promise<T>): Promise<T> { return await this.#passes.run('pass', work) }
 
   /** A clock that was ahead must not protect a copy for ever: such times are set to now, on the disk too. */
   async #startupPass (): Promise<void> {
-    const now = this.#options.clock.now()
-    const ahead = (await this.#ours()).filter(({ lastUsedMs }) => lastUsedMs > now)
-    await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(modelId) }))
-    await this.#recencyPass('startup', now - KEEP_AT_START_MS)
+    const { clock, roots: { staged } } = this.#options
+    const now = clock.now()
+    const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
+    await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
+    await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
   }
 
-  async #recencyPass (trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
-    const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings
-    if (!cleanupOnDeactivate) return []
-    const copies = await this.#copies()
-    const safe = this.#safe()
-    const idle = copies.filter(({ modelId }) => !safe.has(modelId))
+  async #recencyPass (trigger: Trigger): Promise<string[]> {
     const evicted: string[] = []
-    for (const modelId of planRecency({ idle, budgetBytes: keepRecentBytes, keepSinceMs })) {
-      if (await this.#evict(modelId, trigger) !== undefined) evicted.push(modelId)
+    // Versions beside others first: they are in use or go.
+    for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, trigger))
+    return evicted
+  }
+
+  async #evictIdle (root: Root, trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
+    const evicted: string[] = []
+    for (const modelId of this.#overBudget(root, await this.#copies(root), keepSinceMs)) {
+      if (await this.#evict(root, modelId, trigger) !== undefined) evicted.push(modelId)
     }
     return evicted
   }
 
+  /** The idle copies that the passes do not leave, oldest use first. A version beside another never stays. */
+  #overBudget ({ role }: Root, copies: readonly Copy[], keepSinceMs = Infinity): string[] {
+    const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings
+    if (role !== 'beside' && !cleanupOnDeactivate) return []
+    const safe = this.#safe()
+    const idle = copies.filter(({ modelId }) => !safe.has(modelId))
+    return planRecency({ idle, budgetBytes: role === 'beside' ? 0 : keepRecentBytes, keepSinceMs })
+  }
+
   /** Plans anew after each copy: one may be in use by now, give back less than thought, or refuse to go. */
   async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
-    const { settings: { headroomBytes }, volume } = this.#options
+    const { roots: { staged }, settings: { headroomBytes } } = this.#options
     // Counted on from here, not read again: some filesystems give space back seconds after the removal.
-    let { freeBytes } = await volume()
-    let left = await this.#copies()
+    let freeBytes = await this.#freeBytes()
+    let left = await this.#copies(staged)
     const evicted: string[] = []
     for (;;) {
       const safe = this.#safe(keep)
       const idle = left.filter(({ modelId }) => !safe.has(modelId))
-      const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, idle })
-      if (!plan.fits) throw new NoSafeFit(plan.sentence)
-      const next = plan.evict[0]
+      const [next] = requireFit({ additionalBytes, freeBytes, headroomBytes, idle })
       if (next === undefined) return { evicted }
-      const freedBytes = await this.#evict(next, 'capacity', keep)
+      const freedBytes = await this.#evict(staged, next, 'capacity', keep)
       if (freedBytes !== undefined) evicted.push(next)
       freeBytes += freedBytes ?? 0
       left = left.filter(({ modelId }) => modelId !== next)
     }
   }
 
-  async #purgePass (wanted: string | undefined, trigger: Trigger): Promise<Purged> {
-    const { root, active, log } = this.#options
-    const removed: string[] = []
-    const skipped = new Set<string>()
+  async #purgeAll (
+    wanted: string | undefined, trigger: Trigger
+  ): Promise<{ purged: Purged, copies: Outlook[] }> {
+    const { active, log } = this.#options
+    const dry = trigger === 'preview'
+    const [removed, skipped] = [new Set<string>(), new Set<string>()]
     const errors: string[] = []
+    const copies: Outlook[] = []
     let freedBytes = 0
-    const one = async (modelId: string): Promise<void> => {
-      const freed = await this.#remove(modelId, trigger)
-      if (freed === undefined) { skipped.add(modelId); return }
-      removed.push(modelId)
-      freedBytes += freed
-    }
     const failed = (what: string, err: unknown): void => {
-      errors.push(`${what}: ${messageOf(err)}`)
+      errors.push(`${what}: ${failureOf(err).message}`)
       log.warn({ err, what }, 'the purge left something')
     }
-    const copies = await this.#ours(wanted).catch((err: unknown) => { failed(root.root, err); return [] })
-    for (const { modelId } of copies) {
-      await one(modelId).catch((err: unknown) => { failed(modelId, err) })
+    const one = async (root: Root, copy: Outlook): Promise<void> => {
+      const { modelId, freeableBytes, inUse } = copy
+      copies.push(copy)
+      const freed = !dry ? await this.#remove(root, modelId, trigger) : inUse ? undefined : freeableBytes
+      if (freed === undefined) skipped.add(modelId)
+      else removed.add(modelId)
+      freedBytes += freed ?? 0
     }
-    freedBytes += await this.#purgePending(wanted, removed).catch((err: unknown) => {
-      failed(root.root, err)
-      return 0
-    })
+    for (const root of this.#roots) {
+      try {
+        for (const copy of await this.#outlook(root, wanted, dry)) {
+          await one(root, copy).catch((err: unknown) => { failed(copy.modelId, err) })
+        }
+      } catch (err) { failed(root.root, err) }
+      try {
+        for (const { modelId, sizeBytes } of await root.pending(wanted)) {
+          // Asked anew for each: a transfer may have begun since the folder was listed.
+          if ([...active()].includes(modelId)) continue
+          if (!dry) await root.discard(modelId)
+          freedBytes += sizeBytes
+          removed.add(modelId)
+        }
+      } catch (err) { failed(root.root, err) }
+    }
     // A first transfer has no copy yet that could be skipped.
     for (const modelId of active()) {
-      if ((wanted ?? modelId) === modelId && !removed.includes(modelId)) skipped.add(modelId)
+      if ((wanted ?? modelId) === modelId && !removed.has(modelId)) skipped.add(modelId)
     }
-    const error = errors.length === 0 ? null : errors.join('; ')
-    return { removed: removed.sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
+    const error = errors.join('; ') || null
+    const purged = { removed: [...removed].sort(), skippedInUse: [...skipped].sort(), freedBytes, error }
+    return { purged, copies }
   }
 
-  async #preview (wanted: string | undefined): Promise<PurgePreview> {
-    const { root, active, settings: { cleanupOnDeactivate, keepRecentBytes } } = this.#options
-    const all = await this.#copies()
-    const moving = new Set(active())
-    const left = (await root.pending(wanted)).filter(({ modelId }) => !moving.has(modelId))
-    // No await from here on: what is in use is that of one moment.
+  /** The copies of a root, or of one model there; `dry`: with those in mind that the passes would evict. */
+  async #outlook (root: Root, wanted: string | undefined, dry: boolean): Promise<Outlook[]> {
+    const all = await this.#copies(root, dry ? undefined : wanted)
     const safe = this.#safe()
-    const idle = all.filter(({ modelId }) => !safe.has(modelId))
-    const going = new Set(cleanupOnDeactivate ? planRecency({ idle, budgetBytes: keepRecentBytes }) : [])
-    const ours = all.filter(({ modelId }) => (wanted ?? modelId) === modelId)
-    const free = ours.filter(({ modelId }) => !safe.has(modelId))
-    const skipped = [...ours.map(({ modelId }) => modelId), ...moving].filter((modelId) =>
-      safe.has(modelId) && (wanted ?? modelId) === modelId)
-    return {
-      removed: [...new Set([...free, ...left].map(({ modelId }) => modelId))].sort(),
-      skippedInUse: [...new Set(skipped)].sort(),
-      freedBytes: free.reduce((sum, { freeableBytes }) => sum + freeableBytes, 0) +
-        left.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
-      error: null,
-      copies: ours.sort(newestFirst).reverse().map(({ modelId, sizeBytes, freeableBytes, lastUsedMs }) => ({
+    const going = dry && root.role !== 'cache' ? this.#overBudget(root, all) : []
+    return all.filter(({ modelId }) => (wanted ?? modelId) === modelId)
+      .map(({ modelId, sizeBytes, freeableBytes, lastUsedMs }) => ({
         modelId, sizeBytes, freeableBytes, lastUsedMs,
-        inUse: safe.has(modelId), overBudget: going.has(modelId)
+        inUse: safe.has(modelId), overBudget: going.includes(modelId)
       }))
-    }
-  }
-
-  /** Removes what broken off transfers left; resolves with its bytes. */
-  async #purgePending (wanted: string | undefined, removed: string[]): Promise<number> {
-    const { root, active } = this.#options
-    let freedBytes = 0
-    for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-      // Asked anew for each: a transfer may have begun since the folder was listed.
-      if ([...active()].includes(modelId)) continue
-      await root.discard(modelId)
-      freedBytes += sizeBytes
-      if (!removed.includes(modelId)) removed.push(modelId)
-    }
-    return freedBytes
   }
 
   /** Like `#remove`, for the passes: what cannot be removed is logged and left. */
-  async #evict (modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
-    return await this.#remove(modelId, trigger, keep).catch((err: unknown) => {
+  async #evict (
+    root: Root, modelId: string, trigger: Trigger, keep?: string
+  ): Promise<number | undefined> {
+    return await this.#remove(root, modelId, trigger, keep).catch((err: unknown) => {
       this.#options.log.warn({ err, modelId, trigger }, 'an idle copy could not be removed')
       return undefined
     })
   }
 
   /** Removes a copy unless it is needed by now: undefined then, else the bytes that came free. */
-  async #remove (modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
-    const { root, uses, companionsOf, onEvicted, log } = this.#options
+  async #remove (
+    root: Root, modelId: string, trigger: Trigger, keep?: string
+  ): Promise<number | undefined> {
+    const { uses, companionsOf, onEvicted, log } = this.#options
+    const key = `${root.role} ${modelId}`
     // No await from here to `going`: a use comes before, and is seen, or after, and is refused.
-    if (this.#removing.has(modelId) || this.#safe(keep).has(modelId)) return undefined
-    this.#removing.add(modelId)
+    if (this.#removing.has(key) || this.#safe(keep).has(modelId)) return undefined
+    this.#removing.add(key)
     const back = uses.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))
     try {
       const freedBytes = await root.remove(modelId)
       log.info({ modelId, freedBytes, trigger }, 'removed an idle copy')
-      onEvicted({ modelId, freedBytes, trigger })
+      onEvicted({ modelId, freedBytes, trigger, role: root.role })
       return freedBytes
     } finally {
-      this.#removing.delete(modelId)
+      this.#removing.delete(key)
       back()
     }
   }
@@ -292,28 +291,28 @@ export class Evictor {
   }
 
   /** The copies svc wrote: folders of others with a model's name are none of its business. */
-  async #ours (modelId?: string): Promise<Copy[]> {
-    const { root } = this.#options
+  async #ours (root: Root, modelId?: string): Promise<Copy[]> {
     const copies = modelId === undefined ? await root.list()
       : modelIdProblem(modelId) === null ? [await root.read(modelId)] : []
     return copies.filter((copy) => copy?.ours === true) as Copy[]
   }
 
   /** The copies, none used later than now. */
-  async #copies (): Promise<Copy[]> {
+  async #copies (root: Root, modelId?: string): Promise<Copy[]> {
     const { clock } = this.#options
-    const copies = await this.#ours()
+    const copies = await this.#ours(root, modelId)
     return copies.map((copy) => ({ ...copy, lastUsedMs: Math.min(copy.lastUsedMs, clock.now()) }))
   }
 
   async #touch (used: readonly string[]): Promise<void> {
-    const all = inUseClosure(used, this.#options.companionsOf)
-    await Promise.all([...all].map(async (modelId) => { await this.#touchOne(modelId) }))
+    const all = [...inUseClosure(used, this.#options.companionsOf)]
+    await Promise.all(this.#evicted.flatMap((root) =>
+      all.map(async (modelId) => { await this.#touchOne(root, modelId) })))
   }
 
   /** A use that cannot be written down costs at most the order of eviction. */
-  async #touchOne (modelId: string): Promise<void> {
-    const { root, clock, log } = this.#options
+  async #touchOne (root: Root, modelId: string): Promise<void> {
+    const { clock, log } = this.#options
     await root.touch(modelId, clock.now()).catch((err: unknown) => {
       log.warn({ err, modelId }, 'the last use of a copy could not be written down')
     })

@@ -60,6 +60,13 @@ export class NoSafeFit extends Error {
   readonly reason = 'no_safe_fit'
 }
 
+/** The copies to evict for a transfer. Throws NoSafeFit. */
+export function requireFit (asked: CapacityCase): string[] {
+  const plan = planCapacity(asked)
+  if (plan.fits) return plan.evict
+  throw new NoSafeFit(plan.sentence)
+}
+
 /** Idle copies, and what of them the lifecycle passes leave alone. Times are wall milliseconds. */
 export interface RecencyCase {
   /** A time in the future is taken as it is: clamp it to now before. */
@@ -84,7 +91,6 @@ export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: Rece
   return evict.reverse()
 }
 
-/** What the order of eviction looks at. */
 export interface Used { modelId: string, lastUsedMs: number }
 
 /** Newest use first; equal times by model id, so that a plan comes out the same every time. */

@@ -2,7 +2,7 @@ import type { Logger } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
 import type { ModelRoot } from '../files/root.js'
 import { findFiles } from '../files/walk.js'
-import { NoSafeFit, planCapacity } from './plans.js'
+import { requireFit } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Job } from '../transfer/job.js'
 import { readJournal } from '../transfer/resume.js'
@@ -35,10 +35,7 @@ export class Room {
   /** `headroomBytes`: what must stay free after a transfer. */
   constructor (headroomBytes: number) { this.headroomBytes = headroomBytes }
 
-  /**
-   * Runs a transfer into the root's incoming folder when its turn has come and it fits. Throws what
-   * `makeRoom` throws (NoSafeFit), PathError, and the reason of the job's signal.
-   */
+  /** Runs a transfer into the root's incoming folder when its turn has come and it fits. */
   async admit<T> (
     { root, job, totalBytes, digest, linkedBytes = 0, makeRoom }: Admission,
     run: (into: Admitted) => Promise<T>
@@ -68,8 +65,7 @@ export class Room {
   ): Promise<void> {
     const { freeBytes } = await volumeOf(root)
     const { headroomBytes } = this
-    const plan = planCapacity({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
-    if (!plan.fits) throw new NoSafeFit(plan.sentence)
+    requireFit({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
   }
 
   /**

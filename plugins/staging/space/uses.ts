@@ -47,22 +47,17 @@ export class Uses {
   /** Every used model; companions are not in it. */
   ids (): string[] { return [...this.#users.keys()] }
 
-  /** Calls `fn` at every use; returns what stops that. */
   onUse (fn: (modelId: string) => void): () => void {
     this.#onUse.add(fn)
     return () => { this.#onUse.delete(fn) }
   }
 
-  /** Calls `fn` when the last use of a model ends; returns what stops that. */
   onIdle (fn: (modelId: string) => void): () => void {
     this.#onIdle.add(fn)
     return () => { this.#onIdle.delete(fn) }
   }
 
-  /**
-   * Refuses every use that `blocks` names until the returned function is called. For who removes a model:
-   * after it has seen, in the same turn of the event loop, that nothing uses it.
-   */
+  /** Refuses the uses that `blocks` names while a model is removed; to be called before any await. */
   going (modelId: string, blocks: (used: string) => boolean): () => void {
     const key = Symbol(modelId)
     this.#going.set(key, { modelId, blocks })

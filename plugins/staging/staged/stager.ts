@@ -3,22 +3,21 @@ import { join } from 'node:path'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import { inFolder } from '../files/open.js'
-import { KeyedLock } from '../files/queues.js'
 import { manifestDigest } from '../files/record.js'
 import { volumeOf } from '../files/folders.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Exchange } from '../peers/exchange.js'
 import type { Found } from '../peers/finder.js'
 import { diskSource } from '../peers/sources.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Room } from '../space/room.js'
 import { fetchSelection } from '../store/fetch.js'
-import type { Derive, StoreEntry } from '../store/types.js'
+import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
-import { failureOf, Job } from '../transfer/job.js'
-import type { ModelContent } from '../types.js'
-import type { LocalCopies, LocalCopy, Roots } from './local-copies.js'
+import { failureOf, Job, JobTable } from '../transfer/job.js'
+import type { LocalCopy, ModelContent } from '../types.js'
+import type { LocalCopies, Roots } from './local-copies.js'
 
 /** A transfer to this node. What was asked for: the content with that digest, or whatever the store has. */
 export type StageJob = Job<{ digest: string | undefined }>
@@ -36,7 +35,6 @@ export interface StagerParts {
   find (modelId: string, digest: string | undefined, signal: AbortSignal): Promise<Found>
   /** Whether something on this node uses that content of a model. */
   inUse (modelId: string, digest: string): boolean
-  /** Makes the card of what came from the hub. */
   derive: Derive
   onChange: () => void
 }
@@ -48,29 +46,23 @@ const REMEMBERED = 64
 export class Stager {
   readonly #parts: StagerParts
   /** The last job of each model, and of each content that was asked for. */
-  readonly #jobs = new Map<string, StageJob>()
+  readonly #jobs = new JobTable<StageJob>()
   /** Of each job, the arrival of the model's own files. */
   readonly #arrivals = new WeakMap<StageJob, Promise<ModelCard>>()
-  /** Copies of one model come one after the other. */
-  readonly #turns = new KeyedLock()
-  #closed = false
 
   constructor (parts: StagerParts) { this.#parts = parts }
 
-  /**
-   * The transfer of a model, of that content if one is named; the one under way counts. What it needs beside
-   * (companions) comes with it. Throws after `close`.
-   */
+  /** The transfer of a model, of that content if one is named, with its companions; joins a running one. */
   stage (modelId: string, digest?: string): StageJob {
-    if (this.#closed) throw new Error('the node stops')
-    const known = this.#open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
+    if (this.#jobs.closed) throw new Error('the node stops')
+    const known = this.#jobs.open(modelId).find(({ ask }) => digest === undefined || ask.digest === digest)
     if (known !== undefined) return known
     const { ctx: { clock }, onChange } = this.#parts
     const job: StageJob = new Job(modelId, { digest }, { clock, onChange })
     const key = digest === undefined ? modelId : `${modelId}@${digest}`
     this.#jobs.delete(key)
     this.#jobs.set(key, job)
-    this.#forgetOld()
+    for (const [old, { over }] of this.#jobs) if (over && this.#jobs.size > REMEMBERED) this.#jobs.delete(old)
     void this.#run(job)
     onChange()
     return job
@@ -79,15 +71,10 @@ export class Stager {
   jobs (): StageJob[] { return [...this.#jobs.values()] }
 
   /** Models with a transfer under way: no eviction and no purge touches them. */
-  active (): string[] { return this.#open().map(({ modelId }) => modelId) }
+  active (): string[] { return this.#jobs.open().map(({ modelId }) => modelId) }
 
   /** Ends the transfers of a model; what has come stays. Resolves with whether there was one. */
-  async cancel (modelId: string): Promise<boolean> {
-    const open = this.#open(modelId)
-    for (const job of open) job.stop('cancelled')
-    await Promise.all(open.map(({ ended }) => ended))
-    return open.length > 0
-  }
+  async cancel (modelId: string): Promise<boolean> { return await this.#jobs.stop('cancelled', modelId) }
 
   /** Forgets the ended jobs of a model: its copy is gone. */
   forget (modelId: string): void {
@@ -96,31 +83,14 @@ export class Stager {
   }
 
   /** Ends every transfer; what has come stays for the next one. */
-  async close (): Promise<void> {
-    this.#closed = true
-    const open = this.#open()
-    for (const job of open) job.stop('closed')
-    await Promise.all(open.map(({ ended }) => ended))
-  }
-
-  /** The jobs that have not ended, of one model or of all. */
-  #open (modelId?: string): StageJob[] {
-    return this.jobs().filter((job) => !job.over && (modelId ?? job.modelId) === job.modelId)
-  }
-
-  #forgetOld (): void {
-    for (const [key, job] of this.#jobs) {
-      if (this.#jobs.size <= REMEMBERED) return
-      if (job.over) this.#jobs.delete(key)
-    }
-  }
+  async close (): Promise<void> { await this.#jobs.close() }
 
   async #run (job: StageJob): Promise<void> {
     const { ctx: { clear, log } } = this.#parts
     const { modelId, signal } = job
     try {
       this.#tell(job, 'pending', 0)
-      const arrival = this.#turns.run(modelId, async () => await this.#bring(job))
+      const arrival = this.#jobs.turns.run(modelId, async () => await this.#bring(job))
       this.#arrivals.set(job, arrival)
       await this.#companions(await arrival, job)
       job.complete()
@@ -165,13 +135,13 @@ export class Stager {
 
   /** Makes sure that a complete copy is here; its card. */
   async #bring (job: StageJob): Promise<ModelCard> {
-    const { local, find } = this.#parts
+    const { local, find, roots: { staged } } = this.#parts
     const { modelId, ask: { digest: wanted }, signal } = job
     signal.throwIfAborted()
-    const shipped = local.of('bundled', modelId)
+    const shipped = local.bundled.get(modelId)
     const here = wanted === undefined ? shipped : local.get(modelId, wanted)
     if (here !== undefined) return this.#present(job, here)
-    const copy = wanted === undefined ? local.of('staged', modelId) : undefined
+    const copy = wanted === undefined ? staged.copies.get(modelId) : undefined
     const found = await find(modelId, wanted, signal).catch((error: unknown) => {
       // Whether the store has a newer version cannot be said now; this one is whole.
       if (copy === undefined || failureOf(error).reason !== 'store_unreachable') throw error
@@ -204,20 +174,21 @@ export class Stager {
 
   /** Where a copy goes: in place of the one that is there, beside it while that is in use. */
   #placeFor (modelId: string): 'staged' | 'beside' {
-    const { local, inUse } = this.#parts
-    const old = local.of('staged', modelId)
+    const { inUse, roots: { staged, beside } } = this.#parts
+    const old = staged.copies.get(modelId)
     if (old === undefined || !inUse(modelId, old.digest)) return 'staged'
-    this.#mayReplace(local.of('beside', modelId))
+    this.#mayReplace(beside.copies.get(modelId))
     return 'beside'
   }
 
   /** When nothing uses a model any more, its newer version takes the place of the old one. */
   async settle (modelId: string): Promise<void> {
-    const { local, inUse, roots: { staged } } = this.#parts
-    await this.#turns.run(modelId, async () => {
-      const [old, newer] = [local.of('staged', modelId), local.of('beside', modelId)]
+    const { inUse, roots: { staged, beside } } = this.#parts
+    await this.#jobs.turns.run(modelId, async () => {
+      const [old, newer] = [staged, beside].map(({ copies }) => copies.get(modelId))
       if (newer === undefined || !staged.usable || (old !== undefined && inUse(modelId, old.digest))) return
-      if (await linkAll(newer, modelId, staged)) await this.#publish('staged', modelId, newer, 'store')
+      if (!await linkAll(newer, modelId, staged)) return
+      await staged.publish(modelId, { manifest: newer.manifest, card: newer.card, source: 'store' })
     })
   }
 
@@ -227,31 +198,23 @@ export class Stager {
     return card
   }
 
-  async #publish (
-    kind: keyof Roots, modelId: string, { manifest, card }: Pick<ModelContent, 'manifest' | 'card'>,
-    source: string
-  ): Promise<void> {
-    const { local, roots, ctx: { clock } } = this.#parts
-    const publishedAt = new Date(clock.now()).toISOString()
-    local.added(kind, await roots[kind].publish(modelId, { manifest, card, source, publishedAt }))
-  }
-
   /** Brings a copy from the store of this node, or over the network; the old one goes when it is whole. */
-  async #copy (job: StageJob, content: ModelContent, item: StoreEntry | null): Promise<ModelCard> {
+  async #copy (job: StageJob, content: ModelContent, item: LocalCopy | null): Promise<ModelCard> {
     const { ctx: { log }, roots } = this.#parts
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
     // What ships with svc is copied: a link into a package would make its files ours.
-    const linked = item !== null && !item.bundled && await linkAll(item, modelId, roots[kind])
+    const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
-    await this.#publish(kind, modelId, content, 'store')
+    const { manifest, card } = content
+    await roots[kind].publish(modelId, { manifest, card, source: 'store' })
     return this.#present(job, content)
   }
 
   async #transfer (
-    job: StageJob, root: ModelRoot, content: ModelContent, item: StoreEntry | null
+    job: StageJob, root: ModelRoot, content: ModelContent, item: LocalCopy | null
   ): Promise<void> {
     const { manifest, digest } = content
     const { room, evictor, random, exchange, ctx: { clock, log } } = this.#parts
@@ -277,12 +240,12 @@ export class Stager {
 
   /** Fetches from the hub into the cache of this node: the disk is checked, nothing is evicted for it. */
   async #fromHub (job: StageJob, { commit, fact, why }: Found & { from: 'hub' }): Promise<ModelCard> {
-    const { hub, local, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
+    const { hub, room, derive, random, ctx: { clock, log }, roots: { cache: root } } = this.#parts
     const { modelId, signal } = job
     if (hub === null) throw why
     root.requireUsable()
     log.warn({ modelId, why: why.message }, 'the store cannot be reached: asking the hub')
-    const there = local.of('cache', modelId)
+    const there = root.copies.get(modelId)
     if (there?.digest === fact.digest) return this.#present(job, there)
     this.#mayReplace(there)
     const { allow = null, variant = null } = fact.choice ?? {}
@@ -295,17 +258,14 @@ export class Stager {
     }
     const { revision, files } = manifest
     const card = await derive(root.incoming(modelId), { modelId, revision, files })
-    await this.#publish('cache', modelId, { manifest, card }, `hub:${hub.url}@${selection.commit}`)
+    await root.publish(modelId, { manifest, card, source: `hub:${hub.url}@${selection.commit}` })
     return card
   }
 }
 
-/**
- * Links every file of another copy on this node into the incoming folder where both are on one disk: no byte
- * is copied. False where they are not.
- */
+/** Links the files of another copy into the incoming folder; false where that is on another disk. */
 async function linkAll (
-  { directory, manifest }: Pick<StoreEntry, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
+  { directory, manifest }: Pick<LocalCopy, 'directory' | 'manifest'>, modelId: string, root: ModelRoot
 ): Promise<boolean> {
   const [from, to] = await Promise.all([volumeOf(directory), volumeOf(root.root)])
   if (from.device !== to.device) return false

@@ -1,10 +1,13 @@
 import { schemaChecker } from '../../../kernel/cards/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
+import { object, text } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'
-import { fields, hex, MOST_FILES, size } from '../files/record.js'
+import { hex, MOST_FILES, size } from '../files/record.js'
 import type { HubSelection } from '../hub/types.js'
+import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
-import type { StoreEntry } from './types.js'
+import type { LocalCopy } from '../types.js'
 
 export interface DownloadRequest {
   /** `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
@@ -24,29 +27,7 @@ export type Download = Job<{
   attempts: number
 }>
 
-export interface DownloadStatus {
-  modelId: string
-  status: 'pending' | 'downloading' | 'paused' | 'complete' | 'failed' | 'cancelled' | 'not_found'
-  /** 0 to 1; never goes back while a download runs. */
-  progress: number
-  /** Why it failed, for people. */
-  error: string | null
-  /** Why it failed, one word. */
-  reason: string | null
-  downloadedBytes: number
-  /** 0 while it is not known yet. */
-  totalBytes: number
-  /** Over the last 10 seconds. */
-  bytesPerSecond: number
-  /** Milliseconds still to go at that rate; null when it is not known. */
-  etaMs: number | null
-  /** `hub`, `file:///…`, `node:<installId>`; what the copy says of itself when there is no download. */
-  source: string | null
-  /** The commit once it is known; before that what was asked for. */
-  revision: string | null
-  /** ISO-8601. */
-  startedAt: string | null
-}
+export type DownloadStatus = Required<Answers['downloadState']>
 
 export function statusOf (job: Download): DownloadStatus {
   const { modelId, state, progress: { bytes, totalBytes }, ask: { request, selection } } = job
@@ -68,7 +49,7 @@ export function statusOf (job: Download): DownloadStatus {
 }
 
 /** The status of a model without a download, which the store has or has not. */
-export function statusOfEntry (modelId: string, entry: StoreEntry | undefined): DownloadStatus {
+export function statusOfEntry (modelId: string, entry: LocalCopy | undefined): DownloadStatus {
   const none: DownloadStatus = {
     modelId, status: 'not_found', progress: 0, error: null, reason: null, downloadedBytes: 0, totalBytes: 0,
     bytesPerSecond: 0, etaMs: null, source: null, revision: null, startedAt: null
@@ -79,30 +60,45 @@ export function statusOfEntry (modelId: string, entry: StoreEntry | undefined): 
   return { ...none, ...done, status: 'complete', source, revision }
 }
 
-/** Whether a download goes on by itself when the store opens (`active`), or waits to be told. */
-type RecordState = 'active' | 'paused' | 'cancelled' | 'failed'
+const textOrNull = { type: ['string', 'null'] } as const
 
-/** A download as it is kept beside its bytes, so that it survives the process. */
-export interface DownloadRecord extends DownloadRequest {
-  format: 1
-  state: RecordState
-  error: string | null
-  reason: string | null
-  /** As in Download; absent in records of earlier releases. */
-  attempts?: number
-  /** ISO-8601. */
-  startedAt: string
-  totalBytes: number
-  /** The exact files of one commit, chosen once: what changes upstream later does not mix in. */
-  selection: HubSelection | null
-}
+const recordSchema = object({
+  format: { const: 1 },
+  source: text, revision: textOrNull, variant: textOrNull,
+  allow: { type: ['array', 'null'], items: text },
+  state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
+  error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: size,
+  selection: {
+    ...object({
+      modelId: text, commit: hex(40), totalBytes: size,
+      files: {
+        type: 'array', minItems: 1, maxItems: MOST_FILES,
+        items: {
+          ...object({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
+          anyOf: [
+            { properties: { sha256: hex(64), gitSha1: { const: null } } },
+            { properties: { sha256: { const: null }, gitSha1: hex(40) } },
+            { properties: { sha256: hex(64), gitSha1: hex(40) } }
+          ]
+        }
+      }
+    }),
+    type: ['object', 'null']
+  }
+})
+const problemOf = schemaChecker(recordSchema)
+
+/** A download on disk, beside its bytes. Active ones resume when the store opens, with the same files. */
+export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
+  // Records of earlier releases have no attempts.
+  { selection: HubSelection | null, attempts?: number }
 
 const NAME = '.svc-job.json'
 const MAX_BYTES = 64 * 1024 * 1024
 
 /** Writes a download into its folder (made when absent); a crash leaves the old record or the new one. */
 export async function writeDownload (
-  folder: string, job: Download, state: RecordState, failure: Failure | null = null
+  folder: string, job: Download, state: DownloadRecord['state'], failure: Failure | null = null
 ): Promise<void> {
   const { ask: { request, selection, attempts }, startedAt, progress: { totalBytes } } = job
   const { message: error = null, reason = null } = failure ?? {}
@@ -119,34 +115,6 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
     return undefined
   }
 }
-
-const text = { type: 'string' }
-const textOrNull = { type: ['string', 'null'] }
-
-const problemOf = schemaChecker(fields({
-  format: { const: 1 },
-  source: text, revision: textOrNull, variant: textOrNull,
-  allow: { type: ['array', 'null'], items: text },
-  state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
-  error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: size,
-  selection: {
-    ...fields({
-      modelId: text, commit: hex(40), totalBytes: size,
-      files: {
-        type: 'array', minItems: 1, maxItems: MOST_FILES,
-        items: {
-          ...fields({ path: text, size, sha256: textOrNull, gitSha1: textOrNull }),
-          anyOf: [
-            { properties: { sha256: hex(64), gitSha1: { const: null } } },
-            { properties: { sha256: { const: null }, gitSha1: hex(40) } },
-            { properties: { sha256: hex(64), gitSha1: hex(40) } }
-          ]
-        }
-      }
-    }),
-    type: ['object', 'null']
-  }
-}))
 
 /** The download in a parsed file, or undefined when anything about it is wrong. */
 export function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {

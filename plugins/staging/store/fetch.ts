@@ -4,10 +4,9 @@ import { manifestDigest } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
 import { checkFile, downloadFromHub, inTurn } from '../hub/download.js'
 import { checkSelected } from '../hub/listing.js'
-import { selectFiles } from '../hub/select.js'
-import { cachedFiles, readSnapshot } from '../nearby/hub-cache.js'
+import { cachedFiles } from '../nearby/hub-cache.js'
+import { lookNear } from '../nearby/look.js'
 import { adopt } from '../nearby/near.js'
-import { readOllama } from '../nearby/ollama.js'
 import { diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
@@ -18,15 +17,13 @@ import { StoreError, parseSource } from './types.js'
 import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { DownloadOptions } from '../hub/download.js'
-import type { HubClient, HubSelection } from '../hub/types.js'
-import type { NearFile } from '../nearby/near.js'
+import type { HubClient } from '../hub/client.js'
+import type { HubSelection } from '../hub/types.js'
+import type { Near } from '../nearby/look.js'
 import type { Job } from '../transfer/job.js'
-import type { HubChoice, ModelManifest } from '../types.js'
+import type { HubChoice, LocalCopy, ModelManifest } from '../types.js'
 import type { Download } from './download.js'
-import type { StoreIndex } from './store-index.js'
-import type { Derive, StoreEntry, StoreOptions } from './types.js'
-
-export interface FetchParts { options: StoreOptions, index: StoreIndex }
+import type { Derive, StoreOptions } from './types.js'
 
 /** Bytes that lie in the incoming folder now. */
 interface Fetched {
@@ -44,8 +41,8 @@ const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
  * Fetches a model into the incoming folder and publishes it; does nothing when the store has it already.
  * Rejects with what went wrong; what was fetched stays for the next run.
  */
-export async function download (parts: FetchParts, job: Download): Promise<StoreEntry> {
-  const { options: { root, clock, derive }, index } = parts
+export async function download (options: StoreOptions, job: Download): Promise<LocalCopy> {
+  const { root, derive } = options
   const { modelId, signal } = job
   signal.throwIfAborted()
   const begin = async (): Promise<string> => {
@@ -59,7 +56,7 @@ export async function download (parts: FetchParts, job: Download): Promise<Store
     await root.discard(modelId)
     await begin()
   })
-  const fetched = await obtain(parts, job, folder)
+  const fetched = await obtain(options, job, folder)
   if ('directory' in fetched) {
     await root.discard(modelId)
     return fetched
@@ -68,9 +65,8 @@ export async function download (parts: FetchParts, job: Download): Promise<Store
   const card = await cardOf(derive, job, folder, fetched)
   await makeReadOnly(folder, manifest)
   signal.throwIfAborted()
-  const publishedAt = new Date(clock.now()).toISOString()
-  const record = { manifest, card, source, publishedAt, ...choice === undefined ? {} : { choice } }
-  return index.put(await root.publish(modelId, record), record)
+  await root.publish(modelId, { manifest, card, source, ...choice === undefined ? {} : { choice } })
+  return root.copies.get(modelId)!
 }
 
 /** Counts the start of a transfer durably, before its first byte. */
@@ -79,24 +75,24 @@ async function begins (job: Download, folder: string): Promise<void> {
   await writeDownload(folder, job, 'active')
 }
 
-async function obtain (parts: FetchParts, job: Download, folder: string): Promise<Fetched | StoreEntry> {
+async function obtain (options: StoreOptions, job: Download, folder: string): Promise<Fetched | LocalCopy> {
   const source = parseSource(job.ask.request.source)
   switch (source.kind) {
-    case 'hub': return await fromHub(parts, job, folder)
-    case 'file': return await fromFolder(parts, job, folder, source.path)
-    case 'node': return await fromNode(parts, job, folder, source.installId)
-    case 'cache': return await fromCache(parts, job, folder)
-    case 'ollama': return await fromOllama(parts, job, folder, source.name)
+    case 'hub': return await fromHub(options, job, folder)
+    case 'file': return await fromFolder(options, job, folder, source.path)
+    case 'node': return await fromNode(options, job, folder, source.installId)
+    default: return await fromNear(options, job, folder,
+      await lookNear(options.nearby, source, job.modelId, job.ask.request))
   }
 }
 
 async function fromHub (
-  { options, index }: FetchParts, job: Download, folder: string
-): Promise<Fetched | StoreEntry> {
-  const { hub } = options
+  options: StoreOptions, job: Download, folder: string
+): Promise<Fetched | LocalCopy> {
+  const { hub, root } = options
   if (hub === null) throw new StoreError('no_hub', NO_HUB)
   const { modelId, signal, ask } = job
-  const entry = index.get(modelId)
+  const entry = root.copies.get(modelId)
   const selection = await choose(hub, job, entry)
   if (selection === null || (entry !== undefined && isSame(entry, selection))) return entry!
   ask.selection = selection
@@ -144,15 +140,15 @@ type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near' | 'a
 
 /** Takes files of this machine, whatever the hub says. */
 async function fromNear (
-  { options }: FetchParts, job: Download, folder: string, commit: string, near: readonly NearFile[]
+  options: StoreOptions, job: Download, folder: string, { commit, files }: Near
 ): Promise<Fetched> {
   const { modelId, signal } = job
-  const files = [...near]
   const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   try {
     const adopted = await adopt(folder, files, checkFile, signal)
-    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near, adopted },
+    const selected = { ...selection, near: files, adopted }
+    const manifest = await fetchSelection({ ...options, hub: null }, job, selected,
       async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
@@ -162,30 +158,12 @@ async function fromNear (
   }
 }
 
-/** The hub's cache of this machine; the files that a pull from the hub would take of them. */
-async function fromCache (parts: FetchParts, job: Download, folder: string): Promise<Fetched> {
-  const { allow, variant, revision } = job.ask.request
-  const { commit, files } = await readSnapshot(parts.options.nearby.hubCaches, job.modelId, revision)
-  return await fromNear(parts, job, folder, commit, selectFiles(files, { allow, variant }))
-}
-
-async function fromOllama (
-  parts: FetchParts, job: Download, folder: string, name: string
-): Promise<Fetched> {
-  const { files } = await readOllama(parts.options.nearby.ollama, name)
-  return await fromNear(parts, job, folder, job.ask.request.revision ?? 'local', files)
-}
-
-/** What to say where no hub may be asked. */
 export const NO_HUB = 'this node asks no public hub; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'
 
-/**
- * The files of the commit this download is about. Null when the hub cannot be reached, nothing particular was
- * asked for, and the store has the model: then that copy is the answer.
- */
+/** The files of the commit. Null where the hub is away, and the copy that the store has will do. */
 async function choose (
-  hub: HubClient, { modelId, signal, ask }: Download, entry: StoreEntry | undefined
+  hub: HubClient, { modelId, signal, ask }: Download, entry: LocalCopy | undefined
 ): Promise<HubSelection | null> {
   if (ask.selection !== null) return ask.selection
   const { revision, allow, variant } = ask.request
@@ -199,7 +177,7 @@ async function choose (
 }
 
 /** Whether a copy is this very choice of files of this commit. Pure. */
-function isSame ({ manifest, source }: StoreEntry, { commit, files }: HubSelection): boolean {
+function isSame ({ manifest, source }: LocalCopy, { commit, files }: HubSelection): boolean {
   return source.startsWith('hub:') && manifest.revision === commit &&
     sameSizes(manifest, new Map(files.map((file) => [file.path, file])))
 }
@@ -214,7 +192,7 @@ function sameSizes ({ files }: ModelManifest, others: ReadonlyMap<string, { size
  * fetches what changed only. The download hashes it again and fetches anew what is not right.
  */
 async function copyUnchanged (
-  { directory, manifest }: StoreEntry, selection: HubSelection, folder: string, signal: AbortSignal
+  { directory, manifest }: LocalCopy, selection: HubSelection, folder: string, signal: AbortSignal
 ): Promise<void> {
   const old = new Map(manifest.files.map((file) => [file.path, file]))
   const alike = selection.files.filter(({ path, size, sha256 }) => {
@@ -226,10 +204,9 @@ async function copyUnchanged (
 
 /** Hashes a folder of this node, then copies it like a model of any other source. */
 async function fromFolder (
-  { options, index }: FetchParts, job: Download, folder: string, path: string
-): Promise<Fetched | StoreEntry> {
+  { root, room, clock, random }: StoreOptions, job: Download, folder: string, path: string
+): Promise<Fetched | LocalCopy> {
   const { modelId, signal, ask: { request } } = job
-  const { root, room, clock, random } = options
   // What cannot be resolved cannot be read either, and that is told by who reads it.
   if (await overlap(root.root, path).catch(() => false)) {
     throw new StoreError('bad_source',
@@ -239,7 +216,7 @@ async function fromFolder (
   const seen = await lookAtSource(path, taken)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
   const about = { modelId, revision: request.revision ?? 'local', signal, taken }
-  const entry = index.get(modelId)
+  const entry = root.copies.get(modelId)
   const alike = entry !== undefined && sameSizes(entry.manifest, seen)
   const known = alike ? await hashTree(path, about) : undefined
   if (known !== undefined && manifestDigest(known) === entry!.digest) return entry!
@@ -271,8 +248,7 @@ async function fromFolder (
 }
 
 async function fromNode (
-  { options: { root, room, clock, random, fromNode: ask } }: FetchParts, job: Download, folder: string,
-  installId: string
+  { root, room, clock, random, fromNode: ask }: StoreOptions, job: Download, folder: string, installId: string
 ): Promise<Fetched> {
   const { manifest, digest, source } = await ask(job.modelId, installId, job.signal)
   const { totalBytes } = manifest

@@ -126,10 +126,7 @@ export async function copyFiles (
   }
 }
 
-/**
- * Makes the files read-only: staged copies may be hard links to them. One that has further hard links already
- * is another program's too, and stays as it is.
- */
+/** Makes the files read-only, for staged copies may link to them, but those of other programs. */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
   for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }

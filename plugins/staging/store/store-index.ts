@@ -1,68 +1,34 @@
 import { lstat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock, Logger } from '../../../kernel/index.js'
+import { putOwnText, readOwn } from '../files/open.js'
 import { walkModel } from '../files/walk.js'
-import type { ModelRoot } from '../files/root.js'
-import type { Copy, CopyRecord } from '../types.js'
-import { attempt } from './attempts.js'
+import type { Copy } from '../types.js'
 import { StoreError } from './types.js'
 import { hashTree, makeReadOnly } from './folder.js'
-import { manifestDigest } from '../files/record.js'
 import type { KeyedLock } from '../files/queues.js'
-import type { Derive, StoreEntry, StoreProblem } from './types.js'
+import type { StoreOptions, StoreProblem } from './types.js'
 
-export interface StoreIndexOptions {
-  root: ModelRoot
-  clock: Clock
-  derive: Derive
-  log: Logger
-  turns: KeyedLock
-  changed: (modelId: string) => void
-}
-
-/** Which models lie in the store, as far as their folders were looked at. */
+/** Takes in the folders that somebody put into the store, and keeps why it could not. */
 export class StoreIndex {
-  readonly #options: StoreIndexOptions
-  readonly #entries = new Map<string, StoreEntry>()
+  readonly #options: StoreOptions
+  readonly #turns: KeyedLock
   readonly #problems = new Map<string, string>()
-  /** The folder that is hashed now. */
   #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
   #looking: Promise<void> = Promise.resolve()
 
-  constructor (options: StoreIndexOptions) {
+  constructor (options: StoreOptions, turns: KeyedLock) {
     this.#options = options
+    this.#turns = turns
   }
-
-  entries (): StoreEntry[] { return [...this.#entries.values()] }
-  get (modelId: string): StoreEntry | undefined { return this.#entries.get(modelId) }
 
   problems (): StoreProblem[] {
-    return [...this.#problems].map(([modelId, problem]) => ({ modelId, problem }))
+    return [...this.#problems].filter(([modelId]) => !this.#options.root.copies.has(modelId))
+      .map(([modelId, problem]) => ({ modelId, problem }))
   }
 
-  /** Offers a copy that was published just now. */
-  put ({ modelId, directory }: Copy, { publishedAt: downloadedAt, ...record }: CopyRecord): StoreEntry {
-    const digest = manifestDigest(record.manifest)
-    const entry = { ...record, modelId, directory, digest, downloadedAt, bundled: false }
-    this.#problems.delete(modelId)
-    this.#entries.set(modelId, entry)
-    this.#options.changed(modelId)
-    return entry
-  }
-
-  /** Offers it no more. */
-  drop (modelId: string): void {
-    const known = this.#entries.delete(modelId)
-    if (this.#problems.delete(modelId) || known) this.#options.changed(modelId)
-  }
-
-  /** Takes up what has a record. */
-  async load (): Promise<void> {
-    for (const copy of await this.#options.root.list()) {
-      if (copy.record !== null) this.put(copy, copy.record)
-    }
-  }
+  /** Forgets why a folder is not offered. */
+  drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.onChange(modelId) }
 
   /** Hashes the folders that lie there without a record and takes them in, one after the other. */
   async takeIn (): Promise<void> {
@@ -83,12 +49,12 @@ export class StoreIndex {
   }
 
   async #look (): Promise<void> {
-    const { root, turns, log } = this.#options
+    const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {
         // A download publishes by itself.
-        if (record !== null || this.#closed || turns.busy(modelId)) continue
-        await turns.run(modelId, async () => { await this.#lookAt(modelId) })
+        if (record !== null || this.#closed || this.#turns.busy(modelId)) continue
+        await this.#turns.run(modelId, async () => { await this.#lookAt(modelId) })
       }
     } catch (error) {
       log.error({ path: root.root, error: String(error) }, 'the store cannot be read')
@@ -96,7 +62,7 @@ export class StoreIndex {
   }
 
   async #lookAt (modelId: string): Promise<void> {
-    const { root, log, changed } = this.#options
+    const { root, log, onChange } = this.#options
     try {
       const copy = await root.read(modelId)
       if (copy?.record === null) await this.#adoptUnlessDamaged(copy)
@@ -105,7 +71,7 @@ export class StoreIndex {
       const problem = error instanceof Error ? error.message : String(error)
       this.#problems.set(modelId, problem)
       log.warn({ modelId, problem }, 'a folder in the store is not offered')
-      changed(modelId)
+      onChange(modelId)
     }
   }
 
@@ -126,7 +92,7 @@ export class StoreIndex {
 
   /** Hashes a folder that somebody put there, finds out what it is, and writes its record. */
   async #adopt (copy: Copy): Promise<void> {
-    const { root, clock, derive, log } = this.#options
+    const { root, derive, log } = this.#options
     const { modelId, directory } = copy
     const abort = new AbortController()
     this.#adoption = { modelId, abort }
@@ -138,13 +104,34 @@ export class StoreIndex {
       const card = await derive(directory, { modelId, revision: 'local', files: manifest.files })
       await makeReadOnly(directory, manifest)
       abort.signal.throwIfAborted()
-      const publishedAt = new Date(clock.now()).toISOString()
-      const record = { manifest, card, source: 'file', publishedAt }
-      await root.adopt(modelId, record)
-      this.put(copy, record)
+      await root.adopt(modelId, { manifest, card, source: 'file' })
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store took a folder in')
     } finally {
       this.#adoption = null
     }
   }
 }
+
+/** Work that ended with the process this many times is parked. */
+export const MOST_ATTEMPTS = 2
+const ATTEMPTS = '.svc-attempts.json'
+const ATTEMPTS_BYTES = 1024 * 1024
+
+/** Runs `work`, counted in a file of the store's folder `root`. @throws StoreError `parked` */
+async function attempt (root: string, modelId: string, work: () => Promise<void>): Promise<void> {
+  const { [modelId]: before = 0, ...others } = await readOwn(root, ATTEMPTS, ATTEMPTS_BYTES)
+    .then((text) => JSON.parse(text) as Record<string, number>).catch(() => ({} as Record<string, number>))
+  if (before >= MOST_ATTEMPTS) {
+    throw new StoreError('parked', `taking it in ended the process ${before} times, so it is left alone; ` +
+      `remove it, or ${root}/${ATTEMPTS} to have it tried again at the next start`)
+  }
+  await note(root, { ...others, [modelId]: before + 1 })
+  try {
+    await work()
+  } finally {
+    await note(root, others)
+  }
+}
+
+const note = async (root: string, attempts: Record<string, number>): Promise<void> =>
+  await putOwnText(root, ATTEMPTS, JSON.stringify(attempts))

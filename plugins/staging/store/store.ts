@@ -1,48 +1,32 @@
 import { modelIdProblem } from '../files/names.js'
-import { KeyedLock } from '../files/queues.js'
-import { failureOf, Job } from '../transfer/job.js'
-import { MOST_ATTEMPTS } from './attempts.js'
+import { failureOf, Job, JobTable } from '../transfer/job.js'
 import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
 import { download, NO_HUB } from './fetch.js'
-import { StoreIndex } from './store-index.js'
+import { MOST_ATTEMPTS, StoreIndex } from './store-index.js'
 import { StoreError, parseSource } from './types.js'
 import type { SweepOptions } from '../files/root.js'
-import type { HubSelection } from '../hub/types.js'
-import type { LocalCopy } from '../staged/local-copies.js'
+import type { LocalCopy } from '../types.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
 import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
-import type { StartOptions, StoreEntry, StoreOptions, StoreProblem } from './types.js'
+import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
+
+type Ask = Download['ask']
 
 /** Partial downloads nobody goes on with are removed after that. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
-
-/** What a download begins with; `past` and `selection` are those of an earlier run. */
-interface Setup {
-  request: DownloadRequest
-  selection?: HubSelection | null
-  past?: JobParts['past']
-  nearby?: boolean
-  attempts?: number
-}
 
 /** The store of a node: complete models, and the downloads that bring more. */
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
-  readonly #turns = new KeyedLock()
-  /** When what ships came to be here, ISO-8601. */
-  readonly #since: string
-  /** The last download of each model. */
-  readonly #jobs = new Map<string, Download>()
+  readonly #jobs = new JobTable<Download>()
   /** Resolves when the folders that somebody put there are hashed and taken in. */
   lookedAt: Promise<void> = Promise.resolve()
-  #closed = false
 
   constructor (options: StoreOptions) {
-    const { root, clock, derive, log, onChange: changed } = options
     this.#options = options
-    this.#since = new Date(clock.now()).toISOString()
-    this.#index = new StoreIndex({ root, clock, derive, log, turns: this.#turns, changed })
+    options.root.onChange = options.onChange
+    this.#index = new StoreIndex(options, this.#jobs.turns)
   }
 
   /**
@@ -52,30 +36,23 @@ export class Store {
    */
   async open (): Promise<void> {
     await this.#options.root.prepare()
-    await this.#index.load()
+    await this.#options.root.load()
     await this.#restore()
     this.lookedAt = this.#index.takeIn()
   }
 
-  entries (): readonly StoreEntry[] { return this.#index.entries() }
-  get (modelId: string): StoreEntry | undefined { return this.#index.get(modelId) }
+  entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
+  get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
   /** What other nodes can have: the models of the store, and those that ship; of one name the pulled one. */
-  offers (): StoreEntry[] {
-    const all = [...this.#options.local.bundled().map((copy) => this.#shipped(copy)), ...this.entries()]
-    return [...new Map(all.map((entry) => [entry.modelId, entry])).values()]
+  offers (): LocalCopy[] {
+    const { local: { bundled }, root } = this.#options
+    return [...new Map([...bundled, ...root.copies]).values()]
   }
 
-  offer (modelId: string): StoreEntry | undefined {
-    const shipped = this.#options.local.bundled().find(({ card }) => card.modelId === modelId)
-    return this.get(modelId) ?? (shipped === undefined ? undefined : this.#shipped(shipped))
+  offer (modelId: string): LocalCopy | undefined {
+    return this.get(modelId) ?? this.#options.local.bundled.get(modelId)
   }
 
-  #shipped ({ card, directory, manifest, digest }: LocalCopy): StoreEntry {
-    const about = { source: 'package', downloadedAt: this.#since, bundled: true }
-    return { modelId: card.modelId, directory, manifest, digest, card, ...about }
-  }
-
-  /** Folders in the store that are not offered, and why. */
   problems (): readonly StoreProblem[] { return this.#index.problems() }
 
   /**
@@ -103,7 +80,11 @@ export class Store {
       throw new StoreError('download_running', `${modelId} is being downloaded from ` +
         `${job.ask.request.source} with other options; wait for it, or cancel it first`)
     }
-    return this.#begin(modelId, { ...same && job.state === 'paused' ? sequel(job) : { request }, nearby })
+    const none: Ask = { request, selection: null, nearby, attempts: 0 }
+    if (!same || job.state !== 'paused') return this.#begin(modelId, none)
+    // With the very files it began with.
+    const { progress: { bytes, totalBytes }, startedAt } = job
+    return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
 
   /** Ends a download for now; its bytes stay, and it does not go on by itself. Throws as `cancel`. */
@@ -124,17 +105,14 @@ export class Store {
   /** The last download of each model since the store opened, and those an earlier process left. */
   downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
-  /**
-   * Deletes the store's copy of a model, ends its download and removes what that fetched. Resolves with the
-   * bytes this gives back. Rejects with StoreError `not_in_store`.
-   */
+  /** Deletes the copy and the download of a model; the bytes this gives back. Throws `not_in_store`. */
   async remove (modelId: string): Promise<number> {
     this.#check(modelId)
     const { root, onChange } = this.#options
     const job = this.#jobs.get(modelId)
     job?.stop('cancelled')
     this.#index.interrupt(modelId)
-    return await this.#turns.run(modelId, async () => {
+    return await this.#jobs.turns.run(modelId, async () => {
       const copy = await root.read(modelId)
       const [partial] = await root.pending(modelId)
       if (copy === undefined && partial === undefined && job === undefined) {
@@ -143,6 +121,7 @@ export class Store {
       await root.discard(modelId)
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
+      root.forget(modelId)
       this.#index.drop(modelId)
       onChange(modelId)
       return freed + (partial?.sizeBytes ?? 0)
@@ -151,13 +130,11 @@ export class Store {
 
   /** Ends everything; downloads go on when the store is opened again. */
   async close (): Promise<void> {
-    this.#closed = true
-    for (const job of this.#jobs.values()) job.stop('closed')
-    await Promise.all([this.#index.close(), ...[...this.#jobs.values()].map(({ ended }) => ended)])
+    await Promise.all([this.#index.close(), this.#jobs.close()])
   }
 
   #check (modelId: string): void {
-    if (this.#closed) throw new StoreError('closed', 'the store is closed')
+    if (this.#jobs.closed) throw new StoreError('closed', 'the store is closed')
     const problem = modelIdProblem(modelId)
     if (problem !== null) throw new StoreError('invalid_model_id', problem)
   }
@@ -178,18 +155,16 @@ export class Store {
     return job
   }
 
-  #begin (modelId: string, setup: Setup): Download {
-    const job = this.#track(modelId, setup)
+  #begin (modelId: string, ask: Ask, past?: JobParts['past']): Download {
+    const job = this.#track(modelId, ask, past)
     this.#options.onChange(modelId)
-    void this.#turns.run(modelId, async () => { await this.#run(job) })
+    void this.#jobs.turns.run(modelId, async () => { await this.#run(job) })
     return job
   }
 
-  #track (modelId: string, setup: Setup): Download {
-    const { request, selection = null, past, nearby = false, attempts = 0 } = setup
+  #track (modelId: string, ask: Ask, past: JobParts['past']): Download {
     const { clock, onChange } = this.#options
-    const job: Download = new Job(modelId, { request, selection, nearby, attempts },
-      { clock, onChange: () => { onChange(modelId) }, ...past === undefined ? {} : { past } })
+    const job: Download = new Job(modelId, ask, { clock, past, onChange: () => { onChange(modelId) } })
     this.#jobs.set(modelId, job)
     return job
   }
@@ -199,8 +174,7 @@ export class Store {
     const { log } = this.#options
     const { modelId, ask: { request: { source } } } = job
     try {
-      const { manifest: { totalBytes: bytes } } =
-        await download({ options: this.#options, index: this.#index }, job)
+      const { manifest: { totalBytes: bytes } } = await download(this.#options, job)
       job.complete(bytes)
       log.info({ modelId, bytes, source }, 'the store has the model')
     } catch (error) {
@@ -238,7 +212,7 @@ export class Store {
     job.stop(why)
     await job.ended
     if (why !== 'cancelled' || job.state !== 'paused') return statusOf(job)
-    return await this.#turns.run(modelId, async () => {
+    return await this.#jobs.turns.run(modelId, async () => {
       if (this.#jobs.get(modelId) !== job) return this.status(modelId)
       job.end('cancelled')
       await this.#keep(job, 'cancelled')
@@ -282,23 +256,25 @@ export class Store {
   #takeUp (modelId: string, record: DownloadRecord, partialBytes: number): void {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const { reason, error, attempts = 0 } = record
-    const request = { source, revision, allow, variant }
+    const ask = { request: { source, revision, allow, variant }, selection, nearby: false, attempts }
     // One that runs counts from what it finds to be right.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
-    const setup = { request, selection, past: { startedAt, totalBytes, bytes } }
+    const past = { startedAt, totalBytes, bytes }
     if (state === 'active' && attempts < MOST_ATTEMPTS) {
-      this.#begin(modelId, { ...setup, attempts })
+      this.#begin(modelId, ask, past)
       return
     }
-    const failure = state === 'active' ? parked(modelId, attempts)
-      : { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
-    if (state === 'active') this.#options.log.error({ modelId, attempts }, 'a download is not resumed')
-    this.#track(modelId, setup)
-      .end(state === 'active' ? 'failed' : state, state === 'active' || state === 'failed' ? failure : null)
+    const job = this.#track(modelId, { ...ask, attempts: 0 }, past)
+    if (state === 'active') {
+      this.#options.log.error({ modelId, attempts }, 'a download is not resumed')
+      job.end('failed', parked(modelId, attempts))
+    } else {
+      const failure = { reason: reason ?? 'internal', message: error ?? 'it failed earlier' }
+      job.end(state, state === 'failed' ? failure : null)
+    }
   }
 }
 
-/** Why a download is not resumed. */
 const parked = (modelId: string, attempts: number): Failure => ({
   reason: 'parked',
   message: `the node ended ${attempts} times while this was fetched or read, so it does not go on by ` +
@@ -317,8 +293,3 @@ const isRunning = (job: Download): boolean => !job.over && job.stopped === null
 const goesOn = (job: Download): boolean => !job.over || job.state === 'paused'
 
 const isSame = (a: DownloadRequest, b: DownloadRequest): boolean => JSON.stringify(a) === JSON.stringify(b)
-
-/** The next run of the same download, with the very files it began with. */
-function sequel ({ ask, progress: { bytes, totalBytes }, startedAt }: Download): Setup {
-  return { ...ask, past: { bytes, totalBytes, startedAt } }
-}

@@ -1,38 +1,16 @@
 import { fileURLToPath } from 'node:url'
-import type { Clock, Logger, ModelCard } from '../../../kernel/index.js'
+import type { Clock, FromSchema, Logger, ModelCard } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
 import type { ModelRoot } from '../files/root.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import type { Room } from '../space/room.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
-import type { HubChoice, ModelContent } from '../types.js'
+import type { ModelContent } from '../types.js'
 
-/** A model that the store of this node has, or that ships with svc and is sent to others like one. */
-export interface StoreEntry extends ModelContent {
-  modelId: string
-  directory: string
-  /** Where it came from: `hub:URL@COMMIT`, `file`, `node`, `package`. */
-  source: string
-  /** Of a copy from the hub: what else its files can be had by. */
-  choice?: HubChoice
-  /** ISO-8601. */
-  downloadedAt: string
-  /** It ships with a package and is sent from there. */
-  bundled: boolean
-}
-
-/** What to fetch and from where. */
-export interface StartOptions {
-  /** `hub` (the default), `file:///absolute/folder`, `node:<installId>`, `cache` or `ollama:NAME`. */
-  source?: string
-  /** Branch, tag or commit at the hub; for other sources a word to keep with the copy. */
-  revision?: string
-  /** Patterns of files to take instead of the usual choice. */
-  allow?: readonly string[]
-  /** Which of several quantizations to take, e.g. `q4`. */
-  variant?: string
-}
+/** What to fetch and from where: the body of a download. */
+export type StartOptions = FromSchema<typeof routes.download.body>
 
 /** A folder in the store that is not offered, and why. */
 export interface StoreProblem { modelId: string, problem: string }
@@ -49,7 +27,6 @@ export type Derive = (folder: string, about: {
 /** Folders of other programs with models; none of them need be there. */
 export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
 
-/** What the store is made of. */
 export interface StoreOptions {
   root: ModelRoot
   clock: Clock
@@ -66,7 +43,6 @@ export interface StoreOptions {
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
   >
   log: Logger
-  /** Where other programs keep models on this machine. */
   nearby: Nearby
   /** Called when a model comes, goes, or its download gets on (at most twice a second for progress). */
   onChange: (modelId: string) => void
@@ -85,7 +61,6 @@ export class StoreError extends Error {
   }
 }
 
-/** Where a model is to come from. */
 export type Source =
   | { kind: 'hub' }
   | { kind: 'file', path: string }
@@ -95,14 +70,7 @@ export type Source =
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** Whether a source is what lies on a node's disk, which only the operator may have read. */
-export const isOnDisk = (source: string | undefined): boolean =>
-  source !== undefined && /^(file:|cache$|ollama:)/.test(source)
-
-/**
- * Reads a source as users write it: `hub`, `file:///absolute/folder`, `node:<installId>`, `cache`,
- * `ollama:NAME`. Throws StoreError `bad_source`. Pure.
- */
+/** Reads a source as users write it. Throws StoreError `bad_source`. Pure. */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {

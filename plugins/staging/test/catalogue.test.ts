@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
@@ -13,22 +13,22 @@ import { contextOf, memorySection, Network, scratch } from './manager-kit.js'
 import { importFolder, memoryLog, open } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Bundle, ModelCard } from '../../../kernel/index.js'
-import type { LocalCopy, Roots } from '../staged/local-copies.js'
-import type { CopyEntry, StoreEntryFact } from '../types.js'
+import type { Roots } from '../staged/local-copies.js'
+import type { CopyEntry, LocalCopy, StoreEntryFact } from '../types.js'
 import type { Test } from './manager-kit.js'
 
 const titled = (modelId: string, title: string): ModelCard => card(modelId, { title })
 
 function copy (modelId: string, kind: LocalCopy['kind'], title: string = kind): LocalCopy {
   const manifest = manifestOf(modelId, { 'm.gguf': title })
-  return { kind, directory: `/${kind}`, card: titled(modelId, title), manifest, digest: sha256(title) }
+  return { modelId, kind, directory: `/${kind}`, card: titled(modelId, title), manifest,
+    digest: sha256(title), source: 'package', downloadedAt: '' }
 }
 
 /** Copies as `LocalCopies` gives them, without a disk. */
 const localOf = (...copies: LocalCopy[]): LocalCopies => ({
   all: () => copies, get: (id: string) => copies.find(({ card: { modelId } }) => modelId === id),
-  bundled: () => copies.filter(({ kind }) => kind === 'bundled'),
-  of: (kind: string, id: string) => copies.find((one) => one.kind === kind && one.card.modelId === id)
+  bundled: new Map(copies.filter(({ kind }) => kind === 'bundled').map((one) => [one.modelId, one]))
 }) as unknown as LocalCopies
 
 const fact = (title: string): StoreEntryFact => ({
@@ -125,12 +125,12 @@ t.test('what a store host offers: what ships and what was pulled; a pulled one c
   write(source, { 'model.onnx': 'p' })
   await importFolder(store, source, 'acme/pulled')
   const since = new Date(clock.now()).toISOString()
-  t.same(store.offers().map(({ modelId, bundled, source, downloadedAt }) =>
-    [modelId, bundled, source, downloadedAt]), [
-    ['svc/voice', true, 'package', since], ['acme/pulled', false, 'file', since]
+  t.same(store.offers().map(({ modelId, kind, source, downloadedAt }) =>
+    [modelId, kind, source, downloadedAt]), [
+    ['svc/voice', 'bundled', 'package', ''], ['acme/pulled', 'store', 'file', since]
   ])
   await importFolder(store, source, 'svc/voice')
-  t.match(store.offer('svc/voice'), { bundled: false, source: 'file' })
+  t.match(store.offer('svc/voice'), { kind: 'store', source: 'file' })
   t.equal(store.offers().length, 2)
   t.equal(store.offer('acme/none'), undefined)
   const offer = store.offer('acme/pulled')!
@@ -152,7 +152,8 @@ async function locals (t: Test, bundle: Partial<Bundle> = {},
   await staging.prepare()
   const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: { models: () => [], ...bundle } } })
   const roots = { staged: staging, beside: unused(t), cache: unused(t), ...more }
-  const local = new LocalCopies(ctx, roots, () => { changes++ })
+  staging.onChange = () => { changes++ }
+  const local = new LocalCopies(ctx, roots)
   return { local, log, staging, changes: () => changes }
 }
 
@@ -178,32 +179,36 @@ const right = [{ path: 'm.gguf', role: 'weights', bytes: 7, sha256: sha256('ship
 t.test('local copies: what ships, then what is staged; folders nobody vouches for are none', async (t) => {
   const models = [shipped(t, 'svc/voice', right)]
   const w = await locals(t, { models: () => models })
-  await publish(w.staging, 'acme/m', 'one')
-  await publish(w.staging, 'svc/voice', 'staged too')
+  const earlier = new ModelRoot({ root: w.staging.root, clock: systemClock })
+  await publish(earlier, 'acme/m', 'one')
+  await publish(earlier, 'svc/voice', 'staged too')
   mkdirSync(join(w.staging.root, 'acme--stranger'))
   t.equal(w.local.get('acme/m'), undefined, 'nothing is known before it was looked at')
   await w.local.open()
-  t.equal(w.changes(), 1)
+  t.match(w.local.bundled.get('svc/voice'), { source: 'package', downloadedAt: /^20..-/ })
   t.match(w.local.get('svc/voice'), { kind: 'bundled', directory: models[0]!.directory })
-  t.match(w.local.of('staged', 'svc/voice'), { kind: 'staged' })
+  t.match(w.staging.copies.get('svc/voice'), { kind: 'staged' })
   t.match(w.local.get('acme/m'), { kind: 'staged', directory: join(w.staging.root, 'acme--m') })
   t.equal(w.local.get('acme/stranger'), undefined)
   t.same(w.local.all().map(({ card: { modelId } }) => modelId).sort(), ['acme/m', 'svc/voice'])
-  t.same(w.local.bundled().map(({ card: { modelId } }) => modelId), ['svc/voice'])
+  t.same([...w.local.bundled.keys()], ['svc/voice'])
 })
 
 t.test('local copies come and go', async (t) => {
   const w = await locals(t)
   await w.local.open()
-  const published = await publish(w.staging, 'acme/m', 'one')
-  w.local.added('staged', published)
-  w.local.added('staged', { ...published, modelId: 'acme/none', record: null })
-  t.same(w.local.all().map(({ kind }) => kind), ['staged'])
-  w.local.removed('cache', 'acme/m')
-  t.equal(w.changes(), 2, 'nothing changed')
-  w.local.removed('staged', 'acme/m')
-  t.same(w.local.all(), [])
-  t.equal(w.changes(), 3)
+  await publish(w.staging, 'acme/m', 'one')
+  t.same([w.local.all().map(({ kind }) => kind), w.changes()], [['staged'], 1])
+  await w.staging.remove('acme/none')
+  t.equal(w.changes(), 1, 'nothing changed')
+  await w.staging.remove('acme/m')
+  t.same([w.local.all(), w.changes()], [[], 2])
+  await publish(w.staging, 'acme/m', 'one')
+  await w.local.forgetGone('acme/m')
+  t.equal(w.local.all().length, 1, 'its folder is there')
+  rmSync(join(w.staging.root, 'acme--m'), { recursive: true })
+  await w.local.forgetGone('acme/m')
+  t.same([w.local.all(), w.changes()], [[], 4])
 })
 
 t.test('a model that ships and is not as its card says is left out; the others stay', async (t) => {

@@ -92,6 +92,7 @@ t.test('transfers in the state', async (t) => {
   const pending = { DownloadPending: { modelId: 'acme/x', attemptId: 'a' } }
   const view = stateOf({ n1: [{ DownloadSoon: {} }, pending] })
   t.match(stagingsOf(view as StateView),
-    [{ nodeId: 'n1', modelId: 'acme/x', status: 'pending', total: 0, done: 0, rate: 0, etaMs: null }])
+    [{ nodeId: 'n1', modelId: 'acme/x', status: 'pending', totalBytes: 0, downloadedBytes: 0,
+      bytesPerSecond: 0, etaMs: null }])
   t.same(stagingsOf({ localNodeId: 'n1', nodeIdentities: {} }), [])
 })

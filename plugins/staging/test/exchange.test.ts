@@ -16,10 +16,8 @@ import {
 import { contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { MemberRequest, MemberResponse, SvcError } from '../../../kernel/index.js'
-import type { LocalCopy } from '../staged/local-copies.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { StoreEntryFact } from '../types.js'
-import type { ModelManifest } from '../types.js'
+import type { LocalCopy, ModelManifest, StoreEntryFact } from '../types.js'
 import type { Network as Net, NetNode, Test } from './manager-kit.js'
 import type { Content } from './transfer-kit.js'
 
@@ -51,7 +49,8 @@ function write (folder: string, content: Content): void {
 }
 
 function copyOf (folder: string, manifest: ModelManifest): LocalCopy {
-  return { kind: 'staged', directory: folder, card: CARD, manifest, digest: manifestDigest(manifest) }
+  return { modelId: manifest.modelId, kind: 'staged', directory: folder, card: CARD, manifest,
+    digest: manifestDigest(manifest), source: 'store', downloadedAt: '' }
 }
 
 /** Answers a request of another node by the plugin's own handlers. */

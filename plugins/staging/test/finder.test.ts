@@ -8,9 +8,8 @@ import { manifestOf } from './files-kit.js'
 import { contextOf, fakeRequest, json, known, memorySection, Network } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { Clock, MemberResponse } from '../../../kernel/index.js'
-import type { ClusterCopy, StoreEntryFact } from '../types.js'
+import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
 import type { FinderParts } from '../peers/finder.js'
-import type { StoreEntry } from '../store/types.js'
 import type { MemorySection, NetNode } from './manager-kit.js'
 
 const ID = 'acme/m'
@@ -78,7 +77,7 @@ function hasCopy (w: World, name: 'peer' | 'peer2', of = manifest): void {
 
 t.test('the store of this node comes first', async (t) => {
   const w = world()
-  const item = { modelId: ID } as StoreEntry
+  const item = { modelId: ID } as LocalCopy
   const store = { offer: (id: string) => id === ID ? item : undefined }
   t.same(await find({ ...w.parts, store }, ID, undefined, signal), { from: 'offered', item })
 })
@@ -195,7 +194,7 @@ t.test('the content that is wanted counts more than what the store has', async (
   await t.test('the store of this node has it, or another version', async (t) => {
     const w = world()
     w.hosts.put('store', { since: '' })
-    const store = { offer: () => ({ modelId: ID, digest }) as StoreEntry }
+    const store = { offer: () => ({ modelId: ID, digest }) as LocalCopy }
     t.match(await find({ ...w.parts, store }, ID, digest, signal), { from: 'offered' })
     await t.rejects(find({ ...w.parts, store }, ID, old, signal),
       { name: 'SvcError', reason: 'model_not_found' })

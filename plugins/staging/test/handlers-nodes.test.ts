@@ -8,7 +8,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { file, manifest } from '../handlers/files.js'
 import { either, modelIdOf } from '../handlers/request.js'
 import { purge, remove } from '../handlers/purge.js'
-import { withoutRoom } from '../handlers/room.js'
+import { withoutRoom } from '../handlers/storage.js'
 import { stage } from '../handlers/stage.js'
 import { ModelRoot } from '../files/root.js'
 import { NoSafeFit } from '../space/plans.js'
@@ -41,7 +41,6 @@ interface World {
 
 /** A node `me` without a store, a node `peer`, and the store host `host`. */
 function world (purge: () => Purged = () => nothing, more: Record<string, unknown> = {}): World {
-  const cacheEvictor = { purge: async (): Promise<Purged> => nothing }
   const net = new Network()
   const cluster = net.node('me')
   const peer = net.node('peer')
@@ -58,10 +57,7 @@ function world (purge: () => Purged = () => nothing, more: Record<string, unknow
     virtual: () => [],
     ctx, cluster, access, store: null, clock: systemClock,
     local: { versions: () => [] }, exchange: { partial: () => undefined },
-    evictors: {
-      staged: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
-      cache: cacheEvictor, beside: cacheEvictor
-    },
+    evictor: { purge: async (...given: unknown[]) => { purged.push(given); return purge() } },
     stager: { stage: () => job },
     ...more
   } as unknown as ModelManager
@@ -103,27 +99,16 @@ t.test('a purge goes to every node; who cannot be reached is named', async (t) =
   t.match(w.emitted, [['StagingPurged', { nodeId: 'n-me', removed: [ID], freedBytes: 5 }]])
 })
 
-t.test('a purge takes staged copies and those from the hub; what both have counts once', async (t) => {
-  const cache = {
-    purge: async (): Promise<Purged> =>
-      ({ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 2, error: 'stuck' })
-  }
-  const staged = { purge: async () => ({ removed: [ID], skippedInUse: ['a/b'], freedBytes: 1, error: null }) }
-  const w = world(() => nothing,
-    { evictors: { staged, cache, beside: { purge: async () => nothing } } })
-  t.match(await purge(w.manager, asking({}, { member: 'i-peer' })),
-    { nodes: [{ removed: ['a/hub', ID], skippedInUse: ['a/b'], freedBytes: 3, error: 'stuck' }] })
-})
-
 t.test('a preview of a purge asks every node, removes nothing and is no event', async (t) => {
   const copy = { modelId: ID, sizeBytes: 7, freeableBytes: 7, inUse: false, overBudget: true }
   const told = { removed: [ID], skippedInUse: [], freedBytes: 7, error: null }
-  const preview = (lastUsedMs: number) => ({
-    preview: async () => ({ ...told, copies: [{ ...copy, lastUsedMs }] }),
-    purge: () => { throw new Error('it must not') }
+  const w = world(undefined, {
+    evictor: {
+      preview: async () =>
+        ({ ...told, freedBytes: 21, copies: [2000, 5000, 9000].map((ms) => ({ ...copy, lastUsedMs: ms })) }),
+      purge: () => { throw new Error('it must not') }
+    }
   })
-  const evictors = { staged: preview(9000), beside: preview(2000), cache: preview(5000) }
-  const w = world(undefined, { evictors })
   const theirs = { nodeId: 'n-peer', ...told, copies: [{ ...copy, lastUsedEpochSeconds: 1 }] }
   w.peer.serve = () => json(200, { nodes: [theirs] })
   w.host.serve = () => json(400, { error: { reason: 'invalid_request', message: 'no dryRun here' } })
@@ -237,10 +222,10 @@ t.test('nodes are asked whether copies of a model fit; one that says nothing cou
       local: { get: (id: string) => id === 'acme/here' ? {} : undefined },
       catalogue: { copies: (id: string) => [{ kind: 'store', sizeBytes: id === ID ? 100 : 7 }] },
       room: new Room(0), roots: { staged: new ModelRoot({ root, clock: systemClock }) },
-      evictors: { staged: { requireRoom: async (bytes: number) => {
+      evictor: { requireRoom: async (bytes: number) => {
         asked.push(bytes)
         throw new NoSafeFit('107 bytes are missing')
-      } } }
+      } }
     })
     peer.serve = () => json(200, { problem: 'no room here either' })
     host.serve = () => json(404, { error: { reason: 'not_found', message: 'an older version' } })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { hubToken } from '../manager/start.js'
 import { systemClock } from '../../../kernel/index.js'
-import { HostRules } from '../hub/hosts.js'
+import { HostRules } from '../hub/http.js'
 import { createHubClient } from '../hub/client.js'
 import { HubError } from '../hub/types.js'
 import { startHub } from './hub-kit.js'

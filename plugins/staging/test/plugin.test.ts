@@ -21,15 +21,14 @@ import type { ModelManager } from '../manager/manager.js'
 const ID = 'acme/llama'
 const LLAMA = gguf(llama)
 
-const section = { cleanup_on_deactivate: true, staging_keep_recent_gb: 40 }
+const section = { cleanup_on_deactivate: true, staging_keep_recent_gb: 40, node_cache_path: '/a' }
 const node = { name: 'one', installId: 'id-1' }
-t.same(effective(section, undefined, {}, node),
-  { cleanupOnDeactivate: true, keepRecentGib: 40, cachePath: null })
-t.same(effective(section, '/a', { one: { staging_keep_recent_gb: 0 } }, node),
-  { cleanupOnDeactivate: true, keepRecentGib: 0, cachePath: '/a' })
+t.same(effective(section, {}, node), section)
+t.same(effective(section, { one: { staging_keep_recent_gb: 0 } }, node),
+  { cleanup_on_deactivate: true, staging_keep_recent_gb: 0, node_cache_path: '/a' })
 const both = { one: { node_cache_path: '/b' }, 'id-1': { cleanup_on_deactivate: false } }
-t.same(effective(section, '/a', both, node),
-  { cleanupOnDeactivate: false, keepRecentGib: 40, cachePath: '/a' }, 'the install id counts before the name')
+t.same(effective(section, both, node), { ...section, cleanup_on_deactivate: false },
+  'the install id counts before the name')
 
 t.test('the storage breakdown', async (t) => {
   const root = scratch(t)

@@ -2,6 +2,7 @@ import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createMeter, etaOf, percentOf, showSpan } from '../cli/meter.js'
+import type { Amount } from '../cli/meter.js'
 import { plain, showBytes } from '../../../kernel/cli/index.js'
 import { realPace } from '../../../kernel/cli/index.js'
 import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
@@ -322,15 +323,16 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
 
 t.test('meters', async (t) => {
   const meter = createMeter('m')
-  const at = (done: number, total: number, rate = 0): string =>
-    meter({ done, total, rate, etaMs: null }).text
+  const amount = (downloadedBytes: number, totalBytes: number, bytesPerSecond = 0): Amount =>
+    ({ downloadedBytes, totalBytes, bytesPerSecond, etaMs: null })
+  const at = (...given: Parameters<typeof amount>): string => meter(amount(...given)).text
   t.equal(at(0, 0), 'm  waiting')
   t.equal(at(512, 0), 'm  512 B', 'the total is not known yet')
   t.equal(at(1024, 4096, 1024), 'm  25 %  1.0 KiB/4.0 KiB  1.0 KiB/s  ETA 3s')
   t.equal(at(512, 4096), 'm  25 %  1.0 KiB/4.0 KiB', 'begun anew: it stays where it was')
   t.equal(at(4095, 4096), 'm  99 %  4.0 KiB/4.0 KiB', '100 only for all of it')
-  t.equal(percentOf({ done: 9, total: 3, rate: 0, etaMs: null }), 100)
-  t.equal(etaOf({ done: 5, total: 3, rate: 1, etaMs: null }), 0)
+  t.equal(percentOf(amount(9, 3)), 100)
+  t.equal(etaOf(amount(5, 3, 1)), 0)
   t.same([59_000, 60_000, 4_320_000, 90_000_000, 0, 1].map(showSpan),
     ['59s', '1m', '1h12m', '1d1h', '0s', '1s'])
   t.same([0, 1023, 1024, 1024 ** 3 * 150].map(showBytes), ['0 B', '1023 B', '1.0 KiB', '150 GiB'])

@@ -251,13 +251,15 @@ t.test('a transfer that begins while a purge looks at the disk keeps its folder'
   const leased = new Set<string>()
   const { evictor } = spaceRig(t, (root) => ({
     active: () => leased,
-    root: {
-      ...instead(root, {}).root!,
-      pending: async () => {
-        leased.add('o/late')
-        return [{ modelId: 'o/late', directory: '', sizeBytes: 1, mtimeMs: 0 }]
-      },
-      discard: async (modelId) => { discarded.push(modelId) }
+    roots: {
+      staged: {
+        ...instead(root, {}).roots!.staged,
+        pending: async () => {
+          leased.add('o/late')
+          return [{ modelId: 'o/late', directory: '', sizeBytes: 1, mtimeMs: 0 }]
+        },
+        discard: async (modelId) => { discarded.push(modelId) }
+      }
     }
   }))
   t.same(await evictor.purge(), { removed: [], skippedInUse: ['o/late'], freedBytes: 0, error: null })

@@ -66,7 +66,7 @@ export function spaceRig (
   const companions = new Map<string, string[]>()
   const volume = { freeBytes: 1000 * GIB }
   const evictor = new Evictor({
-    root,
+    roots: { staged: root },
     uses,
     clock,
     companionsOf: (id) => companions.get(id) ?? [],
@@ -103,13 +103,14 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
   }
 }
 
-type Root = EvictorOptions['root']
+type Root = EvictorOptions['roots']['staged']
 
 /** A root with single operations replaced; each is given the real one. */
 export function instead (
   root: Root, by: Partial<{ [K in 'list' | 'remove' | 'touch']: (real: Root[K]) => Root[K] }>
 ): Partial<EvictorOptions> {
   const real: Root = {
+    role: root.role,
     root: root.root,
     list: async () => await root.list(),
     read: async (id) => await root.read(id),
@@ -120,7 +121,9 @@ export function instead (
   }
   const { list: lists = (own) => own, remove = (own) => own, touch = (own) => own } = by
   return {
-    root: { ...real, list: lists(real.list), remove: remove(real.remove), touch: touch(real.touch) }
+    roots: {
+      staged: { ...real, list: lists(real.list), remove: remove(real.remove), touch: touch(real.touch) }
+    }
   }
 }
 

@@ -40,14 +40,17 @@ class Node {
   readonly #leased = new Set<string>()
   readonly #releases: (() => void)[] = []
   readonly #evictor = new Evictor({
-    root: {
-      root: '/none',
-      list: async () => { await turn(); return [...this.#copies.values()] },
-      read: async (id) => { await turn(); return this.#copies.get(id) },
-      touch: async () => { await turn() },
-      pending: async () => [],
-      discard: async () => {},
-      remove: async (id) => await this.#remove(id)
+    roots: {
+      staged: {
+        role: 'staged',
+        root: '/none',
+        list: async () => { await turn(); return [...this.#copies.values()] },
+        read: async (id) => { await turn(); return this.#copies.get(id) },
+        touch: async () => { await turn() },
+        pending: async () => [],
+        discard: async () => {},
+        remove: async (id) => await this.#remove(id)
+      }
     },
     uses: this.uses,
     companionsOf,

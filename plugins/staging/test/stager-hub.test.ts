@@ -21,7 +21,7 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   const job = w.stager.stage(ID)
   await job.ended
   t.same(w.failures, [])
-  const copy = w.local.of('cache', ID)
+  const copy = w.cache.copies.get(ID)
   t.match(copy, { kind: 'cache', directory: join(w.cache.root, 'acme--model'),
     manifest: { revision: hub.commit(ID) } })
   const [published] = await w.cache.list()
@@ -45,7 +45,7 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   const chosen = { ...factOf(part), choice: { allow: ['m.gguf'], variant: null } }
   const some = await world(t, () => ({ ...found(), fact: chosen } as Found), { hub: client })
   await some.stager.stage(ID).ended
-  t.same([some.failures, some.local.of('cache', ID)?.digest], [[], part.digest], 'the files the store has')
+  t.same([some.failures, some.cache.copies.get(ID)?.digest], [[], part.digest], 'the files the store has')
 
   const none = await world(t, found)
   await none.stager.stage(ID).ended
@@ -60,7 +60,7 @@ t.test('no store can be reached: the hub, into the cache', async (t) => {
   let asked = 0
   const left = await world(t, () => asked++ === 0 ? lan : found(), { hub: client })
   await left.stager.stage(ID).ended
-  t.same([left.failures, left.local.of('cache', ID)?.kind], [[], 'cache'], 'all who had it are gone')
+  t.same([left.failures, left.cache.copies.get(ID)?.kind], [[], 'cache'], 'all who had it are gone')
 })
 
 t.test('with a staged copy of the content the store had, no hub is asked', async (t) => {

@@ -14,9 +14,8 @@ import { contentOf, liveClock, manifestOf } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Found } from '../peers/finder.js'
-import type { StoreEntry } from '../store/types.js'
 import type { StagerParts } from '../staged/stager.js'
-import type { StoreEntryFact } from '../types.js'
+import type { LocalCopy, StoreEntryFact } from '../types.js'
 import type { Test } from './manager-kit.js'
 
 export const ID = 'acme/model'
@@ -40,8 +39,8 @@ export async function world (
   t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
   more: Partial<StagerParts> = {}
 ): Promise<World> {
-  const [staging, beside, cache] = [scratch(t), scratch(t), scratch(t)]
-    .map((root) => new ModelRoot({ root, clock: systemClock }))
+  const [staging, beside, cache] = (['staged', 'beside', 'cache'] as const)
+    .map((role) => new ModelRoot({ root: scratch(t), clock: systemClock, role }))
   for (const root of [staging, beside, cache]) await root!.prepare()
   const cluster = new Network().node('me')
   const log = memoryLog()
@@ -55,7 +54,7 @@ export async function world (
   const ctx = contextOf(cluster, { clock: liveClock, log, emit })
   const exchange = new Exchange(ctx, new StoreAccess(ctx, known))
   const roots = { staged: staging!, beside: beside!, cache: cache! }
-  const local = new LocalCopies(ctx, roots, () => {})
+  const local = new LocalCopies(ctx, roots)
   const stager = new Stager({
     ctx, roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
     room: new Room(0), exchange, hub: null, random: () => 0.01,
@@ -70,7 +69,7 @@ export async function world (
 
 /** A model on a offered. `bundled` ones are copied, others linked on the same disk. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
-  companions = [] as string[] } = {}): StoreEntry {
+  companions = [] as string[] } = {}): LocalCopy {
   const directory = scratch(t)
   for (const [path, bytes] of content) {
     mkdirSync(dirname(join(directory, path)), { recursive: true })
@@ -81,15 +80,15 @@ export function item (t: Test, { content = CONTENT, modelId = ID, bundled = fals
     { companions: companions.map((id) => ({ modelId: id, role: 'draft' })) })
   return {
     modelId, directory, manifest, digest: manifestDigest(manifest), card: about, source: 'file',
-    downloadedAt: '', bundled
+    downloadedAt: '', kind: bundled ? 'bundled' : 'store'
   }
 }
 
 /** What a store says of a model. */
 export const factOf = (
-  { digest, manifest: { totalBytes, revision }, card }: StoreEntry
+  { digest, manifest: { totalBytes, revision }, card }: LocalCopy
 ): StoreEntryFact => ({
   digest, revision, totalBytes, source: '', downloadedAt: '', bundled: false, card
 })
 
-export const offered = (one: StoreEntry): Found => ({ from: 'offered', item: one })
+export const offered = (one: LocalCopy): Found => ({ from: 'offered', item: one })

@@ -12,7 +12,7 @@ import { contextOf, errorOf, Network, scratch, soon, until } from './manager-kit
 import { gate, memoryLog } from './store-kit.js'
 import { CONTENT, factOf, ID, item, OTHER, offered, world } from './stager-kit.js'
 import { wrongFiles } from './transfer-kit.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import type { Evictor } from '../space/evictor.js'
 import type { Test } from './manager-kit.js'
 
@@ -29,7 +29,7 @@ t.test('a model of the own store on the same disk is linked', async (t) => {
   const folder = join(w.staging.root, 'acme--model')
   t.same(await wrongFiles(folder, CONTENT), [])
   t.equal(statSync(join(folder, 'm.gguf')).ino, statSync(join(one.directory, 'm.gguf')).ino)
-  t.match(w.local.of('staged', ID), { digest: one.digest, directory: folder })
+  t.match(w.staging.copies.get(ID), { digest: one.digest, directory: folder })
   t.same(w.stager.active(), [])
   t.same(readdirSync(join(w.staging.root, '.incoming')), [])
 })
@@ -178,7 +178,7 @@ t.test('what ships with this node is used in place: nobody is asked', async (t) 
   const log = memoryLog()
   const ctx = contextOf(new Network().node('me'), { log, deps: { bundle: shipped } })
   const roots = { staged: unused(t), beside: unused(t), cache: unused(t) }
-  const local = new LocalCopies(ctx, roots, () => {})
+  const local = new LocalCopies(ctx, roots)
   await local.open()
   const w = await world(t, () => { throw new Error('asked') }, { local })
   await w.stager.stage(ID).ended
@@ -197,7 +197,7 @@ t.test('companions come with a model; their failure is its own', async (t) => {
   const job = w.stager.stage(ID)
   await job.ended
   t.equal(job.state, 'complete')
-  t.ok(w.local.of('staged', 'acme/draft'))
+  t.ok(w.staging.copies.get('acme/draft'))
   t.same(w.told.at(-1), `completed ${ID}`, 'it is ready when its companions are')
   broken = true
   await w.stager.stage(ID).ended
@@ -210,8 +210,8 @@ t.test('models that are each other\'s companions end too', async (t) => {
   const b = item(t, { modelId: 'acme/b', content: OTHER, companions: [ID] })
   const w = await world(t, (id) => offered(id === ID ? a : b))
   await soon(w.stager.stage(ID).ended)
-  t.ok(w.local.of('staged', ID))
-  t.ok(w.local.of('staged', 'acme/b'))
+  t.ok(w.staging.copies.get(ID))
+  t.ok(w.staging.copies.get('acme/b'))
 })
 
 t.test('closing ends what runs, tells nobody of a failure, and keeps what came', async (t) => {

@@ -16,7 +16,7 @@ interface Setup {
 const { folder, modelId, source, url, cdnHost, deadly = false } = JSON.parse(process.argv[2] ?? '') as Setup
 const random = (): number => 0
 const store = new Store({
-  root: new ModelRoot({ root: folder, clock: systemClock }),
+  root: new ModelRoot({ root: folder, clock: systemClock, role: 'store' }),
   clock: systemClock,
   random,
   hub: url === undefined
@@ -27,7 +27,7 @@ const store = new Store({
     return await derive(...about)
   },
   room: new Room(0),
-  local: { bundled: () => [] }, nearby: { hubCaches: [], ollama: [] },
+  local: { bundled: new Map() }, nearby: { hubCaches: [], ollama: [] },
   fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}

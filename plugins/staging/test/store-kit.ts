@@ -8,12 +8,13 @@ import { ModelRoot } from '../files/root.js'
 import { hashFile } from '../files/hash.js'
 import { walkModel } from '../files/walk.js'
 import { createHubClient } from '../hub/client.js'
-import type { HubClient } from '../hub/types.js'
+import type { HubClient } from '../hub/client.js'
 import { Store } from '../store/store.js'
 import { statusOf } from '../store/download.js'
 import { Room } from '../space/room.js'
 import { StoreError } from '../store/types.js'
-import type { Derive, StoreEntry, StoreOptions } from '../store/types.js'
+import type { Derive, StoreOptions } from '../store/types.js'
+import type { LocalCopy } from '../types.js'
 import type { Download, DownloadStatus } from '../store/download.js'
 import type { FakeHub } from './hub-kit.js'
 
@@ -79,13 +80,13 @@ class FreeRoom extends Room {
 /** Opens a store in a folder; it is closed with the test. */
 export async function open (t: Test, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
   const store = new Store({
-    root: new ModelRoot({ root: folder, clock: systemClock }),
+    root: new ModelRoot({ root: folder, clock: options.clock ?? systemClock, role: 'store' }),
     clock: systemClock,
     random: () => 0.01,
     hub: null,
     derive,
     room: new FreeRoom(0),
-    local: { bundled: () => [] },
+    local: { bundled: new Map() },
     fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
     nearby: { hubCaches: [], ollama: [] },
@@ -98,7 +99,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
 }
 
 /** Copies a folder into the store; rejects with what its download failed with. */
-export async function importFolder (store: Store, path: string, modelId = ID): Promise<StoreEntry> {
+export async function importFolder (store: Store, path: string, modelId = ID): Promise<LocalCopy> {
   const { status, reason, error } = await done(store.start(modelId, { source: pathToFileURL(path).href }))
   if (status === 'complete') return store.get(modelId)!
   throw new StoreError(reason ?? status, error ?? status)

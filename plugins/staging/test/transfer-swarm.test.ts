@@ -1,7 +1,6 @@
 import t from 'tap'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { RateFloor } from '../transfer/source-reader.js'
-import { pauseMs } from '../transfer/source-scores.js'
+import { pauseMs, RateFloor } from '../transfer/source-reader.js'
 import type { Supplier } from '../transfer/swarm.js'
 
 const store: Supplier = { id: 'store', kind: 'store', has: () => true }

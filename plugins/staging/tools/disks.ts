@@ -1,21 +1,14 @@
 import { fact, isVerbError, judgeDisk, quoted, reading, showBytes } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 import { storeRemedy } from '../service.js'
-import type { StoreRoom } from '../doctor.js'
+import type { Answers } from '../routes.js'
 
 /** The disks of GET /state: those of the nodes' homes, bytes. */
 interface State extends ClusterState {
   nodeDisk?: Record<string, { total: { inBytes: number }, available: { inBytes: number } } | null>
 }
 
-/** GET /store/storage: what the node that is asked keeps, bytes. */
-interface Storage {
-  nodeId: string, stagedModels: { modelId: string, sizeBytes: number, inUse: boolean }[]
-  stagedTotalBytes: number, partialBytes: number, eventLogBytes: number
-}
-
 const RANKS = { fail: 0, warn: 1, ok: 2, info: 3 } as const
-/** Copies that are named. */
 const COPIES_MOST = 10
 
 /** Room on the disk of each node and in the store, and what this node keeps of models. */
@@ -24,9 +17,9 @@ export default {
     const look = reading(ctx)
     const [state, store, storage] = await Promise.all([
       look.read<State>('The disks of the nodes', '/state'),
-      look.read<StoreRoom>('The room in the store', '/store/health',
+      look.read<Answers['health']>('The room in the store', '/store/health',
         'store_not_configured', 'store_unreachable'),
-      look.read<Storage>('What this node keeps', '/store/storage')
+      look.read<Answers['storage']>('What this node keeps', '/store/storage')
     ])
     return {
       facts: [
@@ -53,8 +46,8 @@ function disksOf (state: State): Fact[] {
   })
 }
 
-const storeFact = ({ freeBytes, totalBytes }: StoreRoom): Fact => roomFact('The disk of the store', freeBytes,
-  totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
+const storeFact = ({ freeBytes, totalBytes }: Answers['health']): Fact => roomFact('The disk of the store',
+  freeBytes, totalBytes, 'Make room in the store: `svc ls` lists its models, `svc rm MODEL` removes one.',
   { about: ['store'], evidence: [{ kind: 'path', path: '/store/health' }] })
 
 /** That the store is away, or that there is none; which is no fault of a cluster that needs none. */
@@ -80,7 +73,7 @@ function roomFact (
     { ...more, remedy: result === 'ok' ? null : remedy })
 }
 
-function kept (storage: Storage, state: State | null): Fact {
+function kept (storage: Answers['storage'], state: State | null): Fact {
   const { nodeId, stagedModels, stagedTotalBytes, partialBytes, eventLogBytes } = storage
   const name = nameIn(state, nodeId)
   const copies = stagedModels.toSorted((a, b) => b.sizeBytes - a.sizeBytes).slice(0, COPIES_MOST)

@@ -4,7 +4,6 @@ import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { StateView, Staging } from '../cli/cluster.js'
 import type { DownloadStatus } from '../store/download.js'
 
-/** Transfers that are told one by one. */
 const MOST = 20
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 
@@ -33,11 +32,10 @@ const STORE: Evidence[] = [{ kind: 'path', path: '/store/downloads' }]
 
 /** What a download into the store tells; what is complete is a model of the store. */
 function intoStore (
-  { modelId, status, error, reason, downloadedBytes, totalBytes }: DownloadStatus
+  { modelId, status, error, reason, ...moved }: DownloadStatus
 ): Fact[] {
   const model = quoted(modelId)
-  const far = totalBytes > 0
-    ? `, with ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} there` : ''
+  const far = farOf(moved)
   const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] => {
     const why: Evidence[] = reason === null ? [] : [{ kind: 'error', reason }]
     return [fact(level, code, `The download of ${model} ${text}.`,
@@ -56,7 +54,7 @@ function intoStore (
 }
 
 /** What a copy to a node tells. */
-function toNode ({ modelId, nodeId, status, error, reason, done, total }: Staging, node: string): Fact[] {
+function toNode ({ modelId, nodeId, status, error, reason, ...moved }: Staging, node: string): Fact[] {
   const [model, name] = [quoted(modelId), quoted(node, 80)]
   const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] =>
     [fact(level, code, `The copy of ${model} to ${name} ${text}.`,
@@ -66,9 +64,12 @@ function toNode ({ modelId, nodeId, status, error, reason, done, total }: Stagin
     return told('fail', 'download_failed', `failed: ${causeOf(error, reason)}`,
       `Make room or mend what it names, then copy it again: \`svc stage ${model} --node ${name}\`.`)
   }
-  const far = total > 0 ? `, with ${showBytes(done)} of ${showBytes(total)} there` : ''
+  const far = farOf(moved)
   return told('info', 'downloading', status === 'pending' ? 'waits' : `is under way${far}`, null)
 }
 
 const causeOf = (error: string | null, reason: string | null): string =>
   unstopped(error ?? reason ?? 'nobody said why', 300)
+
+const farOf = ({ downloadedBytes, totalBytes }: Pick<Staging, 'downloadedBytes' | 'totalBytes'>): string =>
+  totalBytes > 0 ? `, with ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} there` : ''

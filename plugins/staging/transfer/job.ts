@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../../kernel/index.js'
+import { KeyedLock } from '../files/queues.js'
 import { RateMeter } from './progress.js'
 import type { Progress } from '../types.js'
 
@@ -23,7 +24,7 @@ export interface JobParts {
   /** Called when the state changes, and now and then for progress. */
   onChange: () => void
   /** What an earlier run of the same job had. */
-  past?: { bytes: number, totalBytes: number, startedAt: string }
+  past?: { bytes: number, totalBytes: number, startedAt: string } | undefined
 }
 
 /** A model on its way to this node, from the asking to the end: a download into the store, or a staging. */
@@ -73,7 +74,6 @@ export class Job<Ask = unknown> {
     return rate === 0 ? null : Math.round((totalBytes - bytes) / rate * 1000)
   }
 
-  /** The size is known now. */
   sized (totalBytes: number): void {
     this.progress = { ...this.progress, totalBytes, bytes: Math.min(this.progress.bytes, totalBytes) }
   }
@@ -141,6 +141,31 @@ export class Job<Ask = unknown> {
         return { DownloadFailed: { ...base, errorMessage, reason } }
       }
     }
+  }
+}
+
+/** The last job of each key; `turns` serialises the work on one model. */
+export class JobTable<J extends Job> extends Map<string, J> {
+  readonly turns = new KeyedLock()
+  /** Set by `close`: refuse new jobs. */
+  closed = false
+
+  /** The jobs that have not ended, of one model or of all. */
+  open (modelId?: string): J[] {
+    return [...this.values()].filter((job) => !job.over && (modelId ?? job.modelId) === job.modelId)
+  }
+
+  /** Ends them; what has come stays. Resolves with whether there was one. */
+  async stop (why: Stop, modelId?: string): Promise<boolean> {
+    const open = this.open(modelId)
+    for (const job of open) job.stop(why)
+    await Promise.all(open.map(({ ended }) => ended))
+    return open.length > 0
+  }
+
+  async close (): Promise<void> {
+    this.closed = true
+    await this.stop('closed')
   }
 }
 

@@ -78,7 +78,6 @@ export class RateMeter {
   readonly #windowMs: number
   readonly #samples: Sample[] = []
 
-  /** `windowMs`: how far back it looks, milliseconds. */
   constructor (windowMs = 10_000) {
     this.#windowMs = windowMs
   }

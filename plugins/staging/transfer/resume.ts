@@ -4,8 +4,7 @@ import { openInside, openOwn, putOwn } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles } from '../files/walk.js'
 import { ChunkBits } from './swarm.js'
-import { GATHER_BYTES } from './chunk-writer.js'
-import { beginWork } from './chunks.js'
+import { beginWork, GATHER_BYTES } from './chunks.js'
 import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
 import type { FileList } from './types.js'
 
@@ -116,10 +115,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/**
- * Notes what is on disk, so that a killed transfer goes on where it was. Lines are gathered while a write
- * runs.
- */
+/** Notes what is on disk, so that a killed transfer goes on. Lines gather while a write runs. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void
@@ -131,10 +127,7 @@ export class Journal {
     this.#failed = failed
   }
 
-  /**
-   * Begins a new journal with what is there already, in place of the old one. Throws the file system's error.
-   * `failed` is told when a later write fails.
-   */
+  /** Begins a new journal with the chunks that are kept. `failed` gets the error of a later write. */
   static async begin (
     folder: string, digest: string, { complete, begun }: Kept, failed: (error: unknown) => void
   ): Promise<Journal> {

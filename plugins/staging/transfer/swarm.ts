@@ -23,7 +23,6 @@ export class Swarm {
   readonly #claims = new Map<number, { peer: string, until: number }>()
   readonly #listeners = new Set<() => void>()
 
-  /** `count`: chunks of the model. */
   constructor (count: number) {
     this.count = count
     this.#rarity = new Uint16Array(count)
@@ -61,13 +60,10 @@ export class Swarm {
     this.#changed()
   }
 
-  /** Whether a peer is known to hold a chunk. */
   holds (id: string, chunk: number): boolean { return this.#peers.get(id)?.has(chunk) === true }
 
-  /** The peers that said what they hold. */
   peers (): string[] { return [...this.#peers.keys()] }
 
-  /** Calls `fn` when what peers hold has changed. */
   onChange (fn: () => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }

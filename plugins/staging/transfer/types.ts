@@ -15,43 +15,27 @@ export interface ChunkSource extends Supplier {
   read (path: string, range: ByteRange, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>
 }
 
-/** Times in ms, rates in bytes per second. */
-export interface TransferLimits {
-  /** Chunks in flight from one source; files below 1 MiB may use all of `parallel`. */
-  perSource: number
-  /** Chunks in flight in sum. */
-  parallel: number
-  /** Failures in a row after which a source counts as dead. */
-  retries: number
-  /** Wrong hashes of one chunk, over all sources, after which the transfer fails. */
-  hashRetries: number
-  connectMs: number
-  idleMs: number
-  floorBytesPerSecond: number
-  floorWindowMs: number
-  /** The rest of a source after its first failure, doubled with each further one, jittered. */
-  backoffMs: number
-  backoffMaxMs: number
-}
-
-/**
- * Longest rest, ms, that a source may ask for within a transfer. For a longer one the transfer ends with the
- * source's fault: whoever began it can wait without a place in the disk's queue.
- */
+/** Longest rest within a transfer, ms; for a longer one it ends, and waits outside of the disk's queue. */
 export const LONG_WAIT_MS = 30_000
 
-export const DEFAULT_LIMITS: TransferLimits = {
+/** Times in ms, rates in bytes per second. */
+export const DEFAULT_LIMITS = {
+  /** Chunks in flight from one source; files below 1 MiB may use all of `parallel`. */
   perSource: 2,
   parallel: 6,
+  /** Failures in a row after which a source counts as dead. */
   retries: 5,
+  /** Wrong hashes of one chunk, over all sources, after which the transfer fails. */
   hashRetries: 3,
   connectMs: 15_000,
   idleMs: 20_000,
   floorBytesPerSecond: 64 * 1024,
   floorWindowMs: 60_000,
+  /** The rest of a source after its first failure, doubled with each further one, jittered. */
   backoffMs: 500,
   backoffMaxMs: 30_000
 }
+export type TransferLimits = typeof DEFAULT_LIMITS
 
 /** Files that are fetched as one chunk each, because their source knows a hash of the whole file only. */
 export interface FileList {

@@ -1,50 +1,26 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
-import { selectFiles } from '../hub/select.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { HubError } from '../hub/types.js'
 import type { HubFile, HubReason, Weights } from '../hub/types.js'
-import { readSnapshot } from '../nearby/hub-cache.js'
-import { readOllama } from '../nearby/ollama.js'
+import { lookNear } from '../nearby/look.js'
 import { modelUrl } from '../peers/sources.js'
 import { planCapacity } from '../space/plans.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
+import type { Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
-import { parseSource, StoreError } from '../store/types.js'
-import type { StartOptions } from '../store/types.js'
-import { checkMayRead, refuseElsewhere } from './downloads.js'
+import { StoreError } from '../store/types.js'
+import type { Source, StartOptions } from '../store/types.js'
+import { checkMayRead, refuseElsewhere, sourceOf } from './downloads.js'
 import { modelIn, refuseVirtual } from './request.js'
-
-/** What `GET …/download/plan` answers. */
-export interface DownloadPlan {
-  modelId: string
-  /** Where it comes from: the address of the hub, or what of this machine. */
-  hub: string
-  commit: string
-  files: number
-  totalBytes: number
-  /** Which weights it takes, and their bytes; null where they have no name. */
-  variant: string | null
-  engine: 'gguf' | 'onnx' | null
-  weightsBytes: number
-  /** All weights there are, smallest first; `fits`: into memory, null where that is not known. */
-  variants: { name: string, bytes: number, fits: boolean | null }[]
-  /** Of the store, or of where it would be: what may be fetched, and why that is too little. */
-  disk: { node: string, roomBytes: number, problem: string | null }
-  /** Of the cluster, for a model that is not here without its context; null where that is not known. */
-  memory: MemoryFit | null
-  /** What of the model is of no use here, in words. */
-  unused: string[]
-}
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
   not_found: 'hub_not_found', bad_request: 'hub_not_found', gated: 'hub_gated',
   refused_format: 'hub_unusable', ambiguous: 'hub_unusable'
 }
 
-/** A failure of the hub as a client is told. */
-export function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
+function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown {
   if (!(error instanceof HubError)) return error
   return ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${about}${error.message}.`)
 }
@@ -59,14 +35,15 @@ export async function plan (
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
-  checkMayRead(manager, request, query.source)
+  const source = sourceOf(manager, query)
+  checkMayRead(manager, request, source)
   if (store === null && request.member === null) await access.learned(signal)
   if (store === null && access.known() !== undefined) {
-    refuseElsewhere(manager, query.source)
+    refuseElsewhere(manager, source)
     const path = `${modelUrl(modelId)}/download/plan?${wordsOf(query)}`
     return await access.forward(request, { method: 'GET', path })
   }
-  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, query, signal)
+  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, source, query, signal)
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
   const taken = new Set(files.map(({ path }) => path))
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
@@ -88,45 +65,66 @@ export async function plan (
     }),
     disk: { node: ctx.node.name, roomBytes, problem: capacity.fits ? null : capacity.sentence },
     memory: chosen === undefined ? null : fits(chosen.engine, totalBytes)
-  } satisfies DownloadPlan
+  } satisfies Answers['plan']
 }
 
 const wordsOf = ({ allow = [], ...query }: PlanQuery): string => new URLSearchParams([
   ...Object.entries(query), ...allow.map((pattern): [string, string] => ['allow', pattern])
 ]).toString()
 
-/** What there is to fetch, and from where. */
 interface Found {
   from: string, commit: string, files: HubFile[], weights: Weights[], unused: string[]
 }
 
 async function lookUp (
-  manager: ModelManager, modelId: string, { source = 'hub', revision, variant, allow }: PlanQuery,
+  manager: ModelManager, modelId: string, from: Source, { revision, variant, allow }: PlanQuery,
   signal: AbortSignal
 ): Promise<Found> {
   const { ctx, hub, options: { nearby } } = manager
   const wanted = { variant: variant ?? null, allow: allow ?? null }
   try {
-    const { kind, name = '' } = { name: undefined, ...parseSource(source) }
-    if (kind === 'ollama') {
-      const { files, unused } = await readOllama(nearby.ollama, name)
-      return { from: 'Ollama', commit: 'local', files, weights: weightsIn(files), unused }
+    const named = { ...wanted, revision: revision ?? null }
+    if (from.kind === 'ollama' || from.kind === 'cache') {
+      const { all, ...near } = await lookNear(nearby, from, modelId, named)
+      return { ...near, weights: weightsIn(all) }
     }
-    if (kind === 'cache') {
-      const { commit, files } = await readSnapshot(nearby.hubCaches, modelId, revision ?? null)
-      const selected = selectFiles<HubFile>(files, wanted)
-      return { from: 'the hub\'s cache', commit, files: selected, weights: weightsIn(files), unused: [] }
+    if (from.kind !== 'hub') {
+      throw new StoreError('bad_source', `${from.kind} is copied as it is, without a plan`)
     }
-    if (kind !== 'hub') throw new StoreError('bad_source', `${kind} is copied as it is, without a plan`)
     if (hub === null) throw ctx.error('hub_disabled')
-    const { selection, weights } = await hub.look(modelId, { ...wanted, revision: revision ?? null, signal })
+    const { selection, weights } = await hub.look(modelId, { ...named, signal })
     return { from: hub.url, commit: selection.commit, files: selection.files, weights, unused: [] }
   } catch (error) {
     if (error instanceof StoreError) {
       const reason = ({ not_found: 'hub_not_found', unusable_model: 'hub_unusable' } as const)[error.reason]
       throw ctx.error(reason ?? 'import_refused', `${error.message}.`)
     }
-    if (!(error instanceof HubError)) throw error
-    throw ctx.error(REASONS[error.reason] ?? 'hub_unavailable', `${modelId}: ${error.message}.`)
+    throw asTold(ctx, error, `${modelId}: `)
   }
+}
+
+/** GET /store/search: by the store host, which is to fetch what is chosen, or by this node without one. */
+export async function search (
+  manager: ModelManager, request: RouteRequest & { query: { query: string, limit: number } }
+): Promise<unknown> {
+  const { access, catalogue, ctx, hub, store } = manager
+  const { signal } = request
+  const query = request.query.query.trim()
+  const { limit } = request.query
+  if (store === null && request.member === null) await access.learned(signal)
+  if (store === null && access.known() !== undefined) {
+    const asked = new URLSearchParams({ query, limit: String(limit) }).toString()
+    return await access.forward(request, { method: 'GET', path: `/store/search?${asked}` })
+  }
+  if (hub === null) throw ctx.error('hub_disabled')
+  const found = await hub.search(query, { limit, signal })
+    .catch((error: unknown) => {
+      // A mirror may have the models and no list of them.
+      if (!(error instanceof HubError) || error.reason !== 'not_found') throw asTold(ctx, error)
+      throw ctx.error('hub_unavailable', `${hub.url} cannot be searched; a model can be pulled by its name.`)
+    })
+  return {
+    hub: hub.url, query,
+    models: found.map((one) => ({ ...one, here: catalogue.card(one.modelId) !== undefined }))
+  } satisfies Answers['searchHub']
 }
